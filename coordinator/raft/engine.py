@@ -1,0 +1,156 @@
+"""The seam between a member and the log that orders its commands.
+
+``Engine`` is what a member asks of Raft; ``Replica`` is what Raft asks of a member. Commands are
+opaque bytes. Everything runs on the one event loop of the member; nothing here blocks it.
+
+Promises of an engine:
+
+1. A proposal that returns is durable on a quorum and applied here; it is never lost afterwards.
+2. Every member applies the same commands in the same order, each exactly once per life of the
+   replica's state (a restore starts a new life at the snapshot's index).
+3. ``NoLeaderError``, ``ThrottledError`` and ``ShuttingDownError`` mean that nothing was proposed;
+   ``LeaderChangedError`` and ``ProposalTimeoutError`` mean that nobody knows.
+4. ``read_barrier`` returns an index that was committed at some moment after the call began, and
+   only once it is applied here (Raft thesis, section 6.4).
+5. ``confirm_leadership`` returns only if a quorum answered a round that began after the call.
+6. A member whose disk failed stops; it never acknowledges again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+
+class Role(StrEnum):
+    """A member's Raft role, as in the paper."""
+
+    FOLLOWER = "follower"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+class Replica(Protocol):
+    """What the log drives. None of these may raise for anything a client can cause."""
+
+    def apply(self, index: int, term: int, command: bytes) -> Any:
+        """Apply one committed command. ``index`` is its entry's; several commands that were
+        proposed in one pass share an entry, and so an index. What is returned here is what
+        ``propose`` returns on the member that proposed it."""
+        ...
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Capture the state now, cheaply, and return an iterator that encodes it in pieces.
+
+        The engine draws the pieces later, between other work; commands applied meanwhile must
+        not show in them."""
+        ...
+
+    def restore(self, pieces: Iterable[bytes]) -> None:
+        """Replace the whole state by a snapshot's; raises ValueError if it cannot be decoded."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A proposal that was committed and applied here."""
+
+    index: int
+    term: int
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """``is_reachable`` maps each other member to whether it answered recently.
+
+    ``leader_id`` is None when no leader is known. ``is_ready`` is True once this member has
+    applied what was committed when it started (as leader: its own term's first entry)."""
+
+    member_id: str
+    role: Role
+    term: int
+    leader_id: str | None
+    commit_index: int
+    applied_index: int
+    last_index: int
+    snapshot_index: int
+    is_ready: bool
+    is_reachable: Mapping[str, bool]
+
+
+RequestHandler = Callable[[str, bytes], Awaitable[bytes]]
+"""Answers a request of another member: (member_id of the sender, payload) -> reply payload."""
+
+RoleListener = Callable[[Role, int], None]
+"""Told of each change: (role, term). For LEADER it is told only once the leader is ready: the first
+entry of its term is committed and applied here. Must not raise."""
+
+
+class Engine(Protocol):
+    """What a member asks of Raft."""
+
+    @property
+    def member_id(self) -> str: ...
+
+    async def start(self, replica: Replica) -> None:
+        """Load what is on disk, restore and re-apply it, and join the cluster.
+
+        Returns when the member takes part, not when there is a leader. Raises ConfigError or
+        a storage error when the files cannot be trusted."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop taking part. Proposals under way fail with ShuttingDownError or unknown."""
+        ...
+
+    async def propose(self, command: bytes) -> Applied:
+        """Order, commit and apply ``command``. Leader only: NoLeaderError elsewhere.
+
+        Has no deadline of its own: the caller cancels. Everything proposed in one pass of the
+        event loop becomes one log entry and one sync."""
+        ...
+
+    async def read_barrier(self) -> int:
+        """Return when reads of the local state are linearizable; any member, shared by all
+        callers that wait. Raises NoLeaderError when no quorum can be had in time (about two
+        election timeouts)."""
+        ...
+
+    async def confirm_leadership(self) -> int:
+        """Return the term in which a quorum confirmed, in a round that began after this call,
+        that this member leads; NoLeaderError otherwise."""
+        ...
+
+    async def wait_applied(self, index: int) -> None:
+        """Return once ``index`` is applied here. No deadline of its own: the caller cancels."""
+        ...
+
+    async def request(self, member_id: str, kind: str, payload: bytes) -> bytes:
+        """Send ``payload`` to another member's handler for ``kind``; return its reply.
+
+        Raises NoLeaderError (definite) when it certainly was not sent and ConnectionLostError
+        (indefinite) when it was and no reply came. The caller cancels on its deadline."""
+        ...
+
+    def on_request(self, kind: str, handler: RequestHandler) -> None:
+        """Set the handler for requests of ``kind``; before ``start``."""
+        ...
+
+    def on_role_change(self, listener: RoleListener) -> None:
+        """Add a listener; before ``start``."""
+        ...
+
+    def on_failure(self, listener: Callable[[BaseException], None]) -> None:
+        """Add a listener told once, when this member must stop (its disk failed, an invariant
+        broke); before ``start``."""
+        ...
+
+    def status(self) -> EngineStatus: ...
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return counters and gauges by name (``sync_count``, ``sync_seconds_total``,
+        ``append_bytes_total``, ``queue_length``, ``entries_total``, ``commands_total``, ...)."""
+        ...

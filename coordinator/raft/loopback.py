@@ -1,0 +1,100 @@
+"""An engine of one member in memory: commits at once, keeps nothing.
+
+For tests of the rooms above, and for a server that may forget everything when it stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from coordinator.errors import NoLeaderError, ShuttingDownError
+from coordinator.raft.engine import (
+    Applied,
+    EngineStatus,
+    Replica,
+    RequestHandler,
+    Role,
+    RoleListener,
+)
+
+
+class LoopbackEngine:
+    """Orders commands in the order in which they are proposed; term 1 for ever."""
+
+    def __init__(self, member_id: str = "1") -> None:
+        self._member_id = member_id
+        self._replica: Replica | None = None
+        self._is_stopped = False
+        self._index = 0
+        self._listeners: list[RoleListener] = []
+        self._role = Role.FOLLOWER
+
+    @property
+    def member_id(self) -> str:
+        return self._member_id
+
+    async def start(self, replica: Replica) -> None:
+        self._replica = replica
+        self._role = Role.LEADER
+        for listener in self._listeners:
+            listener(Role.LEADER, 1)
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+
+    async def propose(self, command: bytes) -> Applied:
+        if self._is_stopped:
+            raise ShuttingDownError(f"member {self._member_id} has stopped")
+        if self._replica is None:
+            raise NoLeaderError(f"member {self._member_id} has not started")
+        self._index += 1
+        index = self._index
+        result = self._replica.apply(index, 1, command)
+        await asyncio.sleep(0)  # others get their turn, as with a real log
+        return Applied(index, 1, result)
+
+    async def read_barrier(self) -> int:
+        self._refuse_when_stopped()
+        return self._index
+
+    async def confirm_leadership(self) -> int:
+        self._refuse_when_stopped()
+        return 1
+
+    async def wait_applied(self, index: int) -> None:
+        if index > self._index:
+            raise NoLeaderError(f"index {index} is beyond the last one, {self._index}")
+
+    async def request(self, member_id: str, kind: str, payload: bytes) -> bytes:
+        raise NoLeaderError(f"a cluster of one has no member {member_id!r}")
+
+    def on_request(self, kind: str, handler: RequestHandler) -> None:
+        """Nobody will ever ask."""
+
+    def on_role_change(self, listener: RoleListener) -> None:
+        self._listeners.append(listener)
+
+    def on_failure(self, listener: Callable[[BaseException], None]) -> None:
+        """Memory does not fail."""
+
+    def status(self) -> EngineStatus:
+        return EngineStatus(
+            member_id=self._member_id,
+            role=self._role,
+            term=1,
+            leader_id=self._member_id if self._role is Role.LEADER else None,
+            commit_index=self._index,
+            applied_index=self._index,
+            last_index=self._index,
+            snapshot_index=0,
+            is_ready=self._replica is not None,
+            is_reachable={},
+        )
+
+    def metrics(self) -> Mapping[str, float]:
+        return {"commands_total": float(self._index), "entries_total": float(self._index)}
+
+    def _refuse_when_stopped(self) -> None:
+        if self._is_stopped or self._replica is None:
+            raise NoLeaderError(f"member {self._member_id} does not run")

@@ -1,0 +1,1 @@
+"""ROOM 1: what is true. Pure, deterministic, synchronous; see ``machine`` for the laws."""

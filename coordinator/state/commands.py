@@ -1,0 +1,240 @@
+"""What can be asked of the state machine: commands, and the operations inside them.
+
+A command is one operation with everything uncertain already decided by who proposed it: wall time
+for ``ctime``/``mtime``, session ids, the identity of the caller, the request number that makes a
+retry safe. Values only; nothing here decides anything.
+
+``expected_version``: ``ANY_VERSION`` (-1) accepts any version, as in ZooKeeper
+(Programmer's Guide, "ZooKeeper Data Model").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+ANY_VERSION = -1
+
+
+class CreateMode(StrEnum):
+    """How long a znode lives and how it is named (ZooKeeper's create modes)."""
+
+    PERSISTENT = "persistent"
+    PERSISTENT_SEQUENTIAL = "persistent_sequential"
+    EPHEMERAL = "ephemeral"
+    EPHEMERAL_SEQUENTIAL = "ephemeral_sequential"
+    CONTAINER = "container"
+    TTL = "ttl"
+    TTL_SEQUENTIAL = "ttl_sequential"
+
+    @property
+    def is_sequential(self) -> bool:
+        return self.value.endswith("sequential")
+
+    @property
+    def is_ephemeral(self) -> bool:
+        return self.value.startswith("ephemeral")
+
+    @property
+    def is_ttl(self) -> bool:
+        return self.value.startswith("ttl")
+
+
+# --- operations on znodes: allowed alone, in a multi, and in the branches of a guarded write
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create a znode. Sequential modes append the parent's next number, ten digits or more.
+
+    ``session_id`` is required for ephemeral modes, ``ttl_ms`` (1..) for ttl modes; both must be
+    absent otherwise. ``parents`` says what to create missing ancestors as (PERSISTENT or
+    CONTAINER); None means that a missing parent is refused with NoNode.
+    """
+
+    path: str
+    data: bytes = b""
+    mode: CreateMode = CreateMode.PERSISTENT
+    session_id: str | None = None
+    ttl_ms: int | None = None
+    parents: CreateMode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Replace the data of a znode, if its version is the expected one."""
+
+    path: str
+    data: bytes
+    expected_version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a znode; ``is_recursive`` takes the whole subtree, children before parents.
+
+    ``expected_czxid`` binds the request to one incarnation of the znode (None: any).
+    """
+
+    path: str
+    expected_version: int = ANY_VERSION
+    expected_czxid: int | None = None
+    is_recursive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition on one znode; every field that is not None (or -1) must hold.
+
+    ``exists=False`` asks for absence; then the other fields must be left alone.
+    ``has_children`` is False for a missing znode.
+    """
+
+    path: str
+    exists: bool | None = None
+    expected_version: int = ANY_VERSION
+    expected_czxid: int | None = None
+    has_children: bool | None = None
+    expected_owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read a znode inside a multi or a guarded write; its Stat may be absent (no such znode)."""
+
+    path: str
+
+
+ZnodeOperation = Create | SetData | Delete | Check | Read
+
+
+@dataclass(frozen=True, slots=True)
+class Multi:
+    """All of these, in order, or none (the first that is refused refuses all)."""
+
+    operations: tuple[ZnodeOperation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """If all conditions hold then ``then`` else ``otherwise``; the branch is all or nothing."""
+
+    conditions: tuple[Check, ...]
+    then: tuple[ZnodeOperation, ...] = ()
+    otherwise: tuple[ZnodeOperation, ...] = ()
+
+
+# --- operations on sessions
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """Open a session under an id that the proposer drew at random.
+
+    ``timeout_ms`` must lie within the machine's limits; ``label`` is for people.
+    """
+
+    session_id: str
+    timeout_ms: int
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSession:
+    """End a session at its client's wish; its ephemerals go with it. Idempotent."""
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireSession:
+    """End a session whose lease ran out. Void unless ``term`` is the term of its own log entry."""
+
+    session_id: str
+    term: int
+
+
+# --- operations of the service itself
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Delete the contender ``path`` if it is still the incarnation ``czxid``.
+
+    A repeated release of the same contender succeeds again (a bounded table remembers them);
+    one that ended otherwise (expired, never was) is refused with NotOwner.
+    """
+
+    path: str
+    czxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Undo an attempt whose answer never came: the request (client_id, number).
+
+    If it created an ephemeral znode that still exists, that znode is deleted; if it was never
+    seen, the number is spent, so that a late arrival of it is refused. Idempotent.
+    """
+
+    client_id: str
+    number: int
+    floor_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reap:
+    """Delete an idle container or ttl znode that has not changed since the leader looked.
+
+    Void (nothing happens, no error) unless the znode has no children, still has this ``mzxid``
+    and ``pzxid``, and ``term`` is the term of its own log entry.
+    """
+
+    path: str
+    mzxid: int
+    pzxid: int
+    term: int
+
+
+Operation = (
+    Create
+    | SetData
+    | Delete
+    | Check
+    | Multi
+    | Guarded
+    | OpenSession
+    | CloseSession
+    | ExpireSession
+    | Release
+    | Abandon
+    | Reap
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestId:
+    """Makes a retry safe: the same id and number gets the first outcome again.
+
+    ``client_id`` (1..64 printable ASCII) is drawn at random by the client; ``number`` grows from 1.
+    ``floor_index`` is an applied index the client knew before it drew its id (0 if none): with
+    it the machine can tell a client it has never seen from one it has forgotten.
+    """
+
+    client_id: str
+    number: int
+    floor_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One operation with all that was decided before it was proposed.
+
+    ``wall_ms`` is the proposer's wall clock; ``request`` is None for commands of the service
+    itself; ``identity`` names the caller for the access rules ("" is anonymous).
+    """
+
+    operation: Operation
+    wall_ms: int
+    request: RequestId | None = None
+    identity: str = ""

@@ -1,0 +1,168 @@
+"""What a command came to: a result or a refusal, the zxid after it, and what it changed.
+
+An outcome is part of the replicated history: the same command after the same history has the same
+outcome on every member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.errors import CoordinatorError, from_code
+from coordinator.state.events import Event
+
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What is known of a znode besides its data (ZooKeeper's Stat, units in the names).
+
+    ``version`` counts changes of the data, ``cversion`` of the children, ``aversion`` of the access
+    rules; ``pzxid`` is the zxid of the last change of the children. ``ephemeral_owner`` is the
+    session id of an ephemeral znode, None otherwise.
+    """
+
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: str | None
+    data_length: int
+    num_children: int
+    mode: str = "persistent"
+    ttl_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    path: str
+    stat: Stat
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    path: str
+    stat: Stat
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    path: str
+    deleted_count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDone:
+    """``stat`` is None when there is no such znode; ``data`` is then empty."""
+
+    path: str
+    data: bytes
+    stat: Stat | None
+
+
+ZnodeResult = Created | DataSet | Deleted | Checked | ReadDone
+
+
+@dataclass(frozen=True, slots=True)
+class MultiDone:
+    results: tuple[ZnodeResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedDone:
+    """``is_then`` says which branch ran."""
+
+    is_then: bool
+    results: tuple[ZnodeResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    session_id: str
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """``was_open`` is False when the session had ended before (or never was)."""
+
+    session_id: str
+    was_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    path: str
+    czxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """``deleted_path`` is the contender that was removed, None when there was none."""
+
+    deleted_path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    was_deleted: bool
+
+
+Result = (
+    Created
+    | DataSet
+    | Deleted
+    | Checked
+    | MultiDone
+    | GuardedDone
+    | SessionOpened
+    | SessionEnded
+    | Released
+    | Abandoned
+    | Reaped
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a command changed nothing: an error's code, its message and its facts, as values."""
+
+    code: str
+    message: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_error(self) -> CoordinatorError:
+        return from_code(self.code, self.message, self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``zxid`` is the machine's after the command; ``events`` is empty when nothing changed.
+
+    ``is_repeat`` marks the first outcome given again to a repeated request; its events were
+    delivered the first time and are not repeated.
+    """
+
+    zxid: int
+    result: Result | None = None
+    refusal: Refusal | None = None
+    events: tuple[Event, ...] = ()
+    is_repeat: bool = False
+
+    def unwrap(self) -> Result:
+        """Return the result, or raise the refusal as its error."""
+        if self.refusal is not None:
+            raise self.refusal.to_error()
+        assert self.result is not None, "an outcome has a result or a refusal"
+        return self.result
