@@ -1,0 +1,58 @@
+"""The one decision of every lock: who holds, and whom the others watch."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recipes.contention import holder, sequence_of, sorted_contenders, standing
+
+
+def test_lowest_sequence_holds_and_others_watch_their_predecessor() -> None:
+    """Three contenders: the first holds, the third watches the second (S014)."""
+    names = ["lock-0000000007", "lock-0000000009", "lock-0000000012"]
+
+    assert standing(names, names[0]).is_holder
+    assert standing(names, names[2]).predecessor == "lock-0000000009"
+    assert standing(names, names[2]).position == 2
+
+
+def test_prefixes_do_not_change_the_order() -> None:
+    """Names are compared by their number, not as strings (E11)."""
+    names = ["zzz-0000000001", "aaa-0000000002"]
+
+    assert holder(names) == "zzz-0000000001"
+    assert standing(names, "aaa-0000000002").predecessor == "zzz-0000000001"
+
+
+def test_numbers_wider_than_ten_digits_sort_as_numbers() -> None:
+    """A queue that passed 9999999999 keeps its order (S012)."""
+    names = ["lock-10000000000", "lock-9999999999"]
+
+    assert holder(names) == "lock-9999999999"
+
+
+def test_a_departed_contender_is_not_queued() -> None:
+    """Who is not among the names holds nothing, even when nobody else does."""
+    assert not standing([], "lock-0000000001").is_queued
+    assert not standing([], "lock-0000000001").is_holder
+
+
+def test_strangers_are_ignored() -> None:
+    """A child without a number neither holds nor is watched."""
+    names = ["config", "lock-12", "lock-0000000003"]
+
+    assert sequence_of("lock-12") is None
+    assert holder(names) == "lock-0000000003"
+    assert standing(names, "lock-0000000003").is_holder
+
+
+@given(st.sets(st.integers(min_value=0, max_value=10**12), min_size=1, max_size=40))
+def test_each_contender_watches_exactly_the_one_before_it(numbers: set[int]) -> None:
+    """The watches form one chain: a release wakes one waiter (S063)."""
+    names = [f"lock-{number:010d}" for number in numbers]
+    order = sorted_contenders(names)
+
+    assert [standing(names, name).position for name in order] == list(range(len(order)))
+    assert [standing(names, name).predecessor for name in order] == [None, *order[:-1]]
+    assert holder(names) == order[0]

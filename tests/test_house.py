@@ -1,0 +1,204 @@
+"""The walls of the house: who may import whom, and what the pure core must never touch.
+
+The tables are the architecture (docs/architecture.md draws the same rooms). The source is parsed,
+not imported, so a forbidden import is found even where it would fail.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# For the most specific package that matches a module: which of our own modules it may import.
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "coordinator.errors": (),
+    "coordinator.clock": (),
+    "coordinator.config": ("coordinator.errors",),
+    "coordinator.config_file": ("coordinator.config", "coordinator.errors"),
+    "coordinator.state": ("coordinator.state", "coordinator.errors"),
+    "coordinator.raft": (
+        "coordinator.raft",
+        "coordinator.errors",
+        "coordinator.config",
+        "coordinator.clock",
+    ),
+    "coordinator.service": (
+        "coordinator.service",
+        "coordinator.state",
+        "coordinator.raft.engine",
+        "recipes.contention",
+        "coordinator.errors",
+        "coordinator.config",
+        "coordinator.clock",
+    ),
+    "coordinator.wire": ("coordinator.wire", "coordinator.errors"),
+    "coordinator.wire.http": (
+        "coordinator.wire",
+        "coordinator.service",
+        "coordinator.errors",
+        "coordinator.config",
+        "coordinator.clock",
+        "coordinator.state.commands",
+        "coordinator.state.events",
+        "coordinator.state.outcomes",
+        "coordinator.state.sessions",
+    ),
+    "coordinator.client": (
+        "coordinator.client",
+        "coordinator.wire",
+        "coordinator.errors",
+        "coordinator.clock",
+    ),
+    "coordinator.cli": (
+        "coordinator.cli",
+        "coordinator.client",
+        "coordinator.server",
+        "coordinator.config",
+        "coordinator.config_file",
+        "coordinator.clock",
+        "coordinator.errors",
+        "coordinator.wire.messages",
+        "recipes",
+        "coordinator",
+    ),
+    "coordinator.__main__": ("coordinator.cli",),
+    "coordinator": ("coordinator.client", "coordinator.errors"),
+    "coordinator.server": ("coordinator",),
+    "coordinator.testing": ("coordinator", "recipes"),
+    "recipes": ("recipes", "coordinator", "coordinator.client", "coordinator.errors"),
+}
+
+# Outside modules that only these packages may import.
+ONLY_IN: dict[str, tuple[str, ...]] = {
+    "pysyncobj": ("coordinator.raft",),
+    "aiohttp": (
+        "coordinator.wire.http",
+        "coordinator.client",
+        "coordinator.server",
+        "coordinator.testing",
+    ),
+    "click": ("coordinator.cli",),
+    "prometheus_client": ("coordinator.service.metrics", "coordinator.wire.http"),
+    "time": ("coordinator.clock",),
+}
+
+STATE_NEVER_IMPORTS = {
+    "time", "random", "uuid", "os", "socket", "threading", "asyncio", "logging", "io", "pathlib",
+    "secrets", "datetime", "subprocess", "selectors", "tempfile",
+}  # fmt: skip
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for package in ("coordinator", "recipes"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = list(path.relative_to(ROOT).with_suffix("").parts)
+            if parts[-1] == "__init__":
+                parts.pop()
+            yield ".".join(parts), path
+
+
+def is_within(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def imports_of(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: import by the full name, not relatively"
+            assert node.module is not None
+            yield node.module, node.lineno
+
+
+def rule_for(module: str) -> tuple[str, ...]:
+    matching = [package for package in MAY_IMPORT if is_within(module, package)]
+    return MAY_IMPORT[max(matching, key=len)]
+
+
+MODULES = list(modules())
+
+
+@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_rooms_import_only_what_the_table_allows(module: str, path: Path) -> None:
+    """A module imports only the rooms that its row of the table names."""
+    allowed = rule_for(module)
+    for imported, line in imports_of(path):
+        if not (is_within(imported, "coordinator") or is_within(imported, "recipes")):
+            continue
+        # The package itself (`from coordinator import connect`) is a door of its own.
+        is_allowed = any(
+            imported == room or (room != "coordinator" and is_within(imported, room))
+            for room in allowed
+        ) or (module in {"coordinator.server", "coordinator.testing"})
+        assert is_allowed, f"{path}:{line}: {module} may not import {imported}; may: {allowed}"
+
+
+@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_outside_libraries_stay_in_their_rooms(module: str, path: Path) -> None:
+    """pysyncobj, aiohttp, click and the clock are imported only where they belong."""
+    for imported, line in imports_of(path):
+        for library, homes in ONLY_IN.items():
+            if is_within(imported, library):
+                assert any(is_within(module, home) for home in homes), (
+                    f"{path}:{line}: {module} imports {imported}; only {homes} may"
+                )
+
+
+@pytest.mark.parametrize(
+    ("module", "path"),
+    [pair for pair in MODULES if is_within(pair[0], "coordinator.state")],
+    ids=[name for name, _ in MODULES if is_within(name, "coordinator.state")],
+)
+def test_the_pure_core_is_pure(module: str, path: Path) -> None:
+    """No time, chance, files, sockets, threads, floats or hash() in coordinator/state."""
+    for imported, line in imports_of(path):
+        assert imported.split(".")[0] not in STATE_NEVER_IMPORTS, f"{path}:{line}: {imported}"
+        if imported.split(".")[0] == "msgpack":
+            assert module == "coordinator.state.codec", f"{path}:{line}: msgpack is codec's only"
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in {"hash", "id", "open"}, f"{path}:{node.lineno}"
+        if isinstance(node, ast.Constant):
+            assert not isinstance(node.value, float), f"{path}:{node.lineno}: a float"
+        assert not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)), (
+            f"{path}:{node.lineno}: true division makes a float"
+        )
+
+
+FORBIDDEN_CALLS = re.compile(r"\b(pickle|marshal|yaml\.load|shelve)\b")
+
+
+@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_nothing_unpickles(module: str, path: Path) -> None:
+    """Bytes from a network or a file never become code: no pickle, marshal, shelve, eval, exec."""
+    for imported, line in imports_of(path):
+        assert imported.split(".")[0] not in {"pickle", "marshal", "shelve", "dill"}, (
+            f"{path}:{line}: {imported}"
+        )
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in {"eval", "exec"}, f"{path}:{node.lineno}"
+
+
+FILE_LINES_MAX = 500
+LINE_COLUMNS_MAX = 100
+
+
+@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_files_stay_small_and_explained(module: str, path: Path) -> None:
+    """Every file fits a reader: a docstring at the top, few lines, no wide ones."""
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+
+    assert ast.get_docstring(ast.parse(text)) or not lines, f"{path}: no docstring at the top"
+    assert len(lines) <= FILE_LINES_MAX, f"{path}: {len(lines)} lines; split it by its nouns"
+    wide = [number for number, line in enumerate(lines, 1) if len(line) > LINE_COLUMNS_MAX]
+    assert not wide, f"{path}: lines {wide} are wider than {LINE_COLUMNS_MAX} columns"
