@@ -4,7 +4,7 @@ For each kind of load and each number of clients it prints operations per second
 percentiles, and the processor time that all members together spent per operation. The load
 generator and the members share the machine, so figures are for comparison within one run.
 
-    python -m bench [--members 1,3,5] [--clients 1,16,64,256] [--seconds 5] [--kinds lock,write,read]
+    python -m bench [--members 1,3,5] [--clients 1,16,64,256] [--seconds 5] [--kinds lock,read]
 """
 
 from __future__ import annotations
