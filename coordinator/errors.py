@@ -7,11 +7,11 @@
     │    BadArgumentsError 400 · NoNodeError 404 · NodeExistsError 409 · NotEmptyError 409
     │    NoChildrenForEphemeralsError 409 · BadVersionError 412 · DataTooLargeError 413
     │    AuthFailedError 401 · NoAuthError 403 · QuotaExceededError 409 · CompactedError 410
-    │    DeadlockError 409 · LockTimeoutError 409 · StaleTokenError 412
+    │    DeadlockError 409 · LockTimeoutError 409 · StaleTokenError 412 · TooManyRetriesError 409
     ├─ SessionError (definite)
     │    SessionExpiredError 410 · NotOwnerError 409 · LockLostError 410
     ├─ UnavailableError (definite: nothing was or will be proposed; try again)
-    │    NoLeaderError 503 · ThrottledError 429 · ShuttingDownError 503
+    │    NoLeaderError 503 · ThrottledError 429 · ShuttingDownError 503 · ClientClosedError 503
     ├─ OutcomeUnknownError (indefinite: it may have happened)
     │    ProposalTimeoutError 504 · LeaderChangedError 504 · ConnectionLostError 504
     │    RequestForgottenError 504
@@ -172,6 +172,13 @@ class StaleTokenError(RequestError):
     http_status = 412
 
 
+class TooManyRetriesError(RequestError):
+    """Every try met a newer version; the znode was not changed by this call."""
+
+    code = "TooManyRetries"
+    http_status = 409
+
+
 class SessionError(CoordinatorError):
     """The session, or what it owned, is not there any more."""
 
@@ -231,6 +238,14 @@ class ShuttingDownError(UnavailableError):
     """This member is stopping; try another one."""
 
     code = "ShuttingDown"
+    http_status = 503
+    zk_code = -4
+
+
+class ClientClosedError(UnavailableError):
+    """This client is closed, or belongs to the process this one was forked from."""
+
+    code = "ClientClosed"
     http_status = 503
     zk_code = -4
 

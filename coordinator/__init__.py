@@ -1,0 +1,102 @@
+"""A coordination service: znodes, sessions, watches, fair locks and elections, replicated by Raft.
+
+The rooms, and the way a request takes through them::
+
+            request                                                              event
+ client ──► wire ──► service ──► raft ──► (quorum on disk) ──► state ──► service.watches ──► wire
+              door     who are you,  in what order               what is      who asked        door
+                       still alive?                              true now     to be told         │
+                                                                                                 ▼
+                                                              recipes ◄── client ◄───────────────┘
+
+A write crosses each room once and comes back as an outcome; what it changed leaves once as events.
+Nothing calls back up.
+
+====================  ============================================  ===============================
+room                  the question it answers                       may import
+====================  ============================================  ===============================
+errors, clock         what can go wrong; what time is it            nothing of ours
+config                what did the operator say                     errors
+1 state               what is true (pure, deterministic)            errors
+2 raft                in which order, durably                       errors, config, clock
+3 service             is it one living member                       state, raft.engine,
+                                                                    recipes.contention, errors,
+                                                                    config, clock
+4 wire                how is it said (messages; the HTTP door)      service, errors, config, clock,
+                                                                    value types of state
+5 console             a page for people                             nothing: calls the HTTP API
+6 client              how does a program say it and survive         wire.messages, errors, clock
+                      what networks do
+  cli                 verbs for a shell                             client, recipes, server
+  server              the only place that builds things             all rooms
+  testing             a cluster in the user's own tests             all rooms
+recipes               locks, elections                              client, errors
+====================  ============================================  ===============================
+
+``tests/test_house.py`` holds this table as data and parses the source against it.
+
+Reading order: ``errors`` → ``state/commands``, ``state/outcomes``, ``state/machine`` →
+``raft/engine`` → ``service/member`` → ``wire/http`` → ``client/delivery``, ``client/session`` →
+``recipes/contention``, ``recipes/lock``.
+
+The names below are loaded when they are first used, so importing the package stays cheap for the
+server and the command line, which import rooms by their full names.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coordinator.client import AsyncClient as AsyncClient
+    from coordinator.client import Client as Client
+    from coordinator.client import RetryPolicy as RetryPolicy
+    from coordinator.client import connect as connect
+    from coordinator.errors import AuthFailedError as AuthFailedError
+    from coordinator.errors import BadArgumentsError as BadArgumentsError
+    from coordinator.errors import BadVersionError as BadVersionError
+    from coordinator.errors import ClientClosedError as ClientClosedError
+    from coordinator.errors import CompactedError as CompactedError
+    from coordinator.errors import ConfigError as ConfigError
+    from coordinator.errors import ConnectionLostError as ConnectionLostError
+    from coordinator.errors import CoordinatorError as CoordinatorError
+    from coordinator.errors import DataTooLargeError as DataTooLargeError
+    from coordinator.errors import DeadlockError as DeadlockError
+    from coordinator.errors import LeaderChangedError as LeaderChangedError
+    from coordinator.errors import LockLostError as LockLostError
+    from coordinator.errors import LockTimeoutError as LockTimeoutError
+    from coordinator.errors import NoAuthError as NoAuthError
+    from coordinator.errors import (
+        NoChildrenForEphemeralsError as NoChildrenForEphemeralsError,
+    )
+    from coordinator.errors import NodeExistsError as NodeExistsError
+    from coordinator.errors import NoLeaderError as NoLeaderError
+    from coordinator.errors import NoNodeError as NoNodeError
+    from coordinator.errors import NotEmptyError as NotEmptyError
+    from coordinator.errors import NotOwnerError as NotOwnerError
+    from coordinator.errors import OutcomeUnknownError as OutcomeUnknownError
+    from coordinator.errors import ProposalTimeoutError as ProposalTimeoutError
+    from coordinator.errors import QuotaExceededError as QuotaExceededError
+    from coordinator.errors import RequestError as RequestError
+    from coordinator.errors import RequestForgottenError as RequestForgottenError
+    from coordinator.errors import SessionError as SessionError
+    from coordinator.errors import SessionExpiredError as SessionExpiredError
+    from coordinator.errors import ShuttingDownError as ShuttingDownError
+    from coordinator.errors import StaleTokenError as StaleTokenError
+    from coordinator.errors import ThrottledError as ThrottledError
+    from coordinator.errors import TooManyRetriesError as TooManyRetriesError
+    from coordinator.errors import UnavailableError as UnavailableError
+
+_CLIENT_NAMES = ("connect", "Client", "AsyncClient", "RetryPolicy")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _CLIENT_NAMES:
+        return getattr(import_module("coordinator.client"), name)
+    if name.endswith("Error"):
+        try:
+            return getattr(import_module("coordinator.errors"), name)
+        except AttributeError:
+            pass  # falls through to the message that names this package
+    raise AttributeError(f"module 'coordinator' has no attribute {name!r}")
