@@ -1,0 +1,121 @@
+"""Who leads, as this member knows it: waiting for a leader, and when there was last contact.
+
+The engine tells of this member's own role; of other leaders it can only be asked, so those who wait
+for one share one look at it every ``_LOOK_EVERY_S``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from coordinator.clock import Clock
+from coordinator.errors import CoordinatorError, ShuttingDownError
+from coordinator.raft.engine import Engine, Role
+
+_LOOK_EVERY_S = 0.02
+
+
+class Leadership:
+    """``term`` is that of the leadership of this member, while ``is_leader``."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._role = Role.FOLLOWER
+        self._term = 0
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._look: asyncio.TimerHandle | None = None
+        self._contact_ms: int | None = None
+        self._is_stopping = False
+
+    @property
+    def is_leader(self) -> bool:
+        """True while this member leads and is ready to serve as leader."""
+        return self._role is Role.LEADER
+
+    @property
+    def term(self) -> int:
+        return self._term
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._is_stopping
+
+    def on_role_change(self, role: Role, term: int) -> None:
+        self._role = role
+        self._term = term
+        self._wake()
+
+    def known_leader(self) -> str | None:
+        """Return whom to send a write to now; None when there is nobody."""
+        if self.is_leader:
+            return self._engine.member_id
+        leader_id = self._engine.status().leader_id
+        # Named leader but not told so by the engine: not ready yet.
+        return None if leader_id == self._engine.member_id else leader_id
+
+    async def leader(self) -> str:
+        """Return the leader's member id, once there is one. The caller sets the deadline."""
+        while True:
+            self.refuse_when_stopping()
+            leader_id = self.known_leader()
+            if leader_id is not None:
+                return leader_id
+            await self.pause()
+
+    async def pause(self) -> None:
+        """Wait for the next look at who leads; used before trying again."""
+        loop = asyncio.get_running_loop()
+        self.refuse_when_stopping()
+        woken: asyncio.Future[None] = loop.create_future()
+        self._waiting.add(woken)
+        if self._look is None:
+            self._look = loop.call_later(_LOOK_EVERY_S, self._wake)
+        try:
+            await woken
+        finally:
+            self._waiting.discard(woken)
+
+    def note_contact(self) -> None:
+        """A leader or a quorum has just been heard from."""
+        self._contact_ms = self._clock.monotonic_ms()
+
+    def observe(self, _now_ms: int) -> None:
+        """Take what the engine knows of the leader as contact; called on every tick."""
+        status = self._engine.status()
+        leader_id = status.leader_id
+        if leader_id is None:
+            return
+        if leader_id == status.member_id:
+            heard = sum(status.is_reachable.values()) + 1
+            if 2 * heard > len(status.is_reachable) + 1:
+                self.note_contact()
+        elif status.is_reachable.get(leader_id, False):
+            self.note_contact()
+
+    def contact_age_ms(self) -> int | None:
+        """Return how long ago there was contact, None if there never was."""
+        if self._contact_ms is None:
+            return None
+        return self._clock.monotonic_ms() - self._contact_ms
+
+    def stop(self) -> None:
+        """Everybody who waits for a leader gets ShuttingDownError."""
+        self._is_stopping = True
+        self._role = Role.FOLLOWER
+        self._wake()
+
+    def refuse_when_stopping(self) -> None:
+        if self._is_stopping:
+            raise self.stopping_error()
+
+    def stopping_error(self) -> CoordinatorError:
+        return ShuttingDownError(f"member {self._engine.member_id} is stopping; try another one")
+
+    def _wake(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        for woken in self._waiting:
+            if not woken.done():
+                woken.set_result(None)

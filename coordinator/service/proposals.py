@@ -1,0 +1,237 @@
+"""Writes: from any member to the leader and into the log, and never twice.
+
+1. A command without a request number is sent at most once; when it may have been proposed and no
+   answer came, the error is indefinite.
+2. With a request number (or when repeating changes nothing by itself) it is sent again, across
+   changes of leader, until the deadline: the state machine answers a repeat with the first outcome.
+3. Once an attempt may have been proposed, no later attempt's definite error is reported: it would
+   say that nothing happened, and nobody knows that.
+4. ``need_local``: the reply waits until the outcome is applied here too, so that the next read on
+   this member sees it. If the deadline passes meanwhile the outcome is still returned, because it
+   is known; ``is_local`` is then False.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+
+from coordinator.clock import Clock
+from coordinator.errors import (
+    CoordinatorError,
+    LeaderChangedError,
+    NoLeaderError,
+    OutcomeUnknownError,
+    ProposalTimeoutError,
+    ShuttingDownError,
+    ThrottledError,
+    UnavailableError,
+    from_problem,
+    to_problem,
+)
+from coordinator.raft.engine import Engine
+from coordinator.service.leadership import Leadership
+from coordinator.service.metrics import Metrics
+from coordinator.service.timers import Timers
+from coordinator.state.codec import decode_outcome, encode_command, encode_outcome
+from coordinator.state.commands import (
+    Abandon,
+    Check,
+    CloseSession,
+    Command,
+    Operation,
+    Release,
+    RequestId,
+)
+from coordinator.state.outcomes import Outcome
+
+REQUEST_KIND = "propose"
+
+# Doing these again does nothing more, with or without a request number.
+_IDEMPOTENT = (Release, Abandon, CloseSession, Check)
+
+_IS_OUTCOME = b"\x00"
+_IS_PROBLEM = b"\x01"
+_NUMBER_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An outcome in the log at ``index``; ``is_local`` says that it is applied here."""
+
+    outcome: Outcome
+    index: int
+    is_local: bool
+
+
+class _Attempts:
+    """What is known of the sendings of one command."""
+
+    __slots__ = ("committed", "is_repeatable", "is_under_way", "may_have_happened")
+
+    def __init__(self, is_repeatable: bool) -> None:
+        self.is_repeatable = is_repeatable
+        self.is_under_way = False
+        self.may_have_happened = False
+        self.committed: Committed | None = None
+
+
+class Proposals:
+    """Orders commands, wherever the leader is."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        timers: Timers,
+        leadership: Leadership,
+        metrics: Metrics,
+        in_flight_max: int,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._timers = timers
+        self._leadership = leadership
+        self._metrics = metrics
+        self._in_flight_max = in_flight_max
+        self._forwarded_in_flight = 0
+        engine.on_request(REQUEST_KIND, self._on_request)
+
+    async def submit(
+        self,
+        operation: Operation,
+        *,
+        request: RequestId | None,
+        identity: str = "",
+        deadline_ms: int,
+        need_local: bool = True,
+    ) -> Committed:
+        """Order ``operation``; return what it came to, or raise its refusal as its error.
+
+        Raises:
+            NoLeaderError, ThrottledError, ShuttingDownError: nothing was or will be proposed.
+            ProposalTimeoutError, LeaderChangedError, ConnectionLostError: nobody knows.
+        """
+        self._leadership.refuse_when_stopping()
+        command = Command(operation, self._clock.wall_ms(), request, identity)
+        is_repeatable = request is not None or isinstance(operation, _IDEMPOTENT)
+        attempts = _Attempts(is_repeatable)
+        started_ms = self._clock.monotonic_ms()
+        try:
+            async with self._timers.deadline(deadline_ms):
+                await self._until_known(encode_command(command), attempts, deadline_ms)
+                committed = attempts.committed
+                assert committed is not None, "the loop ends with an outcome"
+                if need_local and not committed.is_local:
+                    await self._engine.wait_applied(committed.index)
+                    attempts.committed = dataclasses.replace(committed, is_local=True)
+        except TimeoutError:
+            if attempts.committed is None:
+                self._metrics.proposals.labels("unanswered").inc()
+                raise _timeout_error(attempts, deadline_ms - started_ms) from None
+        except CoordinatorError:
+            if attempts.committed is None:
+                self._metrics.proposals.labels("unanswered").inc()
+                raise
+        committed = attempts.committed
+        assert committed is not None, "an unknown outcome was raised"
+        self._metrics.proposal_seconds.observe((self._clock.monotonic_ms() - started_ms) / 1000)
+        if committed.outcome.refusal is not None:
+            self._metrics.proposals.labels("refused").inc()
+            raise committed.outcome.refusal.to_error()
+        self._metrics.proposals.labels("done").inc()
+        return committed
+
+    async def _until_known(self, command: bytes, attempts: _Attempts, deadline_ms: int) -> None:
+        while True:
+            try:
+                leader_id = await self._leadership.leader()
+                attempts.is_under_way = True
+                if leader_id == self._engine.member_id:
+                    applied = await self._engine.propose(command)
+                    attempts.committed = Committed(applied.result, applied.index, is_local=True)
+                else:
+                    attempts.committed = await self._forward(leader_id, command, deadline_ms)
+                return
+            except OutcomeUnknownError:
+                if not attempts.is_repeatable:
+                    raise
+                attempts.may_have_happened = True
+            except UnavailableError as error:
+                self._maybe_raise_definite(error, attempts)
+            attempts.is_under_way = False
+            await self._pause(attempts)
+
+    def _maybe_raise_definite(self, error: UnavailableError, attempts: _Attempts) -> None:
+        if attempts.may_have_happened:
+            if self._leadership.is_stopping:
+                raise LeaderChangedError(
+                    "this member is stopping while the proposal may be under way"
+                ) from error
+            return
+        if isinstance(error, ThrottledError) or self._leadership.is_stopping:
+            raise error
+        # NoLeader, or a leader that is shutting down: there will be another one.
+
+    async def _pause(self, attempts: _Attempts) -> None:
+        try:
+            await self._leadership.pause()
+        except ShuttingDownError as error:
+            self._maybe_raise_definite(error, attempts)
+
+    async def _forward(self, leader_id: str, command: bytes, deadline_ms: int) -> Committed:
+        if self._forwarded_in_flight >= self._in_flight_max:
+            raise ThrottledError(
+                f"{self._forwarded_in_flight} proposals are under way to the leader already"
+            )
+        remaining_ms = max(1, deadline_ms - self._clock.monotonic_ms())
+        payload = remaining_ms.to_bytes(_NUMBER_BYTES, "big") + command
+        self._forwarded_in_flight += 1
+        try:
+            reply = await self._engine.request(leader_id, REQUEST_KIND, payload)
+        finally:
+            self._forwarded_in_flight -= 1
+        committed = _decode_reply(reply)
+        self._leadership.note_contact()
+        return committed
+
+    async def _on_request(self, _sender: str, payload: bytes) -> bytes:
+        """Answer another member: propose here, if this member leads; never pass it on again."""
+        remaining_ms = int.from_bytes(payload[:_NUMBER_BYTES], "big")
+        deadline_ms = self._clock.monotonic_ms() + remaining_ms
+        try:
+            self._leadership.refuse_when_stopping()
+            if not self._leadership.is_leader:
+                raise NoLeaderError(f"member {self._engine.member_id} does not lead")
+            async with self._timers.deadline(deadline_ms):
+                applied = await self._engine.propose(payload[_NUMBER_BYTES:])
+        except TimeoutError:
+            return _encode_problem(ProposalTimeoutError("the deadline passed on the leader"))
+        except CoordinatorError as error:
+            return _encode_problem(error)
+        outcome: Outcome = applied.result
+        if outcome.events:
+            # The events reach the other member through its own log.
+            outcome = dataclasses.replace(outcome, events=())
+        index = applied.index.to_bytes(_NUMBER_BYTES, "big")
+        return _IS_OUTCOME + index + encode_outcome(outcome)
+
+
+def _timeout_error(attempts: _Attempts, waited_ms: int) -> CoordinatorError:
+    if attempts.may_have_happened or attempts.is_under_way:
+        return ProposalTimeoutError(
+            f"the deadline passed after {waited_ms} ms with the proposal under way"
+        )
+    return NoLeaderError(f"no leader was known within {waited_ms} ms; nothing was proposed")
+
+
+def _encode_problem(error: CoordinatorError) -> bytes:
+    return _IS_PROBLEM + json.dumps(to_problem(error)).encode()
+
+
+def _decode_reply(reply: bytes) -> Committed:
+    if reply[:1] == _IS_PROBLEM:
+        raise from_problem(json.loads(reply[1:]))
+    index = int.from_bytes(reply[1 : 1 + _NUMBER_BYTES], "big")
+    return Committed(decode_outcome(reply[1 + _NUMBER_BYTES :]), index, is_local=False)
