@@ -20,7 +20,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.errors": (),
     "coordinator.clock": (),
     "coordinator.config": ("coordinator.errors",),
-    "coordinator.config_file": ("coordinator.config", "coordinator.errors"),
+    "coordinator.config_file": (
+        "coordinator.config",
+        "coordinator.config_rules",
+        "coordinator.errors",
+    ),
+    "coordinator.config_rules": ("coordinator.config", "coordinator.errors"),
     "coordinator.state": ("coordinator.state", "coordinator.errors"),
     "coordinator.raft": (
         "coordinator.raft",

@@ -1,0 +1,99 @@
+"""How results and errors are shown, as text or JSON, and which exit code they get.
+
+1. Results go to standard output, everything else to standard error.
+2. With ``--json`` a result is one JSON document on one line; a stream is one document per line.
+3. An error is one line on standard error; with ``--json`` it is a problem object (RFC 9457).
+4. The exit code says what a script must know: whether the request certainly had no effect.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import click
+
+from coordinator.errors import ConfigError, CoordinatorError, UnavailableError, to_problem
+
+EXIT_REFUSED = 1
+EXIT_USAGE = 2
+EXIT_UNAVAILABLE = 3
+EXIT_UNKNOWN = 4
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def exit_code_of(error: CoordinatorError) -> int:
+    """Return the exit code for ``error``; whatever is not certainly without effect is unknown."""
+    if isinstance(error, ConfigError):
+        return EXIT_USAGE
+    if isinstance(error, UnavailableError):
+        return EXIT_UNAVAILABLE
+    return EXIT_REFUSED if error.definite else EXIT_UNKNOWN
+
+
+def document(value: Any) -> str:
+    """Return ``value`` as one line of JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` with every control character escaped: what others wrote moves no cursor."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def show_error(error: CoordinatorError, is_json: bool) -> None:
+    """Write ``error`` to standard error, on one line."""
+    if is_json:
+        click.echo(document(to_problem(error)), err=True)
+        return
+    unknown = "" if error.definite else " (it is not known whether the request took effect)"
+    click.echo(one_line(f"coordinator: {error.code}: {error.message}{unknown}"), err=True)
+
+
+def note(text: str) -> None:
+    """Tell the person at the terminal something that is not a result."""
+    click.echo(one_line(f"coordinator: {text}"), err=True)
+
+
+def failing_well(function: Callable[P, R]) -> Callable[P, R]:
+    """Turn the errors of our tree that leave ``function`` into a message and an exit code."""
+
+    @functools.wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except CoordinatorError as error:
+            show_error(error, _is_json())
+            sys.exit(exit_code_of(error))
+        except BrokenPipeError:
+            _leave_quietly()
+
+    return guarded
+
+
+def _is_json() -> bool:
+    context = click.get_current_context(silent=True)
+    return bool(context is not None and getattr(context.obj, "is_json", False))
+
+
+def _leave_quietly() -> NoReturn:
+    # The reader of our output has gone (`coordinator watch / | head -1`). Python would complain
+    # once more when it flushes standard output at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
+
+
+def show_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write aligned columns under ``heads``; an absent value is a dash."""
+    lines = [list(heads)]
+    lines += [["-" if cell is None else one_line(str(cell)) for cell in row] for row in rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    for line in lines:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(padded).rstrip())

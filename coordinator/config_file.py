@@ -1,0 +1,257 @@
+"""Reads a Config from a TOML file and the environment, and refuses what cannot be right.
+
+Every refusal is a ``ConfigError`` that names the file (or the variable), the key, what was expected
+and what was found; a misspelt name is answered with the nearest one that exists.
+
+1. The environment wins over the file, the file over the defaults in ``config.py``.
+2. ``COORDINATOR_<SECTION>_<KEY>`` sets ``key`` of ``[section]``, for example
+   ``COORDINATOR_HTTP_BIND_PORT=8071``. ``COORDINATOR_CLUSTER_MEMBERS`` is a JSON array.
+3. A relative path in the file is relative to the file's directory, so a member finds its data
+   wherever it is started from. A relative path in the environment, and every path when there is no
+   file, is relative to the working directory.
+4. Where ``data_dir`` is not given it is ``data/member-<member_id>``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import os
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coordinator.config import Config, MemberAddress
+from coordinator.config_rules import check
+from coordinator.errors import ConfigError
+
+_ENVIRONMENT_PREFIX = "COORDINATOR_"
+_PATH_KEYS = frozenset({("member", "data_dir"), ("cluster", "secret_file")})
+_SECTIONS: dict[str, type[Any]] = typing.get_type_hints(Config)
+# What Kubernetes sets for a service called "coordinator" or "coordinator-http" is not meant for us.
+_KUBERNETES_VARIABLE = re.compile(
+    r"_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)\Z"
+)
+_NEARNESS_MIN = 0.75
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Found:
+    """A value as it was written, and where."""
+
+    value: Any
+    origin: str
+    base: Path
+    """What a relative path in ``value`` is relative to."""
+
+
+def load(path: str | os.PathLike[str] | None, environ: Mapping[str, str] | None = None) -> Config:
+    """Return the Config in the TOML file ``path``, with the environment laid over it.
+
+    Args:
+        path: the file; None uses the defaults and the environment alone.
+        environ: the environment; None uses that of this process.
+
+    Raises:
+        ConfigError: the file cannot be read, or something in it cannot be right.
+    """
+    environ = os.environ if environ is None else environ
+    found: dict[tuple[str, str], _Found] = {}
+    if path is not None:
+        found.update(_read_file(Path(path)))
+    found.update(_read_environment(environ))
+    _default_data_dir(found, Path(path) if path is not None else None)
+    sections = {name: _build_section(kind, name, found) for name, kind in _SECTIONS.items()}
+    config = Config(**sections)
+    check(config, lambda section, key: _origin(found, section, key, path))
+    return config
+
+
+def _origin(
+    found: Mapping[tuple[str, str], _Found],
+    section: str,
+    key: str,
+    path: str | os.PathLike[str] | None,
+) -> str:
+    """Say where ``key`` of ``[section]`` came from, for a message."""
+    if (section, key) in found:
+        return found[section, key].origin
+    where = os.fspath(path) if path is not None else "built-in defaults"
+    return f"{where}: [{section}] {key} (default)"
+
+
+# --- where values come from
+
+
+def _read_file(path: Path) -> dict[tuple[str, str], _Found]:
+    try:
+        document = tomllib.loads(path.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: expected a readable configuration file, found: {error.strerror}",
+            file=str(path),
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: expected TOML, found: {error}", file=str(path)) from error
+    base = path.resolve().parent
+    found: dict[tuple[str, str], _Found] = {}
+    for section, keys in document.items():
+        if section not in _SECTIONS:
+            raise _refusal(
+                f"{path}: [{section}]", section, "a known section", f"[{section}]", _SECTIONS
+            )
+        if not isinstance(keys, dict):
+            raise _refusal(f"{path}: {section}", section, f"a section [{section}]", keys)
+        known = _fields_of(_SECTIONS[section])
+        for key, value in keys.items():
+            origin = f"{path}: [{section}] {key}"
+            if key not in known:
+                raise _refusal(origin, key, f"a key of [{section}]", key, known)
+            found[section, key] = _Found(value, origin, base)
+    return found
+
+
+def _read_environment(environ: Mapping[str, str]) -> dict[tuple[str, str], _Found]:
+    found: dict[tuple[str, str], _Found] = {}
+    for variable in sorted(environ):
+        if not variable.startswith(_ENVIRONMENT_PREFIX):
+            continue
+        section, _, key = variable.removeprefix(_ENVIRONMENT_PREFIX).lower().partition("_")
+        origin = f"environment: {variable}"
+        if section in _SECTIONS and key in _fields_of(_SECTIONS[section]):
+            hint = _fields_of(_SECTIONS[section])[key]
+            value = _parse_text(environ[variable], hint, origin, key)
+            found[section, key] = _Found(value, origin, Path.cwd())
+        elif _KUBERNETES_VARIABLE.search(variable):
+            continue
+        elif section in _SECTIONS:
+            known = [_variable(section, other) for other in _fields_of(_SECTIONS[section])]
+            raise _refusal(origin, variable, f"a key of [{section}]", variable, known)
+        elif nearest := difflib.get_close_matches(section, _SECTIONS, 1, _NEARNESS_MIN):
+            raise _refusal(
+                origin, variable, "a known section", variable, [_variable(nearest[0], key)]
+            )
+        # Anything else is a variable of the client (COORDINATOR_ENDPOINTS) or of somebody else.
+    return found
+
+
+def _variable(section: str, key: str) -> str:
+    return f"{_ENVIRONMENT_PREFIX}{section}_{key}".upper()
+
+
+def _parse_text(text: str, hint: Any, origin: str, key: str) -> Any:
+    """Turn a variable's text into the type of its key; other text is left for the type check."""
+    try:
+        if hint is bool:
+            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+        if hint is int:
+            return int(text)
+        if typing.get_origin(hint) is tuple:
+            return json.loads(text)
+    except (KeyError, ValueError, RecursionError):
+        raise _refusal(origin, key, _type_name(hint), text) from None
+    return text
+
+
+def _default_data_dir(found: dict[tuple[str, str], _Found], path: Path | None) -> None:
+    if ("member", "data_dir") in found:
+        return
+    member_id = found.get(("member", "member_id"))
+    name = str(member_id.value) if member_id is not None else Config().member.member_id
+    base = path.resolve().parent if path is not None else Path.cwd()
+    origin = f"{path or 'built-in defaults'}: [member] data_dir (default)"
+    found["member", "data_dir"] = _Found(f"data/member-{name}", origin, base)
+
+
+# --- from what was written to what was meant
+
+
+def _build_section(kind: type[Any], section: str, found: Mapping[tuple[str, str], _Found]) -> Any:
+    values: dict[str, Any] = {}
+    for key, hint in _fields_of(kind).items():
+        item = found.get((section, key))
+        if item is None:
+            continue
+        if typing.get_origin(hint) is tuple:
+            values[key] = _build_members(item, key)
+            continue
+        value = _typed(item.value, hint, item.origin, key)
+        if (section, key) in _PATH_KEYS and value is not None:
+            value = _resolve(value, item, key)
+        values[key] = value
+    return kind(**values)
+
+
+def _build_members(item: _Found, key: str) -> tuple[MemberAddress, ...]:
+    hints = _fields_of(MemberAddress)
+    if not isinstance(item.value, list):
+        raise _refusal(item.origin, key, "an array of tables [[cluster.members]]", item.value)
+    members = []
+    for number, entry in enumerate(item.value, 1):
+        origin = f"{item.origin}, number {number}"
+        if not isinstance(entry, dict):
+            raise _refusal(origin, key, "a table with " + ", ".join(hints), entry)
+        for name in entry:
+            if name not in hints:
+                raise _refusal(f"{origin}: {name}", name, "a key of a member", name, hints)
+        for name in hints:
+            if name not in entry:
+                raise _refusal(
+                    origin, name, f"the key {name}", "only " + (", ".join(entry) or "{}")
+                )
+        values = {
+            name: _typed(entry[name], hint, f"{origin}: {name}", name)
+            for name, hint in hints.items()
+        }
+        members.append(MemberAddress(**values))
+    return tuple(members)
+
+
+def _typed(value: Any, hint: Any, origin: str, key: str) -> Any:
+    # bool is an int to Python; to whoever writes a configuration it is not.
+    accepted = [kind for kind in _alternatives(hint) if kind is not type(None)]
+    if type(value) not in accepted:
+        raise _refusal(origin, key, _type_name(hint), value)
+    return value
+
+
+def _resolve(value: str, item: _Found, key: str) -> str:
+    if not value or "\0" in value:
+        raise _refusal(item.origin, key, "a path", value)
+    return os.path.normpath(item.base / value)
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    return typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+
+
+def _type_name(hint: Any) -> str:
+    names = {bool: "true or false", int: "a whole number", str: "a string"}
+    if typing.get_origin(hint) is tuple:
+        return "a JSON array of members"
+    return " or ".join(names[kind] for kind in _alternatives(hint) if kind in names)
+
+
+def _fields_of(kind: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _refusal(
+    origin: str, key: str, expected: str, value: Any, known: typing.Iterable[str] = ()
+) -> ConfigError:
+    shown = value if isinstance(value, str) and known else _shown(value)
+    message = f"{origin}: expected {expected}, found {shown}"
+    nearest = difflib.get_close_matches(key, list(known), 1, 0.5)
+    if nearest:
+        message += f"; did you mean {nearest[0]}?"
+    return ConfigError(message, key=key, expected=expected, found=shown)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:77] + "..."

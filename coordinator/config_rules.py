@@ -1,0 +1,235 @@
+"""What a Config must satisfy beyond its types: ranges, and values that must fit each other.
+
+The ranges and the orders are tables; what does not fit a table is written out below them: the
+members, and what may be reachable from outside this machine. Nothing here knows of files.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+from coordinator.config import Config, MemberAddress
+from coordinator.errors import ConfigError
+
+Origin = Callable[[str, str], str]
+"""Says where ``(section, key)`` was set, for a message."""
+
+_DAY_MS = 24 * 3_600_000
+_TIB = 1024**4
+
+# Bounds (both inclusive) by the end of a key; the first that fits counts.
+_BOUNDS_BY_SUFFIX: tuple[tuple[str, int, int], ...] = (
+    ("_port", 0, 65_535),
+    ("_ms", 1, 30 * _DAY_MS),
+    ("_ms_min", 1, 30 * _DAY_MS),
+    ("_ms_max", 1, 30 * _DAY_MS),
+    ("_bytes", 1, _TIB),
+    ("_bytes_max", 1, _TIB),
+    ("", 1, 1_000_000_000),
+)
+
+_BOUNDS: dict[tuple[str, str], tuple[int, int]] = {
+    ("http", "shutdown_grace_ms"): (0, _DAY_MS),
+    ("http", "json_depth_max"): (2, 200),
+    ("http", "body_bytes_max"): (1_024, 256 * 1024**2),
+    ("raft", "keep_entries_after_snapshot"): (0, 1_000_000_000),
+    ("raft", "segment_bytes"): (4_096, 2 * 1024**3),
+    ("raft", "frame_bytes_max"): (65_536, 256 * 1024**2),
+    ("raft", "snapshot_piece_bytes"): (1_024, 64 * 1024**2),
+    ("limits", "data_bytes_max"): (1, 128 * 1024**2),
+    ("limits", "path_bytes_max"): (64, 65_536),
+    ("limits", "path_depth_max"): (4, 1_024),
+    ("limits", "watch_history_changes"): (0, 1_000_000_000),
+    ("limits", "watch_history_bytes"): (0, _TIB),
+}
+
+# (section, key) must be at least `factor` times the other one, and why.
+_AT_LEAST: tuple[tuple[str, str, int, str, str, str], ...] = (
+    ("raft", "election_timeout_ms_min", 2, "raft", "heartbeat_interval_ms",
+     "a follower must not start an election while heartbeats are merely late"),
+    ("sessions", "timeout_ms_default", 1, "sessions", "timeout_ms_min", ""),
+    ("sessions", "timeout_ms_max", 1, "sessions", "timeout_ms_default", ""),
+    ("sessions", "timeout_ms_default", 1, "raft", "election_timeout_ms_max",
+     "a session should outlive an election"),
+    ("sessions", "timeout_ms_min", 1, "sessions", "tick_ms",
+     "leases are looked at once in a tick"),
+    ("http", "request_deadline_ms_max", 1, "http", "request_deadline_ms", ""),
+    ("http", "connections_max", 1, "http", "connections_per_address_max", ""),
+    ("http", "body_bytes_max", 1, "limits", "data_bytes_max",
+     "a request must be able to carry the largest data"),
+    ("raft", "frame_bytes_max", 2, "http", "body_bytes_max",
+     "a frame between members must be able to carry the largest request"),
+    ("raft", "frame_bytes_max", 2, "raft", "append_batch_bytes", ""),
+    ("raft", "frame_bytes_max", 2, "raft", "snapshot_piece_bytes", ""),
+    ("raft", "send_buffer_bytes_max", 1, "raft", "frame_bytes_max", ""),
+    ("raft", "reconnect_delay_ms_max", 1, "raft", "reconnect_delay_ms_min", ""),
+)  # fmt: skip
+
+_MEMBER_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?", re.ASCII)
+_HOST_NAME = re.compile(r"[^\s/:@\x00-\x1f]{1,253}")
+_MEMBERS_MAX = 9
+
+
+def check(config: Config, origin: Origin) -> None:
+    """Raise ConfigError for the first thing in ``config`` that cannot be right."""
+    _check_ranges(config, origin)
+    _check_orders(config, origin)
+    _check_members(config, origin)
+    _check_exposure(config, origin)
+
+
+def _fail(where: str, key: str, expected: str, found: object) -> NoReturn:
+    raise ConfigError(
+        f"{where}: expected {expected}, found {found}", key=key, expected=expected, found=str(found)
+    )
+
+
+def bounds_of(section: str, key: str) -> tuple[int, int]:
+    """Return the smallest and the largest value that ``key`` of ``[section]`` may have."""
+    if (section, key) in _BOUNDS:
+        return _BOUNDS[section, key]
+    return next((low, high) for suffix, low, high in _BOUNDS_BY_SUFFIX if key.endswith(suffix))
+
+
+def _check_ranges(config: Config, origin: Origin) -> None:
+    for section in ("http", "raft", "sessions", "limits"):
+        part = getattr(config, section)
+        for key in type(part).__dataclass_fields__:
+            value = getattr(part, key)
+            if type(value) is not int:
+                continue
+            low, high = bounds_of(section, key)
+            if not low <= value <= high:
+                _fail(origin(section, key), key, f"a whole number from {low} to {high}", value)
+
+
+def _check_orders(config: Config, origin: Origin) -> None:
+    for section, key, factor, other_section, other_key, reason in _AT_LEAST:
+        value = getattr(getattr(config, section), key)
+        other = getattr(getattr(config, other_section), other_key)
+        if value < factor * other:
+            multiple = f"{factor} times " if factor > 1 else ""
+            expected = f"at least {multiple}[{other_section}] {other_key} ({factor * other})"
+            if reason:
+                expected += f", because {reason}"
+            _fail(origin(section, key), key, expected, value)
+    raft = config.raft
+    if raft.election_timeout_ms_max <= raft.election_timeout_ms_min:
+        _fail(
+            origin("raft", "election_timeout_ms_max"),
+            "election_timeout_ms_max",
+            f"more than election_timeout_ms_min ({raft.election_timeout_ms_min}), because equal "
+            "timeouts split votes",
+            raft.election_timeout_ms_max,
+        )
+
+
+# --- members
+
+
+def _check_members(config: Config, origin: Origin) -> None:
+    members = config.cluster.members
+    here = origin("cluster", "members")
+    _check_member_id(config.member.member_id, origin("member", "member_id"))
+    if not config.cluster.name or not config.cluster.name.isprintable():
+        where = origin("cluster", "name")
+        _fail(where, "name", "a printable name", repr(config.cluster.name))
+    if len(members) > _MEMBERS_MAX:
+        _fail(here, "members", f"at most {_MEMBERS_MAX} members", len(members))
+    for number, member in enumerate(members, 1):
+        _check_address(member, f"{here}, number {number}")
+    for key in ("member_id", "client_url"):
+        _check_distinct([getattr(member, key) for member in members], here, key)
+    addresses = [f"{member.member_host}:{member.member_port}" for member in members]
+    _check_distinct(addresses, here, "member_host and member_port")
+    ids = [member.member_id for member in members]
+    if members and config.member.member_id not in ids:
+        where = origin("member", "member_id")
+        expected = "one of the ids in [[cluster.members]] (" + ", ".join(ids) + ")"
+        _fail(where, "member_id", expected, config.member.member_id)
+
+
+def _check_member_id(member_id: str, where: str) -> None:
+    # It becomes part of file names and of log lines.
+    if not _MEMBER_ID.fullmatch(member_id):
+        _fail(where, "member_id", "1 to 64 of A-Z a-z 0-9 . _ -", repr(member_id))
+
+
+def _check_address(member: MemberAddress, where: str) -> None:
+    _check_member_id(member.member_id, f"{where}: member_id")
+    # An IPv6 address is the one host name with colons.
+    is_name = bool(_HOST_NAME.fullmatch(member.member_host))
+    if not is_name and _ip_address(member.member_host) is None:
+        expected = "a host name or an address, without a port"
+        _fail(f"{where}: member_host", "member_host", expected, repr(member.member_host))
+    if not 1 <= member.member_port <= 65_535:
+        expected = "a port from 1 to 65535"
+        _fail(f"{where}: member_port", "member_port", expected, member.member_port)
+    if not _is_base_url(member.client_url):
+        expected = "a URL such as http://127.0.0.1:7071, without a path"
+        _fail(f"{where}: client_url", "client_url", expected, repr(member.client_url))
+
+
+def _is_base_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        is_plain = not (parts.query or parts.fragment or parts.username or parts.password)
+        return (
+            parts.scheme in {"http", "https"}
+            and bool(parts.hostname)
+            and parts.port != 0
+            and parts.path in {"", "/"}
+            and is_plain
+        )
+    except ValueError:
+        return False
+
+
+def _check_distinct(values: list[str], where: str, key: str) -> None:
+    for number, value in enumerate(values):
+        if value in values[:number]:
+            expected = f"a different {key} for each member"
+            _fail(where, key, expected, f"{value} twice")
+
+
+# --- what may be reachable from other machines
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether ``host`` can be reached from this machine only."""
+    address = _ip_address(host)
+    return host.lower() == "localhost" if address is None else address.is_loopback
+
+
+def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+
+
+def _check_exposure(config: Config, origin: Origin) -> None:
+    if not is_loopback(config.http.bind_host) and not config.http.is_insecure:
+        _fail(
+            origin("http", "bind_host"),
+            "bind_host",
+            "a loopback address such as 127.0.0.1, or is_insecure = true beside it, because there "
+            "is no TLS and no authentication of clients: whoever reaches this port may do anything",
+            repr(config.http.bind_host),
+        )
+    hosts = [member.member_host for member in config.cluster.members]
+    if config.member.member_bind_host is not None:
+        hosts.append(config.member.member_bind_host)
+    outside = [host for host in hosts if not is_loopback(host)]
+    if outside and config.cluster.secret_file is None:
+        _fail(
+            origin("cluster", "secret_file"),
+            "secret_file",
+            f"a file with the cluster's secret, because members listen beyond loopback "
+            f"({outside[0]})",
+            "none",
+        )
