@@ -1,0 +1,55 @@
+"""The two encodings of a body, and how bytes of a znode travel in each.
+
+A body is the same object in both. Only data differs: msgpack has bytes; JSON has ``data`` for what
+is clean UTF-8 text and ``data_base64`` for everything else.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from enum import StrEnum
+from typing import Any
+
+from coordinator.wire.strict_json import (
+    DEPTH_MAX,
+    decode_json,
+    decode_msgpack,
+    encode_json,
+    encode_msgpack,
+)
+
+# Text that survives a terminal and an editor: no control characters but tab and line ends.
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+class Encoding(StrEnum):
+    """How a body is written; the value is its media type."""
+
+    JSON = "application/json"
+    MSGPACK = "application/msgpack"
+
+
+def encode(body: Any, encoding: Encoding = Encoding.JSON) -> bytes:
+    """Return ``body`` as bytes on the wire."""
+    return encode_json(body) if encoding is Encoding.JSON else encode_msgpack(body)
+
+
+def decode(raw: bytes, encoding: Encoding = Encoding.JSON, depth_max: int = DEPTH_MAX) -> Any:
+    """Return the body in ``raw``, strictly read; raises BadArgumentsError."""
+    if encoding is Encoding.JSON:
+        return decode_json(raw, depth_max)
+    return decode_msgpack(raw, depth_max)
+
+
+def data_fields(data: bytes, encoding: Encoding) -> dict[str, Any]:
+    """Return the one field that carries ``data``."""
+    if encoding is Encoding.MSGPACK:
+        return {"data": data}
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"data_base64": base64.b64encode(data).decode("ascii")}
+    if _CONTROL.search(text) is not None:
+        return {"data_base64": base64.b64encode(data).decode("ascii")}
+    return {"data": text}

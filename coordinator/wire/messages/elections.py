@@ -1,0 +1,80 @@
+"""What only elections say: who is elected, with what value, and what is proclaimed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.errors import BadArgumentsError, from_problem
+from coordinator.wire.encoding import Encoding
+from coordinator.wire.fields import Fields
+from coordinator.wire.messages.locks import (
+    VALUE_FIELDS,
+    Contender,
+    maybe_contender,
+    read_value,
+    value_fields,
+)
+from coordinator.wire.messages.watches import StreamError
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionView:
+    """The reply of GET /v1/elections/{name}, and (with ``type``) a line of its observation."""
+
+    election: str
+    elected: Contender | None
+    candidates: tuple[Contender, ...]
+    zxid: int
+
+    def to_body(self, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
+        return {
+            "election": self.election,
+            "elected": None if self.elected is None else self.elected.to_body(encoding),
+            "candidates": [each.to_body(encoding) for each in self.candidates],
+            "zxid": self.zxid,
+        }
+
+    @classmethod
+    def from_body(cls, body: Any) -> ElectionView:
+        fields = Fields(body, "body")
+        return cls(
+            election=fields.text("election"),
+            elected=maybe_contender(fields, "elected"),
+            candidates=fields.items("candidates", Contender.from_body, ()),
+            zxid=fields.integer("zxid"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """A line of an observed election: who is elected now, with which value; None: nobody."""
+
+    elected: Contender | None
+    zxid: int
+
+    def to_body(self) -> dict[str, Any]:
+        elected = None if self.elected is None else self.elected.to_body()
+        return {"type": "elected", "elected": elected, "zxid": self.zxid}
+
+
+def read_observe_line(body: Any) -> Elected | StreamError:
+    """Return what one line of an observed election says."""
+    fields = Fields(body, "line")
+    kind = fields.text("type")
+    if kind == "elected":
+        return Elected(maybe_contender(fields, "elected"), fields.integer("zxid"))
+    if kind == "error":
+        return StreamError(from_problem(fields.inner("problem") or {}))
+    raise BadArgumentsError(f"line.type: expected elected or error, found {kind!r}")
+
+
+def proclaim_body(value: bytes, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
+    """Return the body of PUT /v1/elections/{name}/grants/{grant_id}."""
+    return value_fields(value, encoding)
+
+
+def read_proclaim(body: Any) -> bytes:
+    """Return the value in the body of PUT /v1/elections/{name}/grants/{grant_id}."""
+    Fields(body, "body", VALUE_FIELDS)
+    return read_value(body)

@@ -1,0 +1,116 @@
+"""What is said about sessions: opened, kept alive, listed, closed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from coordinator.wire.fields import Fields
+
+LABEL_CHARACTERS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """The body of POST /v1/sessions; ``timeout_ms`` None leaves it to the server."""
+
+    timeout_ms: int | None = None
+    label: str = ""
+
+    FIELDS: ClassVar[frozenset[str]] = frozenset({"timeout_ms", "label"})
+
+    def to_body(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"label": self.label}
+        if self.timeout_ms is not None:
+            body["timeout_ms"] = self.timeout_ms
+        return body
+
+    @classmethod
+    def from_body(cls, body: Any) -> OpenSession:
+        fields = Fields(body, "body", cls.FIELDS)
+        return cls(
+            timeout_ms=fields.integer("timeout_ms", None, minimum=1),
+            label=fields.text("label", "", characters_max=LABEL_CHARACTERS_MAX),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLease:
+    """The reply of opening a session, and of each heartbeat."""
+
+    session_id: str
+    timeout_ms: int
+
+    def to_body(self) -> dict[str, Any]:
+        return {"session_id": self.session_id, "timeout_ms": self.timeout_ms}
+
+    @classmethod
+    def from_body(cls, body: Any) -> SessionLease:
+        fields = Fields(body, "body")
+        return cls(fields.text("session_id"), fields.integer("timeout_ms"))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """The reply of DELETE /v1/sessions/{id}; ``was_open`` is False when it had ended before."""
+
+    session_id: str
+    was_open: bool
+
+    def to_body(self) -> dict[str, Any]:
+        return {"session_id": self.session_id, "was_open": self.was_open}
+
+    @classmethod
+    def from_body(cls, body: Any) -> SessionClosed:
+        fields = Fields(body, "body")
+        return cls(fields.text("session_id"), fields.boolean("was_open"))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """An open session; ``ephemerals`` (their paths) only when one session was asked for."""
+
+    session_id: str
+    timeout_ms: int
+    label: str
+    opened_ms: int
+    ephemeral_count: int
+    ephemerals: tuple[str, ...] | None = None
+
+    def to_body(self) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "session_id": self.session_id,
+            "timeout_ms": self.timeout_ms,
+            "label": self.label,
+            "opened_ms": self.opened_ms,
+            "ephemeral_count": self.ephemeral_count,
+        }
+        if self.ephemerals is not None:
+            body["ephemerals"] = list(self.ephemerals)
+        return body
+
+    @classmethod
+    def from_body(cls, body: Any, where: str = "body") -> SessionInfo:
+        fields = Fields(body, where)
+        return cls(
+            session_id=fields.text("session_id"),
+            timeout_ms=fields.integer("timeout_ms"),
+            label=fields.text("label", ""),
+            opened_ms=fields.integer("opened_ms"),
+            ephemeral_count=fields.integer("ephemeral_count"),
+            ephemerals=fields.items("ephemerals", lambda item, _: str(item), None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionList:
+    """The reply of GET /v1/sessions."""
+
+    sessions: tuple[SessionInfo, ...]
+
+    def to_body(self) -> dict[str, Any]:
+        return {"sessions": [each.to_body() for each in self.sessions]}
+
+    @classmethod
+    def from_body(cls, body: Any) -> SessionList:
+        return cls(Fields(body, "body").items("sessions", SessionInfo.from_body))

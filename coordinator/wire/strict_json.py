@@ -1,0 +1,172 @@
+"""JSON and msgpack, read strictly: what two readers could understand differently is refused.
+
+Pure: bytes in, plain values out. Refused with ``BadArgumentsError`` that says what was expected
+and what was found (RFC 8259 leaves most of these to the reader, and readers differ):
+
+1. Bytes that are not valid UTF-8, and lone surrogates (``"\\ud800"``), which cannot be encoded.
+2. NaN and the infinities, also as a number too large for a double (``1e999``).
+3. An object with the same name twice.
+4. Integers beyond 64 bits with a sign.
+5. Nesting deeper than ``depth_max``.
+6. In msgpack: the above, names that are not text, extension types, bytes after the value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+import msgpack  # type: ignore[import-untyped]
+
+from coordinator.errors import BadArgumentsError
+
+DEPTH_MAX = 32
+INTEGER_MIN = -(2**63)
+INTEGER_MAX = 2**63 - 1
+_SHOWN_CHARACTERS_MAX = 60
+
+
+def decode_json(raw: bytes, depth_max: int = DEPTH_MAX) -> Any:
+    """Return the value that ``raw`` holds; raises BadArgumentsError if it is not strict JSON."""
+    try:
+        value = _DECODER.decode(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise BadArgumentsError(
+            f"body: expected UTF-8, found byte 0x{raw[error.start]:02x} at offset {error.start}"
+        ) from None
+    except json.JSONDecodeError as error:
+        raise BadArgumentsError(
+            f"body: expected JSON, found {error.msg[:1].lower()}{error.msg[1:]} "
+            f"at offset {error.pos}"
+        ) from None
+    except RecursionError:
+        _refuse_depth(depth_max)
+    except ValueError:  # an integer of more digits than Python is willing to read
+        _refuse_integer("one of thousands of digits")
+    check_value(value, depth_max)
+    return value
+
+
+def encode_json(value: Any) -> bytes:
+    """Return compact JSON in UTF-8."""
+    return _ENCODER.encode(value).encode("utf-8", "backslashreplace")
+
+
+def decode_msgpack(raw: bytes, depth_max: int = DEPTH_MAX) -> Any:
+    """Return the value that ``raw`` holds; raises BadArgumentsError if it is not strict msgpack."""
+    try:
+        value = msgpack.unpackb(raw, raw=False, object_pairs_hook=_object)
+    except BadArgumentsError:
+        raise
+    except msgpack.StackError:
+        _refuse_depth(depth_max)
+    except (ValueError, msgpack.UnpackException) as error:
+        detail = str(error) or type(error).__name__
+        raise BadArgumentsError(f"body: expected one msgpack value, found: {detail}") from None
+    check_value(value, depth_max)
+    return value
+
+
+def encode_msgpack(value: Any) -> bytes:
+    """Return ``value`` as msgpack; bytes stay bytes."""
+    packed: bytes = msgpack.packb(value, use_bin_type=True)
+    return packed
+
+
+def found(value: Any) -> str:
+    """Return how an error message names a value that was not expected."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"the number {shortened(repr(value))}"
+    if isinstance(value, str):
+        return f"the text {shortened(json.dumps(value))}"
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    if isinstance(value, list):
+        return f"an array of {len(value)}"
+    return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
+
+
+def shortened(text: str) -> str:
+    """Return ``text`` cut to what fits into a message."""
+    if len(text) <= _SHOWN_CHARACTERS_MAX:
+        return text
+    return f"{text[:_SHOWN_CHARACTERS_MAX]}… ({len(text)} characters)"
+
+
+def check_value(value: Any, depth_max: int) -> None:
+    """Refuse numbers, text and depth that a decoded value must not have; never recurses."""
+    level = [value]
+    depth = 0
+    while level:
+        below: list[Any] = []
+        for item in level:
+            kind = type(item)
+            if kind is str:
+                if not item.isascii():
+                    _check_text(item)
+            elif kind is int:
+                if not INTEGER_MIN <= item <= INTEGER_MAX:
+                    _refuse_integer(shortened(str(item)))
+            elif kind is dict:
+                below.extend(item)
+                below.extend(item.values())
+            elif kind is list:
+                below.extend(item)
+            elif kind is float:
+                if not math.isfinite(item):
+                    _refuse_constant(str(item))
+            elif item is not None and kind is not bool and kind is not bytes:
+                raise BadArgumentsError(
+                    f"body: expected plain values, found the extension type {kind.__name__}"
+                )
+        # The value itself is at depth 0; what stands inside d brackets is at depth d.
+        depth += 1
+        if below and depth > depth_max:
+            _refuse_depth(depth_max)
+        level = below
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise BadArgumentsError(
+            f"body: expected text, found the lone surrogate U+{ord(text[error.start]):04X}"
+        ) from None
+
+
+def _object(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        seen: set[Any] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise BadArgumentsError(
+                    f"body: expected each name once, found {shortened(json.dumps(name))} twice"
+                )
+            seen.add(name)
+    for name in value:
+        if type(name) is not str:
+            raise BadArgumentsError(f"body: expected names that are text, found {found(name)}")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise BadArgumentsError(f"body: expected a finite number, found {name}")
+
+
+def _refuse_depth(depth_max: int) -> NoReturn:
+    raise BadArgumentsError(f"body: expected at most {depth_max} levels of nesting, found more")
+
+
+def _refuse_integer(shown: str) -> NoReturn:
+    raise BadArgumentsError(f"body: expected integers within 64 bits, found {shown}")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
