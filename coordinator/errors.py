@@ -8,6 +8,7 @@
     │    NoChildrenForEphemeralsError 409 · BadVersionError 412 · DataTooLargeError 413
     │    AuthFailedError 401 · NoAuthError 403 · QuotaExceededError 409 · CompactedError 410
     │    DeadlockError 409 · LockTimeoutError 409 · StaleTokenError 412 · TooManyRetriesError 409
+    │    UnknownRouteError 404 · MethodNotAllowedError 405
     ├─ SessionError (definite)
     │    SessionExpiredError 410 · NotOwnerError 409 · LockLostError 410
     ├─ UnavailableError (definite: nothing was or will be proposed; try again)
@@ -177,6 +178,20 @@ class TooManyRetriesError(RequestError):
 
     code = "TooManyRetries"
     http_status = 409
+
+
+class UnknownRouteError(RequestError):
+    """There is nothing at this URL; the routes are listed in /openapi.json."""
+
+    code = "NoRoute"
+    http_status = 404
+
+
+class MethodNotAllowedError(RequestError):
+    """This URL does not take this method."""
+
+    code = "MethodNotAllowed"
+    http_status = 405
 
 
 class SessionError(CoordinatorError):
