@@ -18,7 +18,6 @@ import dataclasses
 import difflib
 import json
 import os
-import re
 import tomllib
 import types
 import typing
@@ -33,10 +32,6 @@ from coordinator.errors import ConfigError
 _ENVIRONMENT_PREFIX = "COORDINATOR_"
 _PATH_KEYS = frozenset({("member", "data_dir"), ("cluster", "secret_file")})
 _SECTIONS: dict[str, type[Any]] = typing.get_type_hints(Config)
-# What Kubernetes sets for a service called "coordinator" or "coordinator-http" is not meant for us.
-_KUBERNETES_VARIABLE = re.compile(
-    r"_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)\Z"
-)
 _NEARNESS_MIN = 0.75
 
 
@@ -119,7 +114,7 @@ def _read_file(path: Path) -> dict[tuple[str, str], _Found]:
 def _read_environment(environ: Mapping[str, str]) -> dict[tuple[str, str], _Found]:
     found: dict[tuple[str, str], _Found] = {}
     for variable in sorted(environ):
-        if not variable.startswith(_ENVIRONMENT_PREFIX):
+        if not variable.startswith(_ENVIRONMENT_PREFIX) or _is_of_kubernetes(variable, environ):
             continue
         section, _, key = variable.removeprefix(_ENVIRONMENT_PREFIX).lower().partition("_")
         origin = f"environment: {variable}"
@@ -127,8 +122,6 @@ def _read_environment(environ: Mapping[str, str]) -> dict[tuple[str, str], _Foun
             hint = _fields_of(_SECTIONS[section])[key]
             value = _parse_text(environ[variable], hint, origin, key)
             found[section, key] = _Found(value, origin, Path.cwd())
-        elif _KUBERNETES_VARIABLE.search(variable):
-            continue
         elif section in _SECTIONS:
             known = [_variable(section, other) for other in _fields_of(_SECTIONS[section])]
             raise _refusal(origin, variable, f"a key of [{section}]", variable, known)
@@ -138,6 +131,16 @@ def _read_environment(environ: Mapping[str, str]) -> dict[tuple[str, str], _Foun
             )
         # Anything else is a variable of the client (COORDINATOR_ENDPOINTS) or of somebody else.
     return found
+
+
+def _is_of_kubernetes(variable: str, environ: Mapping[str, str]) -> bool:
+    """Say whether Kubernetes set ``variable`` for a service called coordinator or so.
+
+    For a service of the name N it sets N_SERVICE_HOST, N_SERVICE_PORT..., N_PORT and N_PORT_..."""
+    name, mark, _ = variable.partition("_SERVICE_")
+    if not mark:
+        name, mark, _ = variable.partition("_PORT")
+    return bool(mark) and f"{name}_SERVICE_HOST" in environ
 
 
 def _variable(section: str, key: str) -> str:

@@ -1,0 +1,68 @@
+# coordinator: run it, test it, measure it. Everything happens in .venv; nothing else is touched.
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+# The first Python that is new enough; `make PYTHON=/path/to/python3.12 test` chooses another.
+PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11; do \
+	if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	echo "$$candidate"; break; fi; done)
+PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
+
+.PHONY: help run test lint bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make run     start three members on this machine, data kept in ./data; Ctrl-C stops them"
+	@echo "make test    ruff, mypy --strict and the fast test suite"
+	@echo "make lint    ruff and mypy --strict alone"
+	@echo "make bench   measure locks, writes and reads"
+	@echo "make clean   remove .venv and caches (not ./data)"
+
+run: $(VENV)/.installed
+	@exec $(BIN)/coordinator dev --members 3 --data data
+
+test: lint
+	@$(BIN)/python -m pytest -q -m "not slow"
+
+lint: $(VENV)/.installed-dev
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy --strict
+
+bench: $(VENV)/.installed-dev
+	@$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- the virtual environment; a stamp says that it is as pyproject.toml wants it
+
+# Debian splits ensurepip off into python3-venv. Where it is missing, an environment without pip
+# will do: the pip outside installs into it.
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; found none." >&2; exit 1; }
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 \
+		|| { rm -rf $(VENV); $(PYTHON) -m pip --version >/dev/null 2>&1 \
+			&& $(PYTHON) -m venv --without-pip $(VENV) >/dev/null 2>&1; } \
+		|| { rm -rf $(VENV); $(PYTHON) -m virtualenv --quiet $(VENV) 2>/dev/null; } \
+		|| { rm -rf $(VENV); echo "$(PYTHON) can make no virtual environment; install its venv" \
+			"module (Debian, Ubuntu: apt-get install python3-venv)." >&2; exit 1; }
+
+define install
+	@echo "Setting up $(VENV) ..."
+	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+		$(BIN)/python -m pip install $(PIP_OPTIONS) -e '$(1)'; \
+	else \
+		$(PYTHON) -m pip --python $(BIN)/python install $(PIP_OPTIONS) -e '$(1)'; \
+	fi
+	@touch $@
+endef
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(call install,.)
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(call install,.[dev])
+	@touch $(VENV)/.installed
