@@ -8,7 +8,7 @@
     │    NoChildrenForEphemeralsError 409 · BadVersionError 412 · DataTooLargeError 413
     │    AuthFailedError 401 · NoAuthError 403 · QuotaExceededError 409 · CompactedError 410
     │    DeadlockError 409 · LockTimeoutError 409 · StaleTokenError 412 · TooManyRetriesError 409
-    │    UnknownRouteError 404 · MethodNotAllowedError 405
+    │    UnknownRouteError 404 · MethodNotAllowedError 405 · SlowRequestError 408
     ├─ SessionError (definite)
     │    SessionExpiredError 410 · NotOwnerError 409 · LockLostError 410
     ├─ UnavailableError (definite: nothing was or will be proposed; try again)
@@ -192,6 +192,13 @@ class MethodNotAllowedError(RequestError):
 
     code = "MethodNotAllowed"
     http_status = 405
+
+
+class SlowRequestError(RequestError):
+    """The request did not arrive whole within its deadline."""
+
+    code = "SlowRequest"
+    http_status = 408
 
 
 class SessionError(CoordinatorError):
