@@ -1,0 +1,138 @@
+"""The way in: ``connect`` says which cluster; ``with`` or ``async with`` says which face."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from types import TracebackType
+
+from coordinator.client.async_client import AsyncClient, ClientSettings
+from coordinator.client.delivery import Delivery
+from coordinator.client.lease import MARGIN_RATIO
+from coordinator.client.retry import RetryPolicy
+from coordinator.client.sync_client import Client
+from coordinator.client.transport import HttpTransport, Transport
+from coordinator.clock import Clock, SystemClock
+from coordinator.errors import BadArgumentsError
+
+ENDPOINTS_VARIABLE = "COORDINATOR_ENDPOINTS"
+DEFAULT_ENDPOINT = "http://127.0.0.1:7071"
+
+
+def connect(
+    endpoints: str | Sequence[str] | None = None,
+    *,
+    timeout: float = 10.0,
+    session_timeout: float = 10.0,
+    label: str | None = None,
+    retry: RetryPolicy | None = None,
+    lease_margin_ratio: float = MARGIN_RATIO,
+    transport: Transport | None = None,
+    clock: Clock | None = None,
+) -> Connector:
+    """Say which cluster to use; nothing is sent before the first verb.
+
+    Args:
+        endpoints: URLs of members, separated by commas or as a sequence. None takes
+            ``COORDINATOR_ENDPOINTS`` from the environment, then ``http://127.0.0.1:7071``.
+        timeout: seconds that one verb may take in all, over all members and tries.
+        session_timeout: seconds of silence after which the cluster ends the session.
+        label: what people see of this client in the lists of sessions.
+        retry: how to try again; see RetryPolicy.
+        lease_margin_ratio: share of the session timeout by which the client gives up earlier
+            than the cluster (0.025 covers clocks that run 1 % apart; at least 50 ms are taken).
+        transport: what to send over instead of HTTP; it belongs to the client that opens it.
+        clock: for tests; the machine's own otherwise.
+    """
+    if timeout <= 0 or session_timeout <= 0:
+        raise BadArgumentsError(
+            f"connect: expected timeouts above 0 s, found {timeout} and {session_timeout}"
+        )
+    if not 0.0 <= lease_margin_ratio < 0.5:
+        raise BadArgumentsError(
+            f"connect: expected lease_margin_ratio from 0 to 0.5, found {lease_margin_ratio}"
+        )
+    settings = ClientSettings(
+        timeout_ms=max(1, round(timeout * 1000)),
+        session_timeout_ms=max(1, round(session_timeout * 1000)),
+        label=label if label is not None else f"pid {os.getpid()}",
+        lease_margin_ratio=lease_margin_ratio,
+    )
+    return Connector(
+        _urls(endpoints), settings, retry or RetryPolicy(), transport, clock or SystemClock()
+    )
+
+
+class Connector:
+    """What ``connect`` returns: becomes a Client by ``with``, an AsyncClient by ``async with``."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        settings: ClientSettings,
+        retry: RetryPolicy,
+        transport: Transport | None,
+        clock: Clock,
+    ) -> None:
+        self._endpoints = endpoints
+        self._settings = settings
+        self._retry = retry
+        self._transport = transport
+        self._clock = clock
+        self._client: Client | None = None
+        self._async_client: AsyncClient | None = None
+
+    def open(self) -> Client:
+        """Return a sync client that the caller closes."""
+        return Client(self.open_async)
+
+    async def open_async(self) -> AsyncClient:
+        """Return an asyncio client, for the running loop, that the caller closes."""
+        transport = self._transport or HttpTransport()
+        delivery = Delivery(transport, self._endpoints, self._clock, self._retry)
+        return AsyncClient(delivery, self._settings)
+
+    def __enter__(self) -> Client:
+        assert self._client is None, "a connector opens one client at a time"
+        self._client = self.open()
+        return self._client
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        client, self._client = self._client, None
+        assert client is not None, "left what was not entered"
+        client.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        assert self._async_client is None, "a connector opens one client at a time"
+        self._async_client = await self.open_async()
+        return self._async_client
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        client, self._async_client = self._async_client, None
+        assert client is not None, "left what was not entered"
+        await client.close()
+
+
+def _urls(endpoints: str | Sequence[str] | None) -> list[str]:
+    if endpoints is None:
+        endpoints = os.environ.get(ENDPOINTS_VARIABLE) or DEFAULT_ENDPOINT
+    parts = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
+    urls = [part.strip() for part in parts if part.strip()]
+    if not urls:
+        raise BadArgumentsError("endpoints: expected the URL of one member or more, found none")
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise BadArgumentsError(
+                f"endpoints: expected URLs such as {DEFAULT_ENDPOINT}, found {url!r}"
+            )
+    return urls

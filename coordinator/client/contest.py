@@ -1,0 +1,313 @@
+"""One place in a queue that the server runs: a lock's or an election's.
+
+1. An attempt is one request number. However often it is sent, and to whichever member, it is one
+   contender at one place in the queue; a member that dies while we wait costs nothing (S053).
+2. The server keeps the contender when a connection breaks (``on_disconnect: stay``); the client
+   withdraws it by its number when the attempt fails, times out or is cancelled. If even that can
+   not be delivered it is tried on in the background until it is, or the session has ended.
+3. The wait has one overall deadline, sent along as what is left of it (S073).
+4. A grant that arrives when the session has no safe time left is given back, not reported (S006).
+5. The wait is a stream of lines: a silent member is noticed by its missing keep-alive lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import quote
+
+from coordinator.client.chores import Chores
+from coordinator.client.delivery import Call, Delivery, Trouble
+from coordinator.client.lanes import Lane
+from coordinator.client.session import Session
+from coordinator.errors import (
+    BadArgumentsError,
+    ConnectionLostError,
+    LockTimeoutError,
+    NotOwnerError,
+    OutcomeUnknownError,
+    RequestError,
+    RequestForgottenError,
+    SessionError,
+    SessionExpiredError,
+    UnavailableError,
+)
+from coordinator.wire.encoding import Encoding, decode
+from coordinator.wire.messages import NDJSON_TYPE
+from coordinator.wire.messages.locks import (
+    WAIT_MS_MAX,
+    AbandonReply,
+    Acquire,
+    Grant,
+    Granted,
+    Queued,
+    ReleaseReply,
+    read_acquire_line,
+)
+from coordinator.wire.messages.watches import StreamError
+
+ABANDON_WAIT_MS = 1_000
+"""How long a failed or cancelled attempt waits until it knows that it left nothing (S007)."""
+_ABANDON_ATTEMPT_MS = 5_000
+_SILENCE_MS_MAX = 6_000
+"""A waiting stream that says nothing for so long is taken for dead."""
+_GRACE_MS = 500
+"""How much longer than the deadline we listen for the server's own "timed out"."""
+_FORGOTTEN_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Who contends, for people to see; ``value`` is what an election publishes when won."""
+
+    label: str = ""
+    host: str = ""
+    pid: int | None = None
+    trace_id: str = ""
+    value: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Award:
+    """What was granted, and the session it lives by."""
+
+    grant: Grant
+    session: Session
+
+
+@dataclass(slots=True)
+class _Attempt:
+    session: Session
+    lane: Lane
+    deadline_ms: int | None
+    is_try: bool
+    may_be_queued: bool = False
+    was_served: bool = False
+    """A member told our position since the last failure."""
+    position: int | None = None
+
+
+class Contest:
+    """The queue of one lock or election; any number of contenders may come from one client."""
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        chores: Chores,
+        open_session: Callable[[int], Awaitable[Session]],
+        *,
+        room: Literal["locks", "elections"],
+        name: str,
+        timeout_ms: int,
+    ) -> None:
+        self.name = name
+        self.base = f"/v1/{room}/{quote(name, safe='')}"
+        self._delivery = delivery
+        self._chores = chores
+        self._open_session = open_session
+        self._timeout_ms = timeout_ms
+
+    async def contend(
+        self,
+        wish: Wish,
+        wait_ms: int | None,
+        on_position: Callable[[int], None] | None = None,
+    ) -> Award:
+        """Wait for the grant, ``wait_ms`` in all (0: try once; None: without end).
+
+        Raises:
+            LockTimeoutError: others held until the deadline; nothing of the attempt is left.
+            UnavailableError: no member could be reached; nothing of the attempt is left.
+            OutcomeUnknownError: it is not granted to this caller, but may still be queued until
+                the withdrawal, which goes on in the background, arrives or the session ends.
+            SessionExpiredError: the session ended while waiting.
+        """
+        clock = self._delivery.clock
+        limit_ms = wait_ms or self._timeout_ms
+        deadline_ms = None if wait_ms is None else clock.monotonic_ms() + limit_ms
+        session = await self._open_session(limit_ms)
+        attempt = _Attempt(session, self._delivery.lanes.take(), deadline_ms, wait_ms == 0)
+        try:
+            grant = await self._while_alive(attempt, wish, on_position)
+        except BaseException as error:
+            await self._settle(attempt, error)
+            raise
+        finally:
+            self._delivery.lanes.give_back(attempt.lane)
+        if session.remaining_safe_ms() == 0:
+            self._chores.start(self.release(grant.grant_id), f"give back {grant.grant_id}")
+            raise SessionExpiredError(
+                f"{self.name}: the grant {grant.grant_id} came when its session had no safe "
+                f"time left, and was given back",
+                session_id=session.session_id,
+            )
+        return Award(grant, session)
+
+    async def release(self, grant_id: str) -> bool:
+        """Release by grant id; False when it was not held any more. Idempotent."""
+        call = Call("DELETE", f"{self.base}/grants/{quote(grant_id, safe='')}")
+        try:
+            reply = await self._delivery.write(call, ReleaseReply.from_body, self._timeout_ms)
+        except NotOwnerError:
+            return False
+        return reply.released
+
+    # --- waiting
+
+    async def _while_alive(
+        self, attempt: _Attempt, wish: Wish, on_position: Callable[[int], None] | None
+    ) -> Grant:
+        """Wait for the answer, but only while our own session is alive."""
+        waiting = asyncio.ensure_future(self._until_answered(attempt, wish, on_position))
+        ended = asyncio.ensure_future(attempt.session.wait_ended())
+        try:
+            await asyncio.wait({waiting, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                return waiting.result()
+            raise SessionExpiredError(
+                f"{self.name}: {attempt.session.reason}, while waiting",
+                session_id=attempt.session.session_id,
+            )
+        finally:
+            waiting.cancel()
+            ended.cancel()
+            await asyncio.gather(waiting, ended, return_exceptions=True)
+
+    async def _until_answered(
+        self, attempt: _Attempt, wish: Wish, on_position: Callable[[int], None] | None
+    ) -> Grant:
+        trouble = Trouble()
+        forgotten = 0
+        while (remaining_ms := self._remaining_ms(attempt)) > 0:
+            try:
+                return await self._listen(attempt, wish, remaining_ms, on_position)
+            except RequestForgottenError:
+                forgotten += 1
+                if attempt.may_be_queued or forgotten > _FORGOTTEN_MAX:
+                    raise
+                attempt.lane.renew(self._delivery.index_seen)
+                continue
+            except LockTimeoutError:
+                if attempt.deadline_ms is not None:
+                    raise
+                attempt.lane.advance()  # the longest wait of the server ended, not ours
+                attempt.may_be_queued = False
+                continue
+            except (UnavailableError, OutcomeUnknownError) as error:
+                if attempt.was_served:
+                    trouble.failures = 0  # begin again with short delays
+                    attempt.was_served = False
+                trouble.note(error)
+            deadline_ms = self._delivery.clock.monotonic_ms() + self._remaining_ms(attempt)
+            if not await self._delivery.pause(trouble, deadline_ms):
+                break
+        if attempt.position is not None:
+            raise LockTimeoutError(
+                f"{self.name}: not granted in time, {attempt.position} before us in the queue",
+                position=attempt.position,
+            )
+        raise trouble.verdict(is_write=True)
+
+    async def _listen(
+        self,
+        attempt: _Attempt,
+        wish: Wish,
+        remaining_ms: int,
+        on_position: Callable[[int], None] | None,
+    ) -> Grant:
+        was_maybe_queued = attempt.may_be_queued
+        attempt.may_be_queued = True
+        headers_ms = self._delivery.attempt_ms(self._timeout_ms, remaining_ms)
+        try:
+            call = self._call(attempt, wish, remaining_ms)
+            async with self._delivery.stream(call, headers_ms, attempt.lane) as stream:
+                while True:
+                    limit_ms = min(self._remaining_ms(attempt) + _GRACE_MS, _SILENCE_MS_MAX)
+                    try:
+                        async with asyncio.timeout(max(limit_ms, 0) / 1000):
+                            line = await stream.line()
+                    except TimeoutError:
+                        raise ConnectionLostError(
+                            f"{self.name}: silent for {limit_ms} ms"
+                        ) from None
+                    if line is None:
+                        raise ConnectionLostError(f"{self.name}: the stream ended without a grant")
+                    if not line.strip():
+                        continue  # a keep-alive
+                    grant = _read(line, attempt, on_position)
+                    if grant is not None:
+                        return grant
+        except (LockTimeoutError, SessionExpiredError):
+            attempt.may_be_queued = False  # the server has withdrawn it
+            raise
+        except (RequestError, SessionError, UnavailableError, RequestForgottenError):
+            attempt.may_be_queued = was_maybe_queued  # this sending certainly changed nothing
+            raise
+
+    def _call(self, attempt: _Attempt, wish: Wish, remaining_ms: int) -> Call:
+        acquire = Acquire(
+            session_id=attempt.session.session_id,
+            timeout_ms=0 if attempt.is_try else min(remaining_ms, WAIT_MS_MAX),
+            label=wish.label,
+            host=wish.host,
+            pid=wish.pid,
+            trace_id=wish.trace_id,
+            on_disconnect="stay",
+            value=wish.value,
+        )
+        return Call("POST", self.base, acquire.to_body(Encoding.JSON), accept=NDJSON_TYPE)
+
+    def _remaining_ms(self, attempt: _Attempt) -> int:
+        if attempt.deadline_ms is None:
+            return WAIT_MS_MAX
+        return attempt.deadline_ms - self._delivery.clock.monotonic_ms()
+
+    # --- leaving nothing behind
+
+    async def _settle(self, attempt: _Attempt, error: BaseException) -> None:
+        """Withdraw what the failed attempt may have left, and say what is known of it."""
+        if not attempt.may_be_queued or attempt.session.is_lost:
+            return
+        lane = attempt.lane
+        target = f"{self.base}/attempts/{lane.client_id}/{lane.number}"
+        call = Call("DELETE", f"{target}?floor_index={lane.floor_index}")
+        chore = self._chores.start(self._withdraw(call, attempt.session), f"withdraw {target}")
+        # A second cancellation does not wait any longer; the chore goes on in any case.
+        await asyncio.wait({chore}, timeout=ABANDON_WAIT_MS / 1000)
+        is_withdrawn = chore.done() and not chore.cancelled() and chore.result()
+        if is_withdrawn and isinstance(error, OutcomeUnknownError):
+            raise UnavailableError(
+                f"{self.name}: no answer in time; the attempt was withdrawn: {error.message}"
+            ) from error
+
+    async def _withdraw(self, call: Call, session: Session) -> bool:
+        while not session.is_lost:
+            try:
+                await self._delivery.read(call, AbandonReply.from_body, _ABANDON_ATTEMPT_MS)
+            except UnavailableError:
+                await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
+                continue
+            return True
+        return True  # what the session owned goes with it
+
+
+def _read(
+    line: bytes, attempt: _Attempt, on_position: Callable[[int], None] | None
+) -> Grant | None:
+    try:
+        said = read_acquire_line(decode(line))
+    except BadArgumentsError as error:
+        raise ConnectionLostError(f"the stream could not be read: {error.message}") from error
+    match said:
+        case Granted(grant):
+            return grant
+        case Queued(position):
+            attempt.position = position
+            attempt.was_served = True
+            if on_position is not None:
+                on_position(position)
+        case StreamError(problem):
+            raise problem
+    return None

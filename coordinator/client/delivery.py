@@ -1,0 +1,272 @@
+"""One call answered: over any member, tried again, before one overall deadline, exactly once.
+
+1. A definite refusal of the request or of the session is raised at once.
+2. ``UnavailableError`` (nothing was proposed) is tried again at another member until the deadline,
+   and then raised as it is.
+3. A lost connection or a silent member leaves the outcome open. A write is sent again with the
+   same client id and number, so it happens once; if the deadline ends in the open it is raised
+   as an ``OutcomeUnknownError``, even when a later attempt was certainly refused: the earlier
+   one may still arrive. A read changes nothing, so for it the end is an ``UnavailableError``.
+4. One attempt gets at most a third of the whole time (but a second at least), so a dead, slow or
+   deaf member is left in time for the others.
+5. ``RequestForgotten`` on a first attempt is no retry: the lane gets a new id and the request is
+   sent anew. On a later attempt it is the truth, and raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from coordinator.client.lanes import Lane, Lanes
+from coordinator.client.retry import RetryPolicy
+from coordinator.client.transport import Request, Response, ResponseStream, Transport
+from coordinator.clock import Clock
+from coordinator.errors import (
+    BadArgumentsError,
+    ConnectionLostError,
+    CoordinatorError,
+    NoLeaderError,
+    OutcomeUnknownError,
+    RequestForgottenError,
+    UnavailableError,
+    from_problem,
+)
+from coordinator.wire.encoding import Encoding, decode, encode
+from coordinator.wire.messages import INDEX_HEADER, TIMEOUT_HEADER
+
+T = TypeVar("T")
+
+ATTEMPT_MS_MIN = 1_000
+_WORTH_SENDING_MS = 20
+_RENEWALS_MAX = 3
+_ANSWER_ALLOWANCE_MS_MAX = 250
+_SERVER_DEADLINE_MS_MAX = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What to ask; ``target`` is percent-encoded. ``body`` None sends none."""
+
+    method: str
+    target: str
+    body: Any = None
+    encoding: Encoding = Encoding.JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+    accept: str = Encoding.JSON.value
+
+    def request(self, timeout_ms: int | None, lane: Lane | None) -> Request:
+        headers = {"Accept": self.accept, **self.headers}
+        if timeout_ms is not None:
+            headers[TIMEOUT_HEADER] = str(timeout_ms)
+        if lane is not None:
+            headers.update(lane.headers())
+        body = None
+        if self.body is not None:
+            headers["Content-Type"] = self.encoding.value
+            body = encode(self.body, self.encoding)
+        return Request(self.method, self.target, headers, body)
+
+
+class Endpoints:
+    """The members' URLs: one is current and kept while it serves."""
+
+    def __init__(self, urls: Sequence[str], shuffle: Callable[[list[str]], None]) -> None:
+        if not urls:
+            raise BadArgumentsError("endpoints: expected the URL of one member or more, found none")
+        self._urls = [url.rstrip("/") for url in urls]
+        shuffle(self._urls)
+        self._at = 0
+
+    @property
+    def current(self) -> str:
+        return self._urls[self._at]
+
+    def avoid(self, url: str) -> None:
+        """Go on with the next one, if ``url`` is still the current one."""
+        if self.current == url:
+            self._at = (self._at + 1) % len(self._urls)
+
+    def __len__(self) -> int:
+        return len(self._urls)
+
+
+@dataclass(slots=True)
+class Trouble:
+    """What has gone wrong so far in one call; decides what is raised in the end."""
+
+    failures: int = 0
+    unknown: OutcomeUnknownError | None = None
+    refused: UnavailableError | None = None
+
+    def note(self, error: UnavailableError | OutcomeUnknownError) -> None:
+        self.failures += 1
+        if isinstance(error, OutcomeUnknownError):
+            self.unknown = error
+        elif self.refused is None or not isinstance(self.refused, NoLeaderError):
+            self.refused = error  # what a member said says more than a closed port
+
+    def verdict(self, *, is_write: bool) -> CoordinatorError:
+        if self.unknown is not None and is_write:
+            return self.unknown
+        if self.refused is not None:
+            return self.refused
+        error = UnavailableError("no member answered before the deadline")
+        error.__cause__ = self.unknown
+        return error
+
+
+class Delivery:
+    """All calls of one client go through here."""
+
+    def __init__(
+        self, transport: Transport, endpoints: Sequence[str], clock: Clock, retry: RetryPolicy
+    ) -> None:
+        self.clock = clock
+        self.retry = retry
+        self.random = retry.source()
+        self.endpoints = Endpoints(endpoints, self.random.shuffle)
+        self.index_seen = 0
+        self.lanes = Lanes(lambda: self.index_seen)
+        self._transport = transport
+
+    async def read(self, call: Call, parse: Callable[[Any], T], timeout_ms: int) -> T:
+        """Return the parsed answer of a call that changes nothing."""
+        return await self._until_answered(call, parse, timeout_ms, None)
+
+    async def write(self, call: Call, parse: Callable[[Any], T], timeout_ms: int) -> T:
+        """Return the parsed answer of a call that is applied exactly once."""
+        deadline_ms = self.clock.monotonic_ms() + timeout_ms
+        async with self.lanes.write() as lane:
+            remaining_ms = deadline_ms - self.clock.monotonic_ms()
+            return await self._until_answered(call, parse, remaining_ms, lane)
+
+    async def write_in(
+        self, lane: Lane, call: Call, parse: Callable[[Any], T], timeout_ms: int
+    ) -> T:
+        """Like ``write``, in a lane that the caller has taken."""
+        return await self._until_answered(call, parse, timeout_ms, lane)
+
+    async def attempt(
+        self, call: Call, parse: Callable[[Any], T], timeout_ms: int, lane: Lane | None = None
+    ) -> T:
+        """Send once, to the current member; raises what it answers, and leaves it if it fails."""
+        endpoint = self.endpoints.current
+        # The server's deadline ends a little before ours, so that its answer still arrives.
+        allowance_ms = min(_ANSWER_ALLOWANCE_MS_MAX, timeout_ms // 10)
+        server_ms = max(1, min(timeout_ms - allowance_ms, _SERVER_DEADLINE_MS_MAX))
+        try:
+            request = call.request(server_ms, lane)
+            response = await self._transport.request(endpoint, request, timeout_ms)
+            return self._parsed(endpoint, response, parse)
+        except (UnavailableError, OutcomeUnknownError) as error:
+            if not isinstance(error, RequestForgottenError):
+                self.endpoints.avoid(endpoint)
+            raise
+
+    @asynccontextmanager
+    async def stream(
+        self, call: Call, timeout_ms: int, lane: Lane | None = None
+    ) -> AsyncIterator[ResponseStream]:
+        """Open a stream of lines at the current member, or raise what it answers instead."""
+        endpoint = self.endpoints.current
+        try:
+            request = call.request(None, lane)
+            async with self._transport.stream(endpoint, request, timeout_ms) as stream:
+                self._note_index(stream.headers)
+                if stream.status >= 400:
+                    async with asyncio.timeout(timeout_ms / 1000):
+                        body = await stream.read()
+                    raise problem_in(endpoint, Response(stream.status, stream.headers, body))
+                yield stream
+        except (UnavailableError, OutcomeUnknownError) as error:
+            if not isinstance(error, RequestForgottenError):
+                self.endpoints.avoid(endpoint)
+            raise
+        except TimeoutError as error:
+            self.endpoints.avoid(endpoint)
+            raise ConnectionLostError(f"{endpoint}: no answer in {timeout_ms} ms") from error
+
+    def attempt_ms(self, timeout_ms: int, remaining_ms: int) -> int:
+        """Return how long one attempt of a call of ``timeout_ms`` may take."""
+        return min(remaining_ms, max(ATTEMPT_MS_MIN, timeout_ms // 3))
+
+    async def pause(self, trouble: Trouble, deadline_ms: int) -> bool:
+        """Wait as the policy says; False when no further attempt is to be made."""
+        tries = self.retry.tries
+        if tries is not None and trouble.failures >= tries:
+            return False
+        delay_ms = self.retry.delay_ms(max(1, trouble.failures), self.random)
+        if self.clock.monotonic_ms() + delay_ms + _WORTH_SENDING_MS > deadline_ms:
+            return False
+        await asyncio.sleep(delay_ms / 1000)
+        return True
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def _until_answered(
+        self, call: Call, parse: Callable[[Any], T], timeout_ms: int, lane: Lane | None
+    ) -> T:
+        deadline_ms = self.clock.monotonic_ms() + timeout_ms
+        trouble = Trouble()
+        renewals = 0
+        while (remaining_ms := deadline_ms - self.clock.monotonic_ms()) > 0:
+            attempt_ms = self.attempt_ms(timeout_ms, remaining_ms)
+            try:
+                return await self.attempt(call, parse, attempt_ms, lane)
+            except RequestForgottenError:
+                renewals += 1
+                if lane is None or trouble.unknown is not None or renewals > _RENEWALS_MAX:
+                    raise
+                lane.renew(self.index_seen)
+                continue
+            except (UnavailableError, OutcomeUnknownError) as error:
+                trouble.note(error)
+            if not await self.pause(trouble, deadline_ms):
+                break
+        raise trouble.verdict(is_write=lane is not None)
+
+    def _parsed(self, endpoint: str, response: Response, parse: Callable[[Any], T]) -> T:
+        self._note_index(response.headers)
+        if response.status >= 400:
+            raise problem_in(endpoint, response)
+        try:
+            return parse(decode(response.body, _encoding_of(response)))
+        except BadArgumentsError as error:
+            raise OutcomeUnknownError(
+                f"{endpoint}: the answer could not be read: {error.message}"
+            ) from error
+
+    def _note_index(self, headers: Mapping[str, str]) -> None:
+        index = headers.get(INDEX_HEADER.lower(), "")
+        if index.isascii() and index.isdigit():
+            self.index_seen = max(self.index_seen, int(index))
+
+
+def problem_in(endpoint: str, response: Response) -> CoordinatorError:
+    """Return the error in a response; one that is not a problem of ours is indefinite."""
+    try:
+        body = decode(response.body, _encoding_of(response))
+        if isinstance(body, Mapping) and "code" in body:
+            return from_problem(body)
+    except BadArgumentsError:
+        pass  # something between us and the member answered
+    return OutcomeUnknownError(
+        f"{endpoint}: expected an answer of a member, found status {response.status}"
+    )
+
+
+def target_of(*segments: str) -> str:
+    """Return the percent-encoded target of a route below /v1."""
+    return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
+
+
+def _encoding_of(response: Response) -> Encoding:
+    media_type = response.headers.get("content-type", "").split(";")[0].strip()
+    return Encoding.MSGPACK if media_type == Encoding.MSGPACK.value else Encoding.JSON
+

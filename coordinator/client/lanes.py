@@ -1,0 +1,84 @@
+"""Client ids and request numbers: what makes sending a write again safe.
+
+The server remembers, for each client id, the outcomes of its last numbers (a window). A request
+that may wait for long, such as a lock that is queued for an hour, must not fall out of that window
+because its client wrote much meanwhile. So a client has several *lanes*: each has an id of its
+own and at most one request under way, and every number it ever issues is the newest of its lane.
+
+1. At most one request is under way in a lane; its number is the largest the lane has issued.
+2. A lane's floor is a log index known before its id was drawn (the server can so tell a client it
+   has never seen from one it has forgotten).
+3. Lanes are used again, the one used last first, so a client that sends one request at a time
+   has one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from coordinator.wire.messages import (
+    CLIENT_ID_HEADER,
+    FLOOR_INDEX_HEADER,
+    REQUEST_NUMBER_HEADER,
+)
+
+_WRITES_AT_ONCE_MAX = 128
+
+
+class Lane:
+    """One client id with its numbers."""
+
+    __slots__ = ("client_id", "floor_index", "number")
+
+    def __init__(self, floor_index: int) -> None:
+        self.number = 0
+        self.renew(floor_index)
+
+    def renew(self, floor_index: int) -> None:
+        """Draw a new id; only while no request of the old one can be under way."""
+        self.client_id = uuid.uuid4().hex
+        self.floor_index = floor_index
+        self.number = min(self.number, 1)
+
+    def advance(self) -> None:
+        """Begin the next request."""
+        self.number += 1
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that make the current request exactly-once."""
+        return {
+            CLIENT_ID_HEADER: self.client_id,
+            REQUEST_NUMBER_HEADER: str(self.number),
+            FLOOR_INDEX_HEADER: str(self.floor_index),
+        }
+
+
+class Lanes:
+    """All lanes of one client. ``floor`` returns the largest log index the client has seen."""
+
+    def __init__(self, floor: Callable[[], int]) -> None:
+        self._floor = floor
+        self._free: list[Lane] = []
+        self._writes = asyncio.Semaphore(_WRITES_AT_ONCE_MAX)
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[Lane]:
+        """Lend a lane for one write; waits while very many are under way."""
+        async with self._writes:
+            lane = self.take()
+            try:
+                yield lane
+            finally:
+                self.give_back(lane)
+
+    def take(self) -> Lane:
+        """Lend a lane, its next request begun, for as long as that request may wait."""
+        lane = self._free.pop() if self._free else Lane(self._floor())
+        lane.advance()
+        return lane
+
+    def give_back(self, lane: Lane) -> None:
+        self._free.append(lane)

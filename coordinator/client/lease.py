@@ -1,0 +1,48 @@
+"""How long a session may still be relied upon. Pure: time comes as an argument.
+
+1. The lease is counted from when the heartbeat (or the opening) was *sent*: the server counts from
+   when it arrived, which is later, so the client always gives up first.
+2. From that the margin is taken off: ``max(2.5 % of the timeout, 50 ms)`` by default. If the
+   client's clock runs at 0.99 and the server's at 1.01 of the true rate, the server ends a lease of
+   T after T / 1.01 true ms, while the client has measured 0.99 of them: it must give up after
+   0.9802 T of its own, so a margin of 2 % is needed; the half percent and the floor are slack.
+3. Once the safe time has run out the lease is never renewed again, whatever arrives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+MARGIN_RATIO = 0.025
+MARGIN_MS_MIN = 50
+
+
+def margin_ms(timeout_ms: int, ratio: float = MARGIN_RATIO) -> int:
+    """Return how much earlier than the server the client gives up."""
+    return max(MARGIN_MS_MIN, round(timeout_ms * ratio))
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Safe from ``sent_ms`` for ``timeout_ms`` less ``margin_ms``."""
+
+    sent_ms: int
+    timeout_ms: int
+    margin_ms: int
+
+    @property
+    def safe_until_ms(self) -> int:
+        return self.sent_ms + self.timeout_ms - self.margin_ms
+
+    @property
+    def interval_ms(self) -> int:
+        """How often to send a heartbeat: three chances in each lease."""
+        return max(1, self.timeout_ms // 3)
+
+    def remaining_ms(self, now_ms: int) -> int:
+        """Return the safe time left, 0 when there is none."""
+        return max(0, self.safe_until_ms - now_ms)
+
+    def renewed(self, sent_ms: int) -> Lease:
+        """Return the lease after the heartbeat sent at ``sent_ms`` was acknowledged."""
+        return replace(self, sent_ms=max(self.sent_ms, sent_ms))

@@ -1,0 +1,238 @@
+"""A session: the client's promise to be alive, and how long it may believe that it is believed.
+
+::
+
+                 heartbeat failed                  safe time ran out, or the member says
+    connected ────────────────────► suspended ─────────────────────────────► lost
+        ▲  └─────────────────────────────┼──────────────────────────────────►  ▲
+        └────────────────────────────────┘ heartbeat acknowledged              │
+        closed by its client: closed           (nothing leaves lost or closed)
+
+1. ``is_lost`` and ``remaining_safe_ms`` read the clock at each call: after a pause of the whole
+   process the first question gets the truth, before any task has run (S061).
+2. Once anybody was told "lost" it stays lost, even if an acknowledgement arrives later.
+3. A failed heartbeat is tried again until the safe time has run out, never less (S059).
+4. Safe to ask from any thread; callbacks run in the client's event loop and must not block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from urllib.parse import quote
+
+from coordinator.client.delivery import Call, Delivery, Trouble
+from coordinator.client.lease import Lease, margin_ms
+from coordinator.errors import (
+    CoordinatorError,
+    OutcomeUnknownError,
+    SessionError,
+    SessionExpiredError,
+    UnavailableError,
+)
+from coordinator.wire.messages.sessions import OpenSession, SessionClosed, SessionLease
+
+_HEARTBEAT_ATTEMPT_MS_MIN = 200
+
+
+class SessionState(StrEnum):
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+    CLOSED = "closed"
+
+
+_ENDED = (SessionState.LOST, SessionState.CLOSED)
+
+
+class Session:
+    """One open session with its heartbeats; made by ``open_session``."""
+
+    def __init__(self, delivery: Delivery, session_id: str, lease: Lease) -> None:
+        self.session_id = session_id
+        self.reason = ""
+        """Why the session ended; empty while it has not."""
+        self._delivery = delivery
+        self._clock = delivery.clock
+        self._lease = lease
+        self._state = SessionState.CONNECTED
+        self._announced = SessionState.CONNECTED
+        self._guard = threading.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._callbacks: dict[int, Callable[[SessionState], None]] = {}
+        self._callback_number = 0
+        self._heartbeats = self._loop.create_task(
+            self._keep_alive(), name=f"heartbeats of session {session_id}"
+        )
+
+    @property
+    def timeout_ms(self) -> int:
+        return self._lease.timeout_ms
+
+    @property
+    def state(self) -> SessionState:
+        self.remaining_safe_ms()
+        return self._state
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing that this session owns may be relied upon any more."""
+        return self.state in _ENDED
+
+    def remaining_safe_ms(self) -> int:
+        """Return for how long the server certainly keeps this session, 0 when nobody knows."""
+        with self._guard:
+            if self._state in _ENDED:
+                return 0
+            remaining_ms = self._lease.remaining_ms(self._clock.monotonic_ms())
+            if remaining_ms > 0:
+                return remaining_ms
+            self._state = SessionState.LOST
+            self.reason = (
+                f"no heartbeat of session {self.session_id} was acknowledged "
+                f"within its {self.timeout_ms} ms"
+            )
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            self._loop.call_soon_threadsafe(self._announce)
+        return 0
+
+    def check(self) -> None:
+        """Raise SessionExpiredError unless the session is certainly alive now."""
+        if self.is_lost:
+            raise SessionExpiredError(self.reason, session_id=self.session_id)
+
+    def on_state(self, callback: Callable[[SessionState], None]) -> Callable[[], None]:
+        """Call ``callback(state)`` in the event loop at each change; returns how to stop that."""
+        self._callback_number += 1
+        number = self._callback_number
+        self._callbacks[number] = callback
+        return lambda: void(self._callbacks.pop(number, None))
+
+    async def wait_ended(self) -> None:
+        """Return once the session is lost or closed."""
+        await self._ended.wait()
+
+    async def close(self, timeout_ms: int) -> bool:
+        """End the session at the server, releasing all it owns; False when that is not known."""
+        was_lost = self.is_lost
+        self._end(SessionState.CLOSED, f"session {self.session_id} was closed by its client")
+        self._heartbeats.cancel()
+        await asyncio.wait([self._heartbeats])
+        if was_lost:
+            return True  # the server ends it by itself; a holder may still be stopping its work
+        try:
+            call = Call("DELETE", f"/v1/sessions/{quote(self.session_id, safe='')}")
+            await self._delivery.write(call, SessionClosed.from_body, timeout_ms)
+        except (UnavailableError, OutcomeUnknownError):
+            return False
+        except SessionError:
+            pass  # it had ended before
+        return True
+
+    # --- heartbeats
+
+    async def _keep_alive(self) -> None:
+        try:
+            trouble = Trouble()
+            while not self.is_lost:
+                await self._wait_for_turn(trouble)
+                await self._beat(trouble)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # the root of this task: without heartbeats nothing is safe
+            self._end(SessionState.LOST, f"the heartbeats failed: {error!r}")
+            raise
+
+    async def _wait_for_turn(self, trouble: Trouble) -> None:
+        lease, now_ms = self._lease, self._clock.monotonic_ms()
+        if trouble.failures:
+            delay_ms = self._delivery.retry.delay_ms(trouble.failures, self._delivery.random)
+            wait_ms = min(delay_ms, lease.interval_ms)
+        else:
+            wait_ms = lease.sent_ms + lease.interval_ms - now_ms
+        # Looks again when the safe time ends, so the loss is told when it happens.
+        wait_ms = min(max(wait_ms, 0), lease.remaining_ms(now_ms) + 1)
+        await asyncio.sleep(wait_ms / 1000)
+
+    async def _beat(self, trouble: Trouble) -> None:
+        remaining_ms = self.remaining_safe_ms()
+        if remaining_ms == 0:
+            return
+        attempt_ms = max(_HEARTBEAT_ATTEMPT_MS_MIN, self.timeout_ms // 6)
+        call = Call("POST", f"/v1/sessions/{quote(self.session_id, safe='')}/heartbeat")
+        sent_ms = self._clock.monotonic_ms()
+        try:
+            await self._delivery.attempt(
+                call, SessionLease.from_body, min(attempt_ms, remaining_ms)
+            )
+        except SessionError as error:
+            self._end(SessionState.LOST, f"the member says: {error.message}")
+        except CoordinatorError as error:
+            trouble.failures += 1
+            self._turn(SessionState.SUSPENDED)
+            if not isinstance(error, UnavailableError | OutcomeUnknownError):
+                self._delivery.endpoints.avoid(self._delivery.endpoints.current)
+        else:
+            trouble.failures = 0
+            self._renew(sent_ms)
+
+    def _renew(self, sent_ms: int) -> None:
+        if self.remaining_safe_ms() == 0:
+            return  # too late: somebody may have been told "lost" already
+        with self._guard:
+            self._lease = self._lease.renewed(sent_ms)
+        self._turn(SessionState.CONNECTED)
+
+    def _turn(self, state: SessionState) -> None:
+        with self._guard:
+            if self._state in _ENDED:
+                return
+            self._state = state
+        self._announce()
+
+    def _end(self, state: SessionState, reason: str) -> None:
+        with self._guard:
+            if self._state not in _ENDED:
+                self._state = state
+                self.reason = reason
+        self._announce()
+
+    def _announce(self) -> None:
+        """Tell the callbacks the present state, once for each; runs in the event loop."""
+        state = self._state
+        if state is self._announced:
+            return
+        self._announced = state
+        if state in _ENDED:
+            self._ended.set()
+        for callback in list(self._callbacks.values()):
+            try:
+                callback(state)
+            except Exception as error:  # one holder's mistake must not keep the others uninformed
+                self._loop.call_exception_handler(
+                    {"message": "a callback of a session failed", "exception": error}
+                )
+
+
+async def open_session(
+    delivery: Delivery,
+    session_timeout_ms: int,
+    *,
+    label: str,
+    timeout_ms: int,
+    margin_ratio: float,
+) -> Session:
+    """Open a session; its lease counts from before the first attempt was sent."""
+    sent_ms = delivery.clock.monotonic_ms()
+    call = Call("POST", "/v1/sessions", OpenSession(session_timeout_ms, label).to_body())
+    opened = await delivery.write(call, SessionLease.from_body, timeout_ms)
+    lease = Lease(sent_ms, opened.timeout_ms, margin_ms(opened.timeout_ms, margin_ratio))
+    return Session(delivery, opened.session_id, lease)
+
+
+def void(_: object) -> None:
+    """Let go of a value that a callback must not return."""

@@ -1,0 +1,297 @@
+"""The sync face: the asyncio client in an event loop of its own, in a daemon thread.
+
+1. ``call`` runs a coroutine over there and waits here. Nothing is written twice: each verb below
+   is the core's verb, passed through ``_blocking``.
+2. Ctrl-C while waiting cancels the coroutine and waits, for a bounded time, for its clean-up; what
+   it had obtained in the same instant is given back (``undo``).
+3. A forked child has no such thread: every call there raises ClientClosedError at once, and the
+   end of the child does not touch the parent's session.
+4. What was not closed is closed when the interpreter exits, within a bounded time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+
+from coordinator.client.async_client import AsyncClient, WatchKind
+from coordinator.client.watching import ChangeStream
+from coordinator.clock import Clock
+from coordinator.errors import BadArgumentsError, BadVersionError, ClientClosedError
+from coordinator.wire.messages.locks import LockSummary
+from coordinator.wire.messages.watches import Change
+from coordinator.wire.messages.znodes import Written
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_CLEAN_UP_S_MAX = 5.0
+_CLOSE_S_MAX = 10.0
+
+
+class LoopThread:
+    """An event loop in a daemon thread; runs coroutines for other threads."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._main, name="coordinator client", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the thread runs in this process."""
+        return os.getpid() == self._pid
+
+    def run(
+        self,
+        work: Coroutine[Any, Any, T],
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+    ) -> T:
+        """Run ``work`` to its end and return what it returns; see invariant 2 for Ctrl-C."""
+        try:
+            self._refuse_where_it_cannot_run()
+        except BaseException:
+            work.close()
+            raise
+        done = threading.Event()
+        started: list[asyncio.Task[T]] = []
+
+        def start() -> None:
+            task = self._loop.create_task(work)
+            started.append(task)
+            task.add_done_callback(lambda _: done.set())
+
+        self._loop.call_soon_threadsafe(start)
+        try:
+            done.wait()
+        except BaseException:
+            self._interrupt(started, done, undo)
+            raise
+        return started[0].result()
+
+    def stop(self, last: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
+        """Run ``last``, for a bounded time, then end the loop and its thread; idempotent."""
+        if self._is_stopped or not self.is_ours:
+            return
+        self._is_stopped = True
+
+        async def finish() -> None:
+            try:
+                if last is not None:
+                    await asyncio.wait_for(last(), _CLOSE_S_MAX)
+            finally:
+                self._loop.stop()
+
+        asyncio.run_coroutine_threadsafe(finish(), self._loop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_CLOSE_S_MAX + _CLEAN_UP_S_MAX)
+
+    def _interrupt(
+        self,
+        started: list[asyncio.Task[T]],
+        done: threading.Event,
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
+        if not done.wait(_CLEAN_UP_S_MAX) or undo is None:
+            return
+        task = started[0]
+        if not task.cancelled() and task.exception() is None:
+            self.run(undo(task.result()))
+
+    def _refuse_where_it_cannot_run(self) -> None:
+        if not self.is_ours:
+            raise ClientClosedError(
+                f"this client belongs to process {self._pid}, found process {os.getpid()}; "
+                f"after a fork the child connects anew"
+            )
+        if self._is_stopped:
+            raise ClientClosedError("this client is closed")
+        if threading.current_thread() is self._thread:
+            raise BadArgumentsError(
+                "expected a call from another thread than the client's own, found one from a "
+                "callback of the client; a callback must not wait for the client"
+            )
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            for task in asyncio.all_tasks(self._loop):
+                task.cancel()
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+
+def _blocking(
+    verb: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """Return the core's ``verb`` as a method that waits for it."""
+
+    @wraps(verb)
+    def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return client.call(verb(client.core, *args, **kwargs))
+
+    return method
+
+
+class Client:
+    """A client of the cluster for code without an event loop; made by ``with connect(...)``.
+
+    The verbs are those of AsyncClient, and wait. Safe to share between threads.
+    """
+
+    def __init__(self, open_core: Callable[[], Awaitable[AsyncClient]]) -> None:
+        self._thread = LoopThread()
+        try:
+            self._core = self._thread.run(_awaited(open_core))
+        except BaseException:
+            self._thread.stop()
+            raise
+        # Also when it is forgotten, or the interpreter exits: a session must not live on unowned.
+        self._finalizer = weakref.finalize(self, self._thread.stop, self._core.close)
+
+    @property
+    def core(self) -> AsyncClient:
+        """The asyncio client behind this face."""
+        return self._core
+
+    @property
+    def clock(self) -> Clock:
+        return self._core.clock
+
+    def call(
+        self,
+        work: Coroutine[Any, Any, T],
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+    ) -> T:
+        """Run a recipe's coroutine in the client's loop and wait for it.
+
+        ``undo`` is run on its result if the wait was interrupted and the work was done anyway.
+        """
+        return self._thread.run(work, undo)
+
+    create = _blocking(AsyncClient.create)
+    get = _blocking(AsyncClient.get)
+    set = _blocking(AsyncClient.set)
+    delete = _blocking(AsyncClient.delete)
+    exists = _blocking(AsyncClient.exists)
+    children = _blocking(AsyncClient.children)
+    multi = _blocking(AsyncClient.multi)
+    guarded = _blocking(AsyncClient.guarded)
+    session = _blocking(AsyncClient.session)
+    sessions = _blocking(AsyncClient.sessions)
+    lock = _blocking(AsyncClient.lock)
+    election = _blocking(AsyncClient.election)
+    status = _blocking(AsyncClient.status)
+
+    def update(
+        self, path: str, change: Callable[[bytes], bytes], *, max_retries: int = 5
+    ) -> Written:
+        """Read, compute ``change(data)`` in this thread, write if nobody wrote meanwhile."""
+        steps = self._core.update_steps(path, change, max_retries)
+        answer: Any = None
+        while True:
+            try:
+                answer = self.call(steps.send(answer))
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            except BadVersionError as error:
+                answer = error
+
+    def locks(self) -> Iterator[LockSummary]:
+        """Iterate over all locks with their holders."""
+
+        async def collected() -> list[LockSummary]:
+            return [each async for each in self._core.locks()]
+
+        return iter(self.call(collected()))
+
+    def watch(
+        self,
+        *paths: str,
+        kind: WatchKind = "znode",
+        from_zxid: int | None = None,
+        one_shot: bool = False,
+        contact_timeout: float | None = None,
+    ) -> Changes:
+        """Watch paths; iterate over the result, or ``with`` it. See AsyncClient.watch."""
+        stream = self._core.watch(
+            *paths,
+            kind=kind,
+            from_zxid=from_zxid,
+            one_shot=one_shot,
+            contact_timeout=contact_timeout,
+        )
+        return Changes(self, stream)
+
+    def close(self) -> None:
+        """Close the session, releasing all it owns; bounded and idempotent."""
+        self._finalizer()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[None]:
+        self.close()
+
+
+class Changes:
+    """The changes of a watch, one after the other; waits for the next."""
+
+    def __init__(self, client: Client, stream: ChangeStream) -> None:
+        self._client = client
+        self._stream = stream
+
+    @property
+    def zxid(self) -> int | None:
+        """Everything up to here has been delivered; a later watch may resume from it."""
+        return self._stream.zxid
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._client.call(self._stream.close())
+
+    def __iter__(self) -> Iterator[Change]:
+        return self
+
+    def __next__(self) -> Change:
+        try:
+            return self._client.call(_next(self._stream))
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def __enter__(self) -> Changes:
+        self._client.call(self._stream.open())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[None]:
+        self.close()
+
+
+async def _next(stream: ChangeStream) -> Change:
+    return await stream.__anext__()
+
+
+async def _awaited(make: Callable[[], Awaitable[T]]) -> T:
+    return await make()
+

@@ -1,0 +1,226 @@
+"""The seam between the client and the network: one request, one response.
+
+1. A transport never retries and never interprets a body; it says what happened.
+2. ``UnavailableError`` means that nothing was sent (refused, no route, no such host): definite.
+3. ``ConnectionLostError`` means that the request may have arrived: indefinite.
+4. ``HttpTransport`` is the network; a test passes its own, or ``InProcessTransport``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import aiohttp
+from yarl import URL
+
+from coordinator.errors import ConnectionLostError, UnavailableError
+
+_CONNECT_TIMEOUT_S_MAX = 2.0
+_RESPONSE_BYTES_MAX = 64 * 1024 * 1024
+_STREAM_LINE_BYTES_MAX = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``target`` is the path with its query, percent-encoded already."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """``headers`` are looked up in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class ResponseStream(Protocol):
+    """A response whose body is read line by line while it is being written."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    async def line(self) -> bytes | None:
+        """Return the next line without its end, None at the end of the stream."""
+        ...
+
+    async def read(self) -> bytes:
+        """Return the whole rest; for responses that turned out to be short."""
+        ...
+
+
+class Transport(Protocol):
+    """How requests reach a member; ``endpoint`` is its URL."""
+
+    async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
+        """Return the response, whatever its status, within ``timeout_ms``."""
+        ...
+
+    def stream(
+        self, endpoint: str, request: Request, timeout_ms: int
+    ) -> AbstractAsyncContextManager[ResponseStream]:
+        """Return the response once its headers are there, within ``timeout_ms``."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class _HttpStream:
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self._buffer = bytearray()
+        self._searched = 0
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return _lower(self._response)
+
+    async def line(self) -> bytes | None:
+        while True:
+            end = self._buffer.find(b"\n", self._searched)
+            if end >= 0:
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                self._searched = 0
+                return line
+            self._searched = len(self._buffer)
+            if self._searched > _STREAM_LINE_BYTES_MAX:
+                raise ConnectionLostError(
+                    f"expected a line of at most {_STREAM_LINE_BYTES_MAX} bytes, found more"
+                )
+            try:
+                piece = await self._response.content.readany()
+            except (aiohttp.ClientError, OSError) as error:
+                raise ConnectionLostError(f"the stream broke: {_said(error)}") from error
+            if not piece:
+                return None
+            self._buffer += piece
+
+    async def read(self) -> bytes:
+        try:
+            return bytes(self._buffer) + await self._response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise ConnectionLostError(f"the stream broke: {_said(error)}") from error
+
+
+class HttpTransport:
+    """Members over HTTP; connections are kept and shared. Belongs to one event loop.
+
+    ``connector`` replaces the sockets; ``InProcessTransport`` passes its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        connections_max: int = 0,
+        tls: ssl.SSLContext | None = None,
+        connector: aiohttp.BaseConnector | None = None,
+    ) -> None:
+        self._connections_max = connections_max
+        self._tls = tls
+        self._connector = connector
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
+        async with self._send(endpoint, request, timeout_ms) as (response, scope):
+            try:
+                body = await response.content.read(_RESPONSE_BYTES_MAX + 1)
+                while not response.content.at_eof() and len(body) <= _RESPONSE_BYTES_MAX:
+                    body += await response.content.readany()
+            except (aiohttp.ClientError, OSError) as error:
+                raise ConnectionLostError(
+                    f"{endpoint}: the connection broke within the answer: {_said(error)}"
+                ) from error
+            scope.reschedule(None)
+            if len(body) > _RESPONSE_BYTES_MAX:
+                raise ConnectionLostError(f"{endpoint}: the answer is over {_RESPONSE_BYTES_MAX}")
+            return Response(response.status, _lower(response), body)
+
+    @asynccontextmanager
+    async def stream(
+        self, endpoint: str, request: Request, timeout_ms: int
+    ) -> AsyncIterator[ResponseStream]:
+        async with self._send(endpoint, request, timeout_ms) as (response, scope):
+            scope.reschedule(None)  # the headers are there; silence is the reader's to judge
+            try:
+                yield _HttpStream(response)
+            finally:
+                response.close()  # tells the member that nobody listens any more
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    @asynccontextmanager
+    async def _send(
+        self, endpoint: str, request: Request, timeout_ms: int
+    ) -> AsyncIterator[tuple[aiohttp.ClientResponse, asyncio.Timeout]]:
+        connect_s = min(_CONNECT_TIMEOUT_S_MAX, timeout_ms / 2000)
+        scope = asyncio.timeout(timeout_ms / 1000)
+        try:
+            async with scope:
+                try:
+                    response = await self._opened().request(
+                        request.method,
+                        URL(endpoint + request.target, encoded=True),
+                        headers=request.headers,
+                        data=request.body,
+                        allow_redirects=False,
+                        timeout=aiohttp.ClientTimeout(connect=connect_s, ceil_threshold=3600),
+                    )
+                except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+                    raise UnavailableError(
+                        f"{endpoint}: cannot connect: {_said(error)}", endpoint=endpoint
+                    ) from error
+                except aiohttp.InvalidURL as error:
+                    raise UnavailableError(f"{endpoint}: not a URL of a member") from error
+                except (aiohttp.ClientError, OSError) as error:
+                    raise ConnectionLostError(
+                        f"{endpoint}: the connection broke before the answer: {_said(error)}",
+                        endpoint=endpoint,
+                    ) from error
+                async with response:
+                    yield response, scope
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise ConnectionLostError(
+                f"{endpoint}: no answer within {timeout_ms} ms", endpoint=endpoint
+            ) from error
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=self._connector
+                or aiohttp.TCPConnector(limit=self._connections_max, ssl=self._tls or True),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                read_bufsize=256 * 1024,
+            )
+        return self._session
+
+
+def _lower(response: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__
