@@ -16,6 +16,7 @@
     ├─ OutcomeUnknownError (indefinite: it may have happened)
     │    ProposalTimeoutError 504 · LeaderChangedError 504 · ConnectionLostError 504
     │    RequestForgottenError 504
+    ├─ StorageError 500 (indefinite: the member stops) · DiskFullError 500
     └─ ConfigError   at start-up only; names the file and the key
 
 Each class carries four facts: ``code`` (stable, for machines), ``http_status``, ``zk_code`` (the
@@ -307,6 +308,22 @@ class RequestForgottenError(OutcomeUnknownError):
 
     code = "RequestForgotten"
     zk_code = -7
+
+
+class StorageError(CoordinatorError):
+    """The disk failed, or what is on it cannot be trusted; the member stops."""
+
+    code = "Storage"
+    http_status = 500
+    definite = False
+
+
+class DiskFullError(StorageError):
+    """The disk has no room; the member stops."""
+
+    code = "DiskFull"
+    http_status = 500
+    definite = False
 
 
 class ConfigError(CoordinatorError):
