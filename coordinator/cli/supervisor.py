@@ -1,0 +1,221 @@
+"""Runs a command only while a lease is safe, and ends it before the lease can.
+
+The supervisor lives in the process that holds the lock and talks to the members; the command is
+started and ended by the guard (``guard.py``), another process, to which the supervisor only says
+until when. So the command ends in time even when this process hangs, is stopped or killed.
+
+1. ``kill_at`` = the moment until which the lease is safe, less the margin in which processes die;
+   ``term_at`` = ``kill_at`` less the grace for the command to end by itself.
+2. The moment is computed from a reading of the clock taken *before* the lease was asked, so a pause
+   between the two makes it earlier, never later.
+3. A lease that is lost has no safe time left: everything is killed at once.
+4. ``run`` returns when nothing of the command is left; only then may the lock be released.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from coordinator.clock import Clock
+
+EXIT_LOST = 76
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+EXIT_SIGNAL_BASE = 128
+
+_RENEW_INTERVAL_MS = 100
+# Isolated and without site-packages: the guard starts in milliseconds and needs only this package.
+_GUARD_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from coordinator.cli.guard import main; main()"
+)
+
+
+class SafeTime(Protocol):
+    """What the supervisor asks of a grant."""
+
+    def remaining_safe_ms(self) -> int:
+        """Return for how long nobody else can be granted the lock, 0 when that is not known."""
+        ...
+
+
+class Reason(StrEnum):
+    """Why a command is not running any more."""
+
+    EXITED = "exited"
+    LOST = "lost"
+    NOT_STARTED = "not_started"
+    GUARD_DIED = "guard_died"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How it ended; ``exit_code`` is what a shell would say."""
+
+    reason: Reason
+    exit_code: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How a command is ended: SIGTERM, ``grace_ms``, SIGKILL, and ``margin_ms`` for it to die."""
+
+    grace_ms: int
+    margin_ms: int
+
+    @classmethod
+    def for_lease(cls, lease_ms: int, grace_ms: int | None = None) -> Patience:
+        """Return what suits a lease: a grace of three tenths of it, at most 5 s."""
+        default_ms = min(5_000, lease_ms * 3 // 10)
+        margin_ms = max(20, min(200, lease_ms // 20))
+        return cls(default_ms if grace_ms is None else grace_ms, margin_ms)
+
+
+class Supervisor:
+    """One command under a guard. ``start`` readies the guard, ``run`` runs the command once."""
+
+    def __init__(self, clock: Clock, patience: Patience) -> None:
+        self._clock = clock
+        self._patience = patience
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._leader: int | None = None
+
+    async def start(self, environ: Mapping[str, str]) -> None:
+        """Start the guard; its environment will be the command's."""
+        self._guard, channel = _start_guard(environ)
+        self._reader, self._writer = await asyncio.open_connection(sock=channel)
+
+    async def run(self, argv: Sequence[str], lease: SafeTime) -> Ending:
+        """Run ``argv`` while ``lease`` is safe; return when nothing of it is left.
+
+        When cancelled, the command is ended first (SIGTERM, grace, SIGKILL)."""
+        assert self._writer is not None, "start() comes first"
+        self._say({"until": self._until(lease)})
+        self._say({"argv": list(argv), "grace_ms": self._patience.grace_ms})
+        renewals = asyncio.create_task(self._renew(lease), name="renewals of the guard")
+        try:
+            return await self._read_ending()
+        finally:
+            renewals.cancel()
+            await self._dismiss()
+
+    def forward(self, signal_number: int) -> None:
+        """Send a signal to the group of the command."""
+        self._say({"signal": signal_number})
+
+    async def stop(self) -> None:
+        """Dismiss a guard whose command was never run."""
+        await self._dismiss()
+
+    # --- the moment
+
+    def _until(self, lease: SafeTime) -> list[int]:
+        before_ms = self._clock.monotonic_ms()
+        remaining_ms = lease.remaining_safe_ms()
+        if remaining_ms == 0:
+            return [0, 0]
+        kill_at_ms = before_ms + remaining_ms - self._patience.margin_ms
+        return [kill_at_ms - self._patience.grace_ms, kill_at_ms]
+
+    async def _renew(self, lease: SafeTime) -> None:
+        said: list[int] = []
+        while True:
+            until = self._until(lease)
+            # A lease that was not renewed gives the same moment again, but for the rounding.
+            if not said or abs(until[1] - said[1]) > 1:
+                self._say({"until": until})
+                said = until
+            await asyncio.sleep(_RENEW_INTERVAL_MS / 1000)
+
+    # --- the guard
+
+    def _say(self, message: dict[str, Any]) -> None:
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(json.dumps(message).encode() + b"\n")
+
+    async def _read_ending(self) -> Ending:
+        assert self._reader is not None
+        while line := await self._read_line():
+            message = json.loads(line)
+            if "started" in message:
+                self._leader = message["started"]
+            elif "failed" in message:
+                return _not_started(message["failed"], message["text"])
+            elif "ended" in message:
+                self._leader = None
+                return _ended(message["ended"], is_lost=message["is_lost"])
+        return self._without_guard()
+
+    async def _read_line(self) -> bytes:
+        assert self._reader is not None
+        try:
+            return await self._reader.readline()
+        except ConnectionError:
+            return b""
+
+    def _without_guard(self) -> Ending:
+        """The kernel has killed the command with its guard; this reaches the rest of its group."""
+        if self._leader is not None:
+            try:
+                os.killpg(self._leader, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass  # nothing is left, or nothing that we may end
+        code = EXIT_SIGNAL_BASE + signal.SIGKILL
+        return Ending(Reason.GUARD_DIED, code, "its guard was killed, and the command with it")
+
+    async def _dismiss(self) -> None:
+        """Let the guard go; return when it has, which it does once nothing is left to end.
+
+        No deadline: while something is left, the lock must not be given back."""
+        if self._writer is None or self._guard is None:
+            return
+        if self._writer.can_write_eof() and not self._writer.is_closing():
+            self._writer.write_eof()
+        while await self._read_line():
+            pass
+        self._writer.close()
+        self._writer = None
+        self._guard.wait()
+
+
+def _start_guard(environ: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        source = str(Path(__file__).resolve().parents[2])
+        command = [sys.executable, "-I", "-S", "-c", _GUARD_PROGRAM, source, str(theirs.fileno())]
+        guard = subprocess.Popen(  # noqa: S603 - our own program, no input in it
+            command,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,  # what stops or kills our group must not reach it
+            env=dict(environ),
+        )
+    return guard, ours
+
+
+def _not_started(number: int, text: str) -> Ending:
+    code = EXIT_NOT_FOUND if number in {errno.ENOENT, errno.ENOTDIR} else EXIT_NOT_EXECUTABLE
+    return Ending(Reason.NOT_STARTED, code, text)
+
+
+def _ended(status: int, *, is_lost: bool) -> Ending:
+    code = os.waitstatus_to_exitcode(status)
+    if is_lost:
+        return Ending(Reason.LOST, EXIT_LOST, "the command was ended because the lock was lost")
+    if code < 0:
+        return Ending(Reason.EXITED, EXIT_SIGNAL_BASE - code, f"killed by signal {-code}")
+    return Ending(Reason.EXITED, code)
