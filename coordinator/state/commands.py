@@ -87,7 +87,8 @@ class Check:
     """A condition on one znode; every field that is not None (or -1) must hold.
 
     ``exists=False`` asks for absence; then the other fields must be left alone.
-    ``has_children`` is False for a missing znode.
+    ``has_children`` is False for a missing znode. A check that asks for nothing asks that the
+    znode exists, as ZooKeeper's does.
     """
 
     path: str

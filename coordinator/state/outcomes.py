@@ -14,14 +14,13 @@ from coordinator.errors import CoordinatorError, from_code
 from coordinator.state.events import Event
 
 
-
 @dataclass(frozen=True, slots=True)
 class Stat:
     """What is known of a znode besides its data (ZooKeeper's Stat, units in the names).
 
     ``version`` counts changes of the data, ``cversion`` of the children, ``aversion`` of the access
     rules; ``pzxid`` is the zxid of the last change of the children. ``ephemeral_owner`` is the
-    session id of an ephemeral znode, None otherwise.
+    session id of an ephemeral znode, None otherwise. ``mode`` is the create mode as it was asked.
     """
 
     czxid: int
@@ -95,10 +94,15 @@ class SessionOpened:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """``was_open`` is False when the session had ended before (or never was)."""
+    """``was_open`` is False when this ended nothing: the session had ended before, or never was.
+
+    ``is_void`` marks an expiry proposed in an older term: it was ignored, and the session may be
+    open.
+    """
 
     session_id: str
     was_open: bool
+    is_void: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,296 @@
+"""What has been answered already: a repeated request gets its first outcome again, once is once.
+
+1. A client's record holds the outcomes of its last ``request_window`` numbers, refusals too.
+   A number below the window is refused with RequestForgotten: nobody knows what it came to.
+2. A client id that is the id of an open session is *bound* to it: its record lives as long as the
+   session. Afterwards its requests are refused with SessionExpired.
+3. Other clients are remembered by last use, ``clients_max`` of them.
+4. A client without a record is new if the index it knew before it drew its id is not below the last
+   use of every record that was dropped; otherwise it may be one of those: RequestForgotten.
+   A bound client cannot have made requests before its session opened.
+5. All outcomes together stay within ``remembered_bytes_max`` (by a fixed estimate): beyond it the
+   least recently used clients are dropped; when only bound ones are left, their outcomes are. The
+   client being answered is spared.
+
+Records are changed in place but never after a capture: ``_own`` copies one before its first change
+since then, so that a snapshot costs one shallow copy of the tables.
+
+Source: Raft thesis, section 6.3; where we differ: outcomes are kept in a window, not up to an
+acknowledged number, and clients are ordered by use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from coordinator.errors import BadArgumentsError, RequestForgottenError, SessionExpiredError
+from coordinator.state.commands import RequestId
+from coordinator.state.limits import MachineLimits
+from coordinator.state.outcomes import GuardedDone, MultiDone, Outcome, ReadDone
+from coordinator.state.sessions import Session
+
+CLIENT_ID = re.compile(r"[!-~]{1,64}")
+_OUTCOME_BYTES = 512
+_RESULT_BYTES = 256
+
+
+@dataclass(slots=True)
+class ClientRecord:
+    """What is remembered of one client.
+
+    ``highest`` is the highest number it used; the outcomes of numbers up to ``forgotten`` were
+    given up for room, whether or not the window would still hold them.
+    """
+
+    highest: int = 0
+    forgotten: int = 0
+    last_index: int = 0
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    remembered_bytes: int = 0
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsCapture:
+    """The table at one moment; the records in it do not change any more."""
+
+    free: tuple[tuple[str, ClientRecord], ...]
+    bound: tuple[tuple[str, ClientRecord], ...]
+    ended: tuple[tuple[str, int], ...]
+    dropped_index: int
+
+
+class RequestTable:
+    """First outcomes by client id and request number."""
+
+    def __init__(self, limits: MachineLimits, capture: RequestsCapture | None = None) -> None:
+        self._limits = limits
+        self._free: OrderedDict[str, ClientRecord] = OrderedDict()
+        self._bound: OrderedDict[str, ClientRecord] = OrderedDict()
+        self._ended: OrderedDict[str, int] = OrderedDict()
+        self._dropped_index = 0
+        self._remembered_bytes = 0
+        self._generation = 1
+        if capture is not None:
+            self._free.update(capture.free)
+            self._bound.update(capture.bound)
+            self._ended.update(capture.ended)
+            self._dropped_index = capture.dropped_index
+            for record in (*self._free.values(), *self._bound.values()):
+                self._remembered_bytes += record.remembered_bytes
+
+    def __len__(self) -> int:
+        return len(self._free) + len(self._bound)
+
+    @property
+    def remembered_bytes(self) -> int:
+        return self._remembered_bytes
+
+    def is_ended(self, client_id: str) -> bool:
+        """Whether the client's session has ended (as far back as is remembered)."""
+        return client_id in self._ended
+
+    def recall(self, request: RequestId, session: Session | None) -> Outcome | None:
+        """Return the first outcome of ``request``, None when it is new and may run.
+
+        ``session`` is the open session of the client's id, if there is one.
+
+        Raises:
+            BadArgumentsError: it is not a request id.
+            SessionExpiredError: the session the client was bound to has ended.
+            RequestForgottenError: it may have run before; its outcome is no longer known.
+        """
+        client_id, number = request.client_id, request.number
+        record = self._free.get(client_id) or self._bound.get(client_id)
+        if record is None:
+            self._check_new(request, session)
+            return None
+        if number < 1:
+            raise _bad_request(request)
+        outcome = record.outcomes.get(number)
+        lowest = max(record.highest - self._limits.request_window, record.forgotten)
+        if outcome is None and number <= lowest:
+            raise RequestForgottenError(
+                f"request {number} of client {client_id}: expected a number above {lowest}; "
+                "older outcomes are not kept",
+                client_id=client_id,
+                number=number,
+                highest=record.highest,
+            )
+        return outcome
+
+    def _check_new(self, request: RequestId, session: Session | None) -> None:
+        client_id = request.client_id
+        if CLIENT_ID.fullmatch(client_id) is None or request.number < 1 or request.floor_index < 0:
+            raise _bad_request(request)
+        if client_id in self._ended:
+            raise SessionExpiredError(
+                f"request {request.number} of client {client_id}: its session has ended",
+                session_id=client_id,
+            )
+        floor_index = request.floor_index
+        if session is not None and session.opened_index > floor_index:
+            floor_index = session.opened_index
+        if floor_index < self._dropped_index:
+            raise RequestForgottenError(
+                f"request {request.number} of client {client_id}: the client is not known; it may "
+                f"be one forgotten at index {self._dropped_index}, and it knew only {floor_index}",
+                client_id=client_id,
+                number=request.number,
+                floor_index=floor_index,
+                dropped_index=self._dropped_index,
+            )
+
+    def remember(self, request: RequestId, outcome: Outcome, *, index: int, is_bound: bool) -> None:
+        """Keep the first outcome of ``request`` (or replace it, when it was abandoned)."""
+        client_id, number = request.client_id, request.number
+        record = self._own(client_id, is_bound)
+        record.last_index = index
+        outcomes = record.outcomes
+        if number > record.highest:
+            self._slide(record, number)
+        if outcome.events or not outcome.is_repeat:
+            outcome = Outcome(outcome.zxid, outcome.result, outcome.refusal, (), True)
+        old = outcomes.get(number)
+        grown = _bytes_of(outcome) - (0 if old is None else _bytes_of(old))
+        outcomes[number] = outcome
+        record.remembered_bytes += grown
+        self._remembered_bytes += grown
+        self._drop_clients(client_id)
+
+    def touch(self, client_id: str, *, index: int, is_bound: bool) -> None:
+        """Note that a known client was here, for the order of use."""
+        self._own(client_id, is_bound).last_index = index
+
+    def _own(self, client_id: str, is_bound: bool) -> ClientRecord:
+        """Return the client's record, last in the order of use and free to be changed."""
+        home, other = (self._bound, self._free) if is_bound else (self._free, self._bound)
+        record = home.get(client_id)
+        if record is None:
+            record = other.pop(client_id, None) or ClientRecord()
+        if record.generation != self._generation:
+            record = ClientRecord(
+                record.highest,
+                record.forgotten,
+                record.last_index,
+                record.outcomes.copy(),
+                record.remembered_bytes,
+                self._generation,
+            )
+        home[client_id] = record
+        home.move_to_end(client_id)
+        return record
+
+    def _slide(self, record: ClientRecord, highest: int) -> None:
+        """Move the window up to ``highest``, dropping what falls out below."""
+        window, outcomes = self._limits.request_window, record.outcomes
+        lowest_before = max(record.highest - window + 1, 1)
+        for number in range(lowest_before, min(highest - window, record.highest) + 1):
+            outcome = outcomes.pop(number, None)
+            if outcome is not None:
+                size = _bytes_of(outcome)
+                record.remembered_bytes -= size
+                self._remembered_bytes -= size
+        record.highest = highest
+
+    def _drop_clients(self, client_id: str) -> None:
+        """Drop the least recently used clients beyond the limits, but not ``client_id``."""
+        bytes_max = self._limits.remembered_bytes_max
+        while len(self._free) > self._limits.clients_max or (
+            self._remembered_bytes > bytes_max and next(iter(self._free), client_id) != client_id
+        ):
+            _, record = self._free.popitem(last=False)
+            self._remembered_bytes -= record.remembered_bytes
+            self._dropped_index = max(self._dropped_index, record.last_index)
+        for _ in range(len(self._bound)):
+            if self._remembered_bytes <= bytes_max:
+                return
+            self._forget_first_bound(client_id)
+
+    def _forget_first_bound(self, client_id: str) -> None:
+        """Give up the outcomes of the least recently used bound client, and look at it last."""
+        first, record = next(iter(self._bound.items()))
+        if first != client_id and record.outcomes:
+            self._remembered_bytes -= record.remembered_bytes
+            self._bound[first] = ClientRecord(
+                record.highest,
+                record.highest,
+                record.last_index,
+                generation=self._generation,
+            )
+        self._bound.move_to_end(first)
+
+    def end_session(self, session_id: str) -> None:
+        """Drop the record of the client that was bound to the session; remember that it ended."""
+        record = self._bound.pop(session_id, None) or self._free.pop(session_id, None)
+        last_index = 0
+        if record is not None:
+            self._remembered_bytes -= record.remembered_bytes
+            last_index = record.last_index
+        self._ended[session_id] = last_index
+        if len(self._ended) > self._limits.clients_max:
+            _, index = self._ended.popitem(last=False)
+            self._dropped_index = max(self._dropped_index, index)
+
+    def capture(self) -> RequestsCapture:
+        """Freeze the records as they are; later changes are made to copies."""
+        self._generation += 1
+        return RequestsCapture(
+            tuple(self._free.items()),
+            tuple(self._bound.items()),
+            tuple(self._ended.items()),
+            self._dropped_index,
+        )
+
+
+class ReleasedTable:
+    """The last contenders that were released, so that a repeated release succeeds again."""
+
+    def __init__(self, count_max: int, released: Iterable[tuple[str, int]] = ()) -> None:
+        self._count_max = count_max
+        self._released: OrderedDict[tuple[str, int], None] = OrderedDict(
+            (each, None) for each in released
+        )
+
+    def __contains__(self, contender: tuple[str, int]) -> bool:
+        return contender in self._released
+
+    def add(self, path: str, czxid: int) -> None:
+        self._released[path, czxid] = None
+        if len(self._released) > self._count_max:
+            self._released.popitem(last=False)
+
+    def capture(self) -> tuple[tuple[str, int], ...]:
+        return tuple(self._released)
+
+
+def remembered_bytes_of(outcomes: Iterable[Outcome]) -> int:
+    """Return what these outcomes count against ``remembered_bytes_max``."""
+    return sum(_bytes_of(outcome) for outcome in outcomes)
+
+
+def _bytes_of(outcome: Outcome) -> int:
+    """Return a fixed estimate of the memory of a remembered outcome."""
+    result = outcome.result
+    if result is None:
+        return _OUTCOME_BYTES + _RESULT_BYTES
+    if type(result) is MultiDone or type(result) is GuardedDone:
+        total = _OUTCOME_BYTES
+        for each in result.results:
+            total += _RESULT_BYTES + len(each.path)
+            if type(each) is ReadDone:
+                total += len(each.data)
+        return total
+    return _OUTCOME_BYTES + _RESULT_BYTES
+
+
+def _bad_request(request: RequestId) -> BadArgumentsError:
+    return BadArgumentsError(
+        "request id: expected a client id of 1 to 64 printable ASCII characters, a number from 1 "
+        f"and a floor index from 0, found {request.client_id[:80]!a}, {request.number}, "
+        f"{request.floor_index}",
+        number=request.number,
+    )

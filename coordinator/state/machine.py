@@ -1,0 +1,490 @@
+"""The state machine: applies commands to the tree, the sessions and the exactly-once table.
+
+``StateMachine.apply(command, index, term) -> Outcome``. Everything uncertain was decided before the
+proposal and is carried in the command; what comes out is the outcome with its events. The laws
+(tests/state names each of them):
+
+ 1. *Total*: any decodable command returns an outcome. An exception out of ``apply`` is a broken
+    invariant, and the member must stop.
+ 2. *All or nothing*: a refused command changes no znode and no zxid.
+ 3. *Deterministic*: same snapshot and commands, same outcomes and digest, on any member.
+ 4. *Snapshots are transparent*: restoring one changes nothing afterwards.
+ 5. *zxid* grows by exactly one for each command that changed the tree or the sessions; what is
+    remembered for retries does not count. It is kept beside the log index, never lowered.
+ 6. *Order*: whatever reaches an outcome, an event or a snapshot has a defined order.
+ 7. *Ephemerals* belong to exactly one open session and go with it in one command.
+ 8. *Sequence* numbers of one parent never repeat.
+ 9. *Once*: a repeated request gets its first outcome again.
+10. *No clocks*: wall time only labels; no decision reads it.
+
+Ephemerals of a session are deleted deepest first, then by path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from coordinator.errors import (
+    BadArgumentsError,
+    CoordinatorError,
+    NotEmptyError,
+    NotOwnerError,
+    QuotaExceededError,
+)
+from coordinator.state import paths
+from coordinator.state.commands import (
+    Abandon,
+    Check,
+    CloseSession,
+    Command,
+    Create,
+    Delete,
+    ExpireSession,
+    Guarded,
+    Multi,
+    OpenSession,
+    Reap,
+    Release,
+    RequestId,
+    SetData,
+)
+from coordinator.state.dedup import ReleasedTable, RequestTable
+from coordinator.state.limits import MachineLimits
+from coordinator.state.operations import ZnodeOperations
+from coordinator.state.outcomes import (
+    Abandoned,
+    Created,
+    GuardedDone,
+    MultiDone,
+    Outcome,
+    Reaped,
+    Refusal,
+    Released,
+    Result,
+    SessionEnded,
+    SessionOpened,
+    Stat,
+    ZnodeResult,
+)
+from coordinator.state.sessions import Session, SessionTable
+from coordinator.state.snapshot import Capture, decode_snapshot, digest_of, encode_snapshot
+from coordinator.state.tree import IdleZnode, Tree
+
+DEFAULT_LIMITS = MachineLimits()
+
+
+class StateMachine:
+    """What is true now, and the one way to change it."""
+
+    def __init__(self, limits: MachineLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._zxid = 0
+        self._applied_index = 0
+        self._term = 0
+        self._is_session_changed = False
+        self._request: RequestId | None = None
+        self._adopt(
+            Tree(),
+            SessionTable(limits),
+            RequestTable(limits),
+            ReleasedTable(limits.released_grants_max),
+        )
+
+    def _adopt(
+        self, tree: Tree, sessions: SessionTable, requests: RequestTable, released: ReleasedTable
+    ) -> None:
+        self._tree = tree
+        self._sessions = sessions
+        self._requests = requests
+        self._released = released
+        self._operations = operations = ZnodeOperations(tree, sessions, self._limits)
+        self._handlers: dict[type, Callable[..., Result]] = {
+            Create: operations.create,
+            SetData: operations.set_data,
+            Delete: operations.delete,
+            Check: operations.check,
+            Multi: self._multi,
+            Guarded: self._guarded,
+            OpenSession: self._open_session,
+            CloseSession: self._close_session,
+            ExpireSession: self._expire_session,
+            Release: self._release,
+            Abandon: self._abandon,
+            Reap: self._reap,
+        }
+
+    # --- apply
+
+    def apply(self, command: Command, index: int, term: int) -> Outcome:
+        """Apply one committed command of the log entry ``index`` of ``term``.
+
+        Commands of one entry share its index. Never raises for anything that can be decoded.
+        """
+        assert index >= self._applied_index, "commands are applied in the order of the log"
+        self._applied_index = index
+        self._term = term
+        request = command.request
+        if request is None:
+            return self._perform(command)
+        try:
+            known = self._recall(command, request)
+        except CoordinatorError as error:
+            return self._refused(error)
+        is_bound = request.client_id in self._sessions
+        if known is not None:
+            self._requests.touch(request.client_id, index=index, is_bound=is_bound)
+            return known
+        outcome = self._perform(command)
+        if not self._requests.is_ended(request.client_id):
+            self._requests.remember(
+                request, outcome, index=index, is_bound=request.client_id in self._sessions
+            )
+        return outcome
+
+    def _recall(self, command: Command, request: RequestId) -> Outcome | None:
+        operation = command.operation
+        if (
+            type(operation) is CloseSession
+            and operation.session_id == request.client_id
+            and self._requests.is_ended(request.client_id)
+        ):
+            # Closing is idempotent, also for the client whose memory went with the session.
+            return None
+        return self._requests.recall(request, self._sessions.find(request.client_id))
+
+    def _perform(self, command: Command) -> Outcome:
+        tree = self._tree
+        self._is_session_changed = False
+        tree.begin(self._zxid + 1, command.wall_ms)
+        self._request = command.request
+        operation = command.operation
+        try:
+            result = self._handlers[type(operation)](operation)
+        except CoordinatorError as error:
+            tree.rollback()
+            assert not self._is_session_changed, "sessions change last, when nothing is refused"
+            return self._refused(error)
+        if tree.is_changed or self._is_session_changed:
+            self._zxid += 1
+        return Outcome(self._zxid, result, None, tree.commit())
+
+    def _refused(self, error: CoordinatorError) -> Outcome:
+        return Outcome(self._zxid, None, Refusal(error.code, error.message, error.fields))
+
+    # --- several operations at once
+
+    def _multi(self, operation: Multi) -> MultiDone:
+        self._check_count(len(operation.operations))
+        return MultiDone(self._operations.run_all(operation.operations))
+
+    def _guarded(self, operation: Guarded) -> GuardedDone:
+        then, otherwise = operation.then, operation.otherwise
+        self._check_count(len(operation.conditions) + len(then) + len(otherwise))
+        is_then = True
+        for index, condition in enumerate(operation.conditions):
+            try:
+                self._operations.check(condition)
+            except BadArgumentsError as error:
+                error.fields["condition_index"] = index
+                raise
+            except CoordinatorError:
+                is_then = False
+        try:
+            results = self._operations.run_all(then if is_then else otherwise)
+        except CoordinatorError as error:
+            error.fields["branch"] = "then" if is_then else "otherwise"
+            raise
+        return GuardedDone(is_then, results)
+
+    def _check_count(self, count: int) -> None:
+        maximum = self._limits.operations_per_multi_max
+        if count > maximum:
+            raise QuotaExceededError(
+                f"multi: expected at most {maximum} operations, found {count}",
+                limit="operations_per_multi_max",
+                maximum=maximum,
+            )
+
+    # --- sessions
+
+    def _open_session(self, operation: OpenSession) -> SessionOpened:
+        session_id = operation.session_id
+        self._sessions.check(operation)
+        if self._requests.is_ended(session_id):
+            raise BadArgumentsError(
+                f"open session {session_id}: a session of this id has ended before",
+                session_id=session_id,
+            )
+        self._sessions.add(
+            Session(
+                session_id,
+                operation.timeout_ms,
+                operation.label,
+                self._tree.wall_ms,
+                self._applied_index,
+                self._zxid + 1,
+            )
+        )
+        self._is_session_changed = True
+        return SessionOpened(session_id, operation.timeout_ms)
+
+    def _close_session(self, operation: CloseSession) -> SessionEnded:
+        return self._end_session(operation.session_id)
+
+    def _expire_session(self, operation: ExpireSession) -> SessionEnded:
+        if operation.term != self._term:
+            return SessionEnded(operation.session_id, was_open=False, is_void=True)
+        return self._end_session(operation.session_id)
+
+    def _end_session(self, session_id: str) -> SessionEnded:
+        if session_id not in self._sessions:
+            return SessionEnded(session_id, was_open=False)
+        tree = self._tree
+        owned = sorted(tree.ephemerals(session_id), key=lambda path: (-paths.depth(path), path))
+        for path in owned:
+            znode = tree.find(path)
+            assert znode is not None, "an indexed znode is there"
+            tree.remove(path, znode)
+        self._sessions.remove(session_id)
+        self._requests.end_session(session_id)
+        self._is_session_changed = True
+        return SessionEnded(session_id, was_open=True)
+
+    # --- contenders, clean-up
+
+    def _release(self, operation: Release) -> Released:
+        path, czxid = operation.path, operation.czxid
+        paths.validate(path, self._limits)
+        znode = self._tree.find(path)
+        if znode is not None and znode.czxid == czxid and path != paths.ROOT:
+            if znode.num_children:
+                raise NotEmptyError(
+                    f"release {path}: expected no children, found {znode.num_children}", path=path
+                )
+            self._tree.remove(path, znode)
+            self._released.add(path, czxid)
+        elif (path, czxid) not in self._released:
+            raise NotOwnerError(
+                f"release {path}: expected the contender created at zxid {czxid}, "
+                f"found {'none' if znode is None else f'one created at {znode.czxid}'}",
+                path=path,
+                expected_czxid=czxid,
+                current_czxid=None if znode is None else znode.czxid,
+            )
+        return Released(path, czxid)
+
+    def _abandon(self, operation: Abandon) -> Abandoned:
+        abandoned = RequestId(operation.client_id, operation.number, operation.floor_index)
+        client_id = operation.client_id
+        request = self._request
+        if request is not None and (request.client_id, request.number) == (
+            client_id,
+            operation.number,
+        ):
+            raise BadArgumentsError(
+                f"abandon request {operation.number} of client {client_id}: "
+                "expected a request number of its own",
+                number=operation.number,
+            )
+        if self._requests.is_ended(client_id):
+            return Abandoned(None)  # What it owned went with its session; nothing new gets in.
+        session = self._sessions.find(client_id)
+        first = self._requests.recall(abandoned, session)
+        deleted_path = None
+        if first is not None:
+            deleted_path = self._delete_created(first)
+            if deleted_path is None:
+                return Abandoned(None)
+        spent = Refusal(
+            BadArgumentsError.code,
+            f"request {operation.number} of client {client_id}: it was abandoned",
+            {"number": operation.number, "is_abandoned": True},
+        )
+        self._requests.remember(
+            abandoned,
+            Outcome(self._zxid, None, spent, (), True),
+            index=self._applied_index,
+            is_bound=session is not None,
+        )
+        return Abandoned(deleted_path)
+
+    def _delete_created(self, outcome: Outcome) -> str | None:
+        """Delete the ephemeral znodes that ``outcome`` created; return the path of the first."""
+        first_path = None
+        for created in _created_by(outcome):
+            znode = self._tree.find(created.path)
+            if (
+                created.stat.ephemeral_owner is not None
+                and znode is not None
+                and znode.czxid == created.stat.czxid
+            ):
+                self._tree.remove(created.path, znode)
+                first_path = first_path or created.path
+        return first_path
+
+    def _reap(self, operation: Reap) -> Reaped:
+        znode = self._tree.find(operation.path)
+        if (
+            operation.term != self._term
+            or znode is None
+            or not znode.is_idle
+            or znode.mzxid != operation.mzxid
+            or znode.pzxid != operation.pzxid
+        ):
+            return Reaped(was_deleted=False)
+        self._tree.remove(operation.path, znode)
+        return Reaped(was_deleted=True)
+
+    # --- reads
+
+    @property
+    def zxid(self) -> int:
+        return self._zxid
+
+    @property
+    def applied_index(self) -> int:
+        return self._applied_index
+
+    @property
+    def limits(self) -> MachineLimits:
+        return self._limits
+
+    @property
+    def znode_count(self) -> int:
+        """The number of znodes, the root included."""
+        return len(self._tree)
+
+    @property
+    def session_count(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def client_count(self) -> int:
+        """The number of clients whose requests are remembered."""
+        return len(self._requests)
+
+    @property
+    def data_bytes(self) -> int:
+        """The data of all znodes."""
+        return self._tree.data_bytes
+
+    @property
+    def state_bytes(self) -> int:
+        """What counts against ``state_bytes_max``."""
+        return self._tree.state_bytes
+
+    @property
+    def remembered_bytes(self) -> int:
+        """What counts against ``remembered_bytes_max``."""
+        return self._requests.remembered_bytes
+
+    def get(self, path: str) -> tuple[bytes, Stat] | None:
+        """Return data and Stat, None when there is no such znode."""
+        znode = self._tree.find(path)
+        return None if znode is None else (znode.data, znode.stat())
+
+    def stat(self, path: str) -> Stat | None:
+        znode = self._tree.find(path)
+        return None if znode is None else znode.stat()
+
+    def children(
+        self, path: str, after: str | None = None, limit: int | None = None
+    ) -> list[str] | None:
+        """Return the names of children, sorted, at most ``limit`` of those behind ``after``.
+
+        None when there is no such znode.
+        """
+        if self._tree.find(path) is None:
+            return None
+        return self._tree.names(path, after, limit)
+
+    def children_with_stat(
+        self, path: str, after: str | None = None, limit: int | None = None
+    ) -> list[tuple[str, Stat]] | None:
+        """Return what ``children`` does, each name with its Stat."""
+        names = self.children(path, after, limit)
+        if names is None:
+            return None
+        found: list[tuple[str, Stat]] = []
+        for name in names:
+            znode = self._tree.find(paths.join(path, name))
+            assert znode is not None, "a listed child is there"
+            found.append((name, znode.stat()))
+        return found
+
+    def session(self, session_id: str) -> Session | None:
+        return self._sessions.find(session_id)
+
+    def sessions(self) -> Iterator[Session]:
+        """Iterate over the open sessions, in the order of their opening."""
+        return iter(self._sessions)
+
+    def ephemerals_of(self, session_id: str) -> tuple[str, ...]:
+        """Return the paths of the session's ephemeral znodes, sorted."""
+        return self._tree.ephemerals(session_id)
+
+    def ephemeral_count(self, session_id: str) -> int:
+        return self._tree.ephemeral_count(session_id)
+
+    def idle_candidates(self) -> list[IdleZnode]:
+        """Return what may be reaped: empty containers that had a child, ttl znodes without one."""
+        return self._tree.idle()
+
+    # --- snapshots
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Capture the state now; return an iterator that encodes it in pieces, when drawn."""
+        return encode_snapshot(self._capture())
+
+    def restore(self, pieces: Iterable[bytes]) -> None:
+        """Replace the state by a snapshot's, verified whole before anything is replaced.
+
+        Raises:
+            ValueError: it is damaged, of another format, or older than this state.
+        """
+        capture = decode_snapshot(pieces)
+        if capture.zxid < self._zxid or capture.applied_index < self._applied_index:
+            raise ValueError(
+                f"snapshot: expected zxid {self._zxid} and index {self._applied_index} or later, "
+                f"found {capture.zxid} and {capture.applied_index}"
+            )
+        tree = Tree.of(capture.znodes.items(), capture.sequence_floor)
+        sessions = SessionTable(self._limits, capture.sessions)
+        for owner in tree.owners():
+            if owner not in sessions:
+                raise ValueError(f"snapshot: session {owner} owns znodes and is not open")
+        requests = RequestTable(self._limits, capture.requests)
+        released = ReleasedTable(self._limits.released_grants_max, capture.released)
+        self._adopt(tree, sessions, requests, released)
+        self._zxid = capture.zxid
+        self._applied_index = capture.applied_index
+
+    def digest(self) -> str:
+        """Return SHA-256 (hex) over the replicated state, remembered outcomes included.
+
+        The applied index is left out: a command that changes nothing leaves the digest alone.
+        """
+        return digest_of(self._capture())
+
+    def _capture(self) -> Capture:
+        return Capture(
+            applied_index=self._applied_index,
+            zxid=self._zxid,
+            sequence_floor=self._tree.sequence_floor,
+            znodes=self._tree.copy_znodes(),
+            sessions=tuple(self._sessions),
+            requests=self._requests.capture(),
+            released=self._released.capture(),
+        )
+
+
+def _created_by(outcome: Outcome) -> Iterator[Created]:
+    result = outcome.result
+    results: tuple[Result | ZnodeResult, ...] = (
+        result.results
+        if isinstance(result, MultiDone | GuardedDone)
+        else (() if result is None else (result,))
+    )
+    for each in results:
+        if isinstance(each, Created):
+            yield each

@@ -1,0 +1,352 @@
+"""What each operation on a znode requires, refuses and changes: ZooKeeper's rules, written out.
+
+Each function works on a ``Tree`` inside a transaction and raises the refusal as its error; what it
+had written by then is rolled back by the caller, together with the rest of its command.
+
+1. Arguments are checked before the state: a malformed request is BadArguments whatever is there.
+2. Names of sequential znodes come from the parent's own counter, which only grows; a name that was
+   made by hand is skipped, not refused (ZooKeeper refuses with NodeExists, for ever).
+3. Ephemeral znodes have no children (ZooKeeper Programmer's Guide, "Ephemeral Nodes").
+4. A subtree is deleted in reversed pre-order: children before parents, the last sibling first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.errors import (
+    BadArgumentsError,
+    BadVersionError,
+    CoordinatorError,
+    DataTooLargeError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    NotOwnerError,
+    QuotaExceededError,
+    SessionExpiredError,
+)
+from coordinator.state import paths
+from coordinator.state.commands import (
+    ANY_VERSION,
+    Check,
+    Create,
+    CreateMode,
+    Delete,
+    Read,
+    SetData,
+    ZnodeOperation,
+)
+from coordinator.state.limits import MachineLimits
+from coordinator.state.outcomes import Checked, Created, DataSet, Deleted, ReadDone, ZnodeResult
+from coordinator.state.paths import ROOT
+from coordinator.state.sessions import SessionTable
+from coordinator.state.tree import EPHEMERAL, SEQUENTIAL, TTL, Tree, Znode, state_bytes_of
+
+_PARENT_MODES = frozenset({CreateMode.PERSISTENT, CreateMode.CONTAINER})
+
+
+class ZnodeOperations:
+    """Runs operations on one tree, for the sessions that are open, within the limits."""
+
+    def __init__(self, tree: Tree, sessions: SessionTable, limits: MachineLimits) -> None:
+        self._tree = tree
+        self._sessions = sessions
+        self._limits = limits
+        self._runners: dict[type, Callable[..., ZnodeResult]] = {
+            Create: self.create,
+            SetData: self.set_data,
+            Delete: self.delete,
+            Check: self.check,
+            Read: self.read,
+        }
+
+    def run(self, operation: ZnodeOperation) -> ZnodeResult:
+        return self._runners[type(operation)](operation)
+
+    def run_all(self, operations: tuple[ZnodeOperation, ...]) -> tuple[ZnodeResult, ...]:
+        """Run each in order; a refusal carries ``operation_index``.
+
+        What the reads return together is bounded: it travels and is remembered as one outcome.
+        """
+        results: list[ZnodeResult] = []
+        read_bytes = 0
+        for index, operation in enumerate(operations):
+            try:
+                result = self._runners[type(operation)](operation)
+                if type(result) is ReadDone:
+                    read_bytes += len(result.data)
+                    if read_bytes > self._limits.data_bytes_max:
+                        raise DataTooLargeError(
+                            f"read {operation.path}: the reads of one command may return "
+                            f"{self._limits.data_bytes_max} bytes together, found {read_bytes}",
+                            path=operation.path,
+                            data_bytes_max=self._limits.data_bytes_max,
+                        )
+            except CoordinatorError as error:
+                error.fields["operation_index"] = index
+                raise
+            results.append(result)
+        return tuple(results)
+
+    # --- create
+
+    def create(self, operation: Create) -> Created:
+        path, mode, owner = operation.path, operation.mode, operation.session_id
+        self._check_create(operation)
+        tree = self._tree
+        is_sequential = mode in SEQUENTIAL
+        if not is_sequential and tree.find(path) is not None:
+            raise NodeExistsError(f"create {path}: it exists already", path=path)
+        parent_path, prefix = paths.split(path)
+        parent = tree.find(parent_path)
+        if parent is None:
+            parent = self._create_parents(path, parent_path, operation.parents)
+        self._check_parent(path, parent_path, parent)
+        next_sequence = parent.next_sequence
+        if is_sequential:
+            base = paths.join(parent_path, prefix)
+            path = base + paths.sequence_suffix(next_sequence)
+            while tree.find(path) is not None:
+                next_sequence += 1
+                path = base + paths.sequence_suffix(next_sequence)
+            next_sequence += 1
+        child = self._new_znode(operation.data, mode, owner, operation.ttl_ms)
+        self._check_room(path, child)
+        tree.add(path, parent, child, next_sequence)
+        return Created(path, child.stat())
+
+    def _check_create(self, operation: Create) -> None:
+        path, mode, owner, limits = (
+            operation.path, operation.mode, operation.session_id, self._limits,
+        )  # fmt: skip
+        if mode in SEQUENTIAL:
+            paths.validate_sequential(path, limits)
+        else:
+            paths.validate(path, limits)
+        if (operation.ttl_ms is not None) != (mode in TTL):
+            raise BadArgumentsError(
+                f"create {path}: expected a ttl for ttl modes and for no other, "
+                f"found {operation.ttl_ms} with {mode.value}",
+                path=path,
+            )
+        if operation.ttl_ms is not None and operation.ttl_ms < 1:
+            raise BadArgumentsError(
+                f"create {path}: expected a ttl of at least 1 ms, found {operation.ttl_ms}",
+                path=path,
+            )
+        if operation.parents is not None and operation.parents not in _PARENT_MODES:
+            raise BadArgumentsError(
+                f"create {path}: expected parents to be persistent or container, "
+                f"found {operation.parents.value}",
+                path=path,
+            )
+        self._check_data(path, operation.data, "create")
+        if (owner is not None) != (mode in EPHEMERAL):
+            raise BadArgumentsError(
+                f"create {path}: expected a session for ephemeral modes and for no other, "
+                f"found {owner} with {mode.value}",
+                path=path,
+            )
+        if owner is not None:
+            self._check_owner(path, owner)
+
+    def _check_owner(self, path: str, session_id: str) -> None:
+        if session_id not in self._sessions:
+            raise SessionExpiredError(
+                f"create {path}: session {session_id[:80]!a} is not open",
+                path=path,
+                session_id=session_id,
+            )
+        if self._tree.ephemeral_count(session_id) >= self._limits.ephemerals_per_session_max:
+            raise _quota(path, "ephemerals_per_session_max", self._limits)
+
+    def _check_parent(self, path: str, parent_path: str, parent: Znode) -> None:
+        if parent.ephemeral_owner is not None:
+            raise NoChildrenForEphemeralsError(
+                f"create {path}: its parent {parent_path} is ephemeral",
+                path=path,
+                parent=parent_path,
+            )
+        if parent.num_children >= self._limits.children_max:
+            raise _quota(path, "children_max", self._limits)
+
+    def _check_room(self, path: str, child: Znode) -> None:
+        tree, limits = self._tree, self._limits
+        if len(tree) >= limits.znodes_max:
+            raise _quota(path, "znodes_max", limits)
+        if tree.state_bytes + state_bytes_of(path, child.data) > limits.state_bytes_max:
+            raise _quota(path, "state_bytes_max", limits)
+
+    def _check_data(self, path: str, data: bytes, verb: str) -> None:
+        if len(data) > self._limits.data_bytes_max:
+            raise DataTooLargeError(
+                f"{verb} {path}: expected at most {self._limits.data_bytes_max} bytes of data, "
+                f"found {len(data)}",
+                path=path,
+                data_bytes_max=self._limits.data_bytes_max,
+                data_length=len(data),
+            )
+
+    def _create_parents(self, path: str, parent_path: str, mode: CreateMode | None) -> Znode:
+        """Create the missing ancestors of ``path``, outermost first; return the innermost."""
+        if mode is None:
+            raise NoNodeError(f"create {path}: its parent {parent_path} does not exist", path=path)
+        tree = self._tree
+        missing: list[str] = []
+        ancestor_path = parent_path
+        while (ancestor := tree.find(ancestor_path)) is None:
+            missing.append(ancestor_path)
+            ancestor_path, _ = paths.split(ancestor_path)
+        for child_path in reversed(missing):
+            self._check_parent(child_path, ancestor_path, ancestor)
+            child = self._new_znode(b"", mode, None, None)
+            self._check_room(child_path, child)
+            tree.add(child_path, ancestor, child, ancestor.next_sequence)
+            ancestor_path, ancestor = child_path, child
+        return ancestor
+
+    def _new_znode(
+        self, data: bytes, mode: CreateMode, owner: str | None, ttl_ms: int | None
+    ) -> Znode:
+        tree = self._tree
+        zxid, wall_ms = tree.zxid, tree.wall_ms
+        return Znode(
+            data, zxid, zxid, zxid, wall_ms, wall_ms, 0, 0, 0, tree.sequence_floor,
+            mode, owner, ttl_ms,
+        )  # fmt: skip
+
+    # --- set, delete, release
+
+    def set_data(self, operation: SetData) -> DataSet:
+        path, data = operation.path, operation.data
+        paths.validate(path, self._limits)
+        self._check_data(path, data, "set")
+        znode = self._existing(path, "set")
+        _check_version(path, znode, operation.expected_version, None, "set")
+        grown = len(data) - len(znode.data)
+        if grown > 0 and self._tree.state_bytes + grown > self._limits.state_bytes_max:
+            raise _quota(path, "state_bytes_max", self._limits, verb="set")
+        return DataSet(path, self._tree.replace_data(path, znode, data).stat())
+
+    def delete(self, operation: Delete) -> Deleted:
+        path = operation.path
+        paths.validate(path, self._limits)
+        if path == ROOT:
+            raise BadArgumentsError("delete /: the root cannot be deleted", path=ROOT)
+        znode = self._existing(path, "delete")
+        _check_version(path, znode, operation.expected_version, operation.expected_czxid, "delete")
+        if znode.num_children == 0:
+            self._tree.remove(path, znode)
+            return Deleted(path)
+        if not operation.is_recursive:
+            raise _not_empty(path, znode, "delete")
+        return self._delete_subtree(path, znode)
+
+    def _delete_subtree(self, path: str, top: Znode) -> Deleted:
+        tree = self._tree
+        doomed = tree.subtree(path, self._limits.recursive_delete_max)
+        if doomed is None:
+            raise _quota(path, "recursive_delete_max", self._limits, verb="delete")
+        for below in reversed(doomed[1:]):
+            znode = tree.find(below)
+            assert znode is not None, "what the walk found is there"
+            tree.remove_below(below, znode)
+        tree.remove(path, top)
+        return Deleted(path, len(doomed))
+
+    # --- check, read
+
+    def check(self, operation: Check) -> Checked:
+        """Raise unless every condition holds; one that asks nothing asks that the znode exists."""
+        path, czxid, owner = operation.path, operation.expected_czxid, operation.expected_owner
+        paths.validate(path, self._limits)
+        needs_znode = (
+            operation.expected_version != ANY_VERSION or czxid is not None or owner is not None
+        )
+        znode = self._tree.find(path)
+        if operation.exists is False:
+            if needs_znode or operation.has_children is not None:
+                raise BadArgumentsError(
+                    f"check {path}: expected no other condition beside absence", path=path
+                )
+            if znode is not None:
+                raise NodeExistsError(
+                    f"check {path}: expected it not to exist", path=path, czxid=znode.czxid
+                )
+            return Checked(path)
+        if znode is None:
+            if operation.has_children is False and not needs_znode and operation.exists is None:
+                return Checked(path)
+            raise NoNodeError(f"check {path}: it does not exist", path=path)
+        _check_version(path, znode, operation.expected_version, czxid, "check")
+        if owner is not None and znode.ephemeral_owner != owner:
+            raise NotOwnerError(
+                f"check {path}: expected owner {owner[:80]!a}, found {znode.ephemeral_owner}",
+                path=path,
+                expected_owner=owner,
+                current_owner=znode.ephemeral_owner,
+            )
+        if operation.has_children is False and znode.num_children > 0:
+            raise _not_empty(path, znode, "check")
+        if operation.has_children is True and znode.num_children == 0:
+            raise NoNodeError(f"check {path}: expected children, found none", path=path)
+        return Checked(path)
+
+    def read(self, operation: Read) -> ReadDone:
+        paths.validate(operation.path, self._limits)
+        znode = self._tree.find(operation.path)
+        if znode is None:
+            return ReadDone(operation.path, b"", None)
+        return ReadDone(operation.path, znode.data, znode.stat())
+
+    def _existing(self, path: str, verb: str) -> Znode:
+        znode = self._tree.find(path)
+        if znode is None:
+            raise NoNodeError(f"{verb} {path}: it does not exist", path=path)
+        return znode
+
+
+def _check_version(
+    path: str, znode: Znode, expected_version: int, expected_czxid: int | None, verb: str
+) -> None:
+    if expected_version not in (ANY_VERSION, znode.version):
+        raise BadVersionError(
+            f"{verb} {path}: expected version {expected_version}, found {znode.version}",
+            path=path,
+            expected_version=expected_version,
+            current_version=znode.version,
+            current_zxid=znode.mzxid,
+        )
+    if expected_czxid is not None and expected_czxid != znode.czxid:
+        raise BadVersionError(
+            f"{verb} {path}: expected the znode created at zxid {expected_czxid}, "
+            f"found one created at {znode.czxid}",
+            path=path,
+            expected_version=expected_version,
+            current_version=znode.version,
+            current_zxid=znode.mzxid,
+            expected_czxid=expected_czxid,
+            current_czxid=znode.czxid,
+        )
+
+
+def _not_empty(path: str, znode: Znode, verb: str) -> NotEmptyError:
+    return NotEmptyError(
+        f"{verb} {path}: expected no children, found {znode.num_children}",
+        path=path,
+        num_children=znode.num_children,
+    )
+
+
+def _quota(
+    path: str, limit: str, limits: MachineLimits, *, verb: str = "create"
+) -> QuotaExceededError:
+    maximum = getattr(limits, limit)
+    return QuotaExceededError(
+        f"{verb} {path}: it would exceed {limit}, which is {maximum}",
+        path=path,
+        limit=limit,
+        maximum=maximum,
+    )

@@ -1,0 +1,214 @@
+"""A snapshot: the whole replicated state as a stream of rows, with a digest over all of it.
+
+The stream is: one header row (what it is, format number, applied index, zxid, counts), then the
+znodes, sessions, clients with their outcomes, ended sessions and released contenders, each in the
+order the state keeps them; then 32 raw bytes, the SHA-256 of everything before.
+
+1. A capture is cheap and does not change afterwards; encoding happens when pieces are drawn.
+2. Decoding yields a capture only if the stream is whole and its digest right: any damage is a
+   ValueError before anything is replaced.
+3. Members with the same history write the same bytes. ``digest_of`` is over the same rows, with the
+   znodes sorted by path and the applied index left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.state.codec import (
+    Row,
+    mode_number,
+    mode_of,
+    outcome_of,
+    outcome_row,
+    pack,
+    unpack_rows,
+)
+from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
+from coordinator.state.sessions import Session
+from coordinator.state.tree import Znode
+
+MAGIC = "coordinator-state"
+FORMAT = 1
+PIECE_BYTES = 64 * 1024
+_DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """The replicated state at one moment."""
+
+    applied_index: int
+    zxid: int
+    sequence_floor: int
+    znodes: dict[str, Znode]
+    sessions: tuple[Session, ...]
+    requests: RequestsCapture
+    released: tuple[tuple[str, int], ...]
+
+
+def encode_snapshot(capture: Capture) -> Iterator[bytes]:
+    """Return an iterator over the snapshot in pieces of about ``PIECE_BYTES``."""
+    digest = hashlib.sha256()
+    piece = bytearray()
+    for row in _rows(capture, capture.znodes.items(), capture.applied_index):
+        piece += pack(row)
+        if len(piece) >= PIECE_BYTES:
+            digest.update(piece)
+            yield bytes(piece)
+            piece.clear()
+    digest.update(piece)
+    yield bytes(piece) + digest.digest()
+
+
+def digest_of(capture: Capture) -> str:
+    """Return SHA-256 (hex) over the state in its defined order."""
+    found = hashlib.sha256()
+    for row in _rows(capture, sorted(capture.znodes.items(), key=_path_of), 0):
+        found.update(pack(row))
+    return found.hexdigest()
+
+
+def _path_of(item: tuple[str, Znode]) -> str:
+    return item[0]
+
+
+def _rows(
+    capture: Capture, znodes: Iterable[tuple[str, Znode]], applied_index: int
+) -> Iterator[Row]:
+    requests = capture.requests
+    yield (
+        MAGIC, FORMAT, applied_index, capture.zxid, capture.sequence_floor,
+        requests.dropped_index, len(capture.znodes), len(capture.sessions),
+        len(requests.free), len(requests.bound), len(requests.ended), len(capture.released),
+    )  # fmt: skip
+    for path, znode in znodes:
+        yield (
+            path, znode.data, znode.czxid, znode.mzxid, znode.pzxid, znode.ctime_ms,
+            znode.mtime_ms, znode.version, znode.cversion, znode.num_children,
+            znode.next_sequence, mode_number(znode.mode), znode.ephemeral_owner, znode.ttl_ms,
+        )  # fmt: skip
+    for session in capture.sessions:
+        yield (
+            session.session_id, session.timeout_ms, session.label, session.opened_ms,
+            session.opened_index, session.opened_zxid,
+        )  # fmt: skip
+    for records in (requests.free, requests.bound):
+        for client_id, record in records:
+            yield (
+                client_id, record.highest, record.forgotten, record.last_index,
+                len(record.outcomes),
+            )  # fmt: skip
+            for number, outcome in record.outcomes.items():
+                yield (number, outcome_row(outcome))
+    yield from requests.ended
+    yield from capture.released
+
+
+# --- decoding
+
+_HEADER = (str, int, int, int, int, int, int, int, int, int, int, int)
+_ZNODE = (str, bytes, *(int,) * 10)
+_SESSION = (str, int, str, int, int, int)
+_CLIENT = (str, int, int, int, int)
+_PAIR = (str, int)
+
+
+def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
+    """Read a snapshot, cut into pieces anywhere.
+
+    Raises:
+        ValueError: it is damaged, cut off, or of another format.
+    """
+    rows = unpack_rows(_verified(pieces))
+    header = _shaped(next(rows, ()), _HEADER, "header")
+    if header[0] != MAGIC:
+        raise ValueError(f"snapshot: expected {MAGIC!r}, found {header[0]!r:.40}")
+    if header[1] != FORMAT:
+        raise ValueError(f"snapshot: expected format {FORMAT}, found {header[1]}")
+    applied_index, zxid, sequence_floor, dropped_index = header[2:6]
+    znodes = dict(_znode_of(_next(rows)) for _ in range(header[6]))
+    if len(znodes) != header[6]:
+        raise ValueError("snapshot: a path is there twice")
+    sessions = tuple([_session_of(_next(rows)) for _ in range(header[7])])
+    free = tuple([_client_of(rows) for _ in range(header[8])])
+    bound = tuple([_client_of(rows) for _ in range(header[9])])
+    ended = tuple([_pair_of(_next(rows)) for _ in range(header[10])])
+    released = tuple([_pair_of(_next(rows)) for _ in range(header[11])])
+    if next(rows, None) is not None:
+        raise ValueError("snapshot: expected its end, found more rows")
+    return Capture(
+        applied_index=applied_index,
+        zxid=zxid,
+        sequence_floor=sequence_floor,
+        znodes=znodes,
+        sessions=sessions,
+        requests=RequestsCapture(free, bound, ended, dropped_index),
+        released=released,
+    )
+
+
+def _verified(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Pass everything on but the digest at the end; raise ValueError there if it is wrong."""
+    found = hashlib.sha256()
+    held = b""
+    for piece in pieces:
+        held += piece
+        if len(held) > _DIGEST_BYTES:
+            passed, held = held[:-_DIGEST_BYTES], held[-_DIGEST_BYTES:]
+            found.update(passed)
+            yield passed
+    if held != found.digest():
+        raise ValueError("snapshot: its digest does not match; it is damaged or cut off")
+
+
+def _next(rows: Iterator[Row]) -> Row:
+    row = next(rows, None)
+    if row is None:
+        raise ValueError("snapshot: expected more rows, found its end")
+    return row
+
+
+def _shaped(row: Row, kinds: tuple[type, ...], what: str) -> Row:
+    if tuple(map(type, row)) != kinds:
+        raise ValueError(f"snapshot: expected a {what}, found {row!r:.80}")
+    return row
+
+
+def _znode_of(row: Row) -> tuple[str, Znode]:
+    _shaped(row[:12], _ZNODE, "znode")
+    if len(row) != 14:
+        raise ValueError(f"snapshot: expected a znode, found {row!r:.80}")
+    owner, ttl_ms = _optional(row[12], str), _optional(row[13], int)
+    return row[0], Znode._make((*row[1:11], mode_of(row[11]), owner, ttl_ms))
+
+
+def _optional(value: Any, kind: type) -> Any:
+    if value is not None and type(value) is not kind:
+        raise ValueError(f"snapshot: expected {kind.__name__} or nothing, found {value!r:.40}")
+    return value
+
+
+def _session_of(row: Row) -> Session:
+    return Session(*_shaped(row, _SESSION, "session"))
+
+
+def _client_of(rows: Iterator[Row]) -> tuple[str, ClientRecord]:
+    client_id, highest, forgotten, last_index, count = _shaped(_next(rows), _CLIENT, "client")
+    outcomes = {}
+    for _ in range(count):
+        row = _next(rows)
+        if len(row) != 2 or type(row[0]) is not int:
+            raise ValueError(f"snapshot: expected a remembered outcome, found {row!r:.80}")
+        outcomes[row[0]] = outcome_of(row[1])
+    return client_id, ClientRecord(
+        highest, forgotten, last_index, outcomes, remembered_bytes_of(outcomes.values())
+    )
+
+
+def _pair_of(row: Row) -> tuple[str, int]:
+    path, number = _shaped(row, _PAIR, "pair")
+    return path, number

@@ -1,0 +1,324 @@
+"""The tree of znodes and its indexes, changed inside a transaction that can be rolled back.
+
+What is asked of a znode and when it is refused is in ``operations``; this is the storage.
+
+1. A znode is an immutable value in one dict by path: a snapshot captures the tree by copying it.
+2. Everything else here (names of children, ephemerals of a session, idle znodes, byte counts) is
+   derived from that dict, and changes in one function, ``_replace``, forwards and backwards.
+3. Every write between ``begin`` and ``commit`` is undone by ``rollback``, newest first.
+4. The dict's order is the order in which znodes entered it, the same on every member with the
+   same history, also across snapshots; digests do not depend on it.
+5. Names of children are kept sorted (by code point). Inserting and deleting moves pointers
+   in one memory move, for a new highest name (sequential ones) not even that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from coordinator.state.commands import CreateMode
+from coordinator.state.events import Event, EventType
+from coordinator.state.outcomes import Stat
+from coordinator.state.paths import ROOT, join, split, utf8_length
+
+ZNODE_OVERHEAD_BYTES = 512
+"""What a znode counts against ``state_bytes_max`` besides its data and its path."""
+
+SEQUENTIAL = frozenset(mode for mode in CreateMode if mode.is_sequential)
+EPHEMERAL = frozenset(mode for mode in CreateMode if mode.is_ephemeral)
+TTL = frozenset(mode for mode in CreateMode if mode.is_ttl)
+_MAY_IDLE = TTL | {CreateMode.CONTAINER}
+
+
+class Znode(NamedTuple):
+    """One entry of the tree. A named tuple, not a dataclass: two are built for every create."""
+
+    data: bytes
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    cversion: int
+    num_children: int
+    next_sequence: int
+    """The number its next sequential child gets; only ever grows."""
+    mode: CreateMode
+    ephemeral_owner: str | None
+    ttl_ms: int | None
+
+    def stat(self) -> Stat:
+        """Return the Stat that a client sees; access rules do not change yet (aversion 0)."""
+        return Stat(
+            self.czxid, self.mzxid, self.pzxid, self.ctime_ms, self.mtime_ms,
+            self.version, self.cversion, 0, self.ephemeral_owner,
+            len(self.data), self.num_children, self.mode.value, self.ttl_ms,
+        )  # fmt: skip
+
+    @property
+    def is_idle(self) -> bool:
+        """A container that has had a child and has none, or a ttl znode without children."""
+        if self.num_children:
+            return False
+        return self.mode in TTL or (self.mode is CreateMode.CONTAINER and self.cversion > 0)
+
+
+class IdleZnode(NamedTuple):
+    """A znode the leader may reap: a container at once, a ttl znode ``ttl_ms`` after its change."""
+
+    path: str
+    mzxid: int
+    pzxid: int
+    ttl_ms: int | None
+
+
+def _root() -> Znode:
+    return Znode(b"", 0, 0, 0, 0, 0, 0, 0, 0, 0, CreateMode.PERSISTENT, None, None)
+
+
+class Tree:
+    """All znodes, and what is derived from them."""
+
+    def __init__(self) -> None:
+        self._znodes: dict[str, Znode] = {}
+        self._names: dict[str, list[str]] = {}
+        self._ephemerals: dict[str, dict[str, None]] = {}
+        self._idle: dict[str, None] = {}
+        self.data_bytes = 0
+        self.state_bytes = 0
+        self.sequence_floor = 0
+        """No new znode numbers its children below this: deleted parents got that far."""
+        self.zxid = 0
+        self.wall_ms = 0
+        self.events: list[Event] = []
+        self._undo: list[tuple[str, Znode | None]] = []
+        self._floor_before = 0
+        self._replace(ROOT, None, _root())
+
+    @classmethod
+    def of(cls, znodes: Iterable[tuple[str, Znode]], sequence_floor: int) -> Tree:
+        """Rebuild a tree from its znodes; raises ValueError when they do not form one."""
+        tree = cls()
+        tree._replace(ROOT, tree._znodes[ROOT], None)
+        for path, znode in znodes:
+            if path in tree._znodes:
+                raise ValueError(f"{path} is there twice")
+            tree._replace(path, None, znode)
+        tree.sequence_floor = sequence_floor
+        tree._check()
+        return tree
+
+    def _check(self) -> None:
+        if ROOT not in self._znodes:
+            raise ValueError("there is no root")
+        for path, znode in self._znodes.items():
+            if znode.num_children != len(self._names.get(path, ())):
+                raise ValueError(f"{path} does not have its {znode.num_children} children")
+        for parent in self._names:
+            if parent not in self._znodes:
+                raise ValueError(f"{parent} has children and is not there")
+
+    # --- reads
+
+    def __len__(self) -> int:
+        return len(self._znodes)
+
+    def find(self, path: str) -> Znode | None:
+        """Return the znode at ``path``, None when there is none."""
+        return self._znodes.get(path)
+
+    def copy_znodes(self) -> dict[str, Znode]:
+        """Capture all znodes, by path."""
+        return self._znodes.copy()
+
+    def names(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
+        """Return the sorted names of children: at most ``limit`` of those behind ``after``."""
+        names = self._names.get(path)
+        if names is None:
+            return []
+        start = 0 if after is None else bisect_right(names, after)
+        return names[start:] if limit is None else names[start : start + max(limit, 0)]
+
+    def subtree(self, path: str, count_max: int) -> list[str] | None:
+        """Return ``path`` and all below it, parents first; None when they are too many."""
+        found: list[str] = []
+        waiting = [path]
+        while waiting:
+            path = waiting.pop()
+            found.append(path)
+            names = self._names.get(path)
+            if names is not None:
+                if len(found) + len(waiting) + len(names) > count_max:
+                    return None
+                waiting.extend(join(path, name) for name in reversed(names))
+        return found if len(found) <= count_max else None
+
+    def ephemerals(self, session_id: str) -> tuple[str, ...]:
+        """Return the paths of a session's ephemeral znodes, sorted."""
+        return tuple(sorted(self._ephemerals.get(session_id, ())))
+
+    def ephemeral_count(self, session_id: str) -> int:
+        return len(self._ephemerals.get(session_id, ()))
+
+    def owners(self) -> Iterator[str]:
+        """Iterate over the ids of sessions that own ephemeral znodes."""
+        return iter(self._ephemerals)
+
+    def idle(self) -> list[IdleZnode]:
+        """Return what the leader may reap."""
+        return [
+            IdleZnode(path, znode.mzxid, znode.pzxid, znode.ttl_ms)
+            for path in self._idle
+            if (znode := self._znodes[path])
+        ]
+
+    # --- the transaction
+
+    def begin(self, zxid: int, wall_ms: int) -> None:
+        """Start the changes of one command; ``zxid`` is theirs if there are any."""
+        assert not self._undo, "the transaction before was neither committed nor rolled back"
+        self.zxid = zxid
+        self.wall_ms = wall_ms
+        self._floor_before = self.sequence_floor
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self._undo)
+
+    def commit(self) -> tuple[Event, ...]:
+        """Keep the changes; return their events in order."""
+        self._undo.clear()
+        if not self.events:
+            return ()
+        events = tuple(self.events)
+        self.events.clear()
+        return events
+
+    def rollback(self) -> None:
+        """Undo the changes since ``begin``."""
+        for path, old in reversed(self._undo):
+            self._replace(path, self._znodes.get(path), old)
+        self._undo.clear()
+        self.events.clear()
+        self.sequence_floor = self._floor_before
+
+    # --- changes, each leaving its event
+
+    def add(self, path: str, parent: Znode, child: Znode, next_sequence: int) -> None:
+        """Add ``child`` under ``parent``, whose counter becomes ``next_sequence``."""
+        parent_path, _ = split(path)
+        self._write(path, None, child)
+        self._write_parent(parent_path, parent, 1, next_sequence)
+        self.events.append(
+            Event(EventType.CREATED, path, child.version, child.czxid, child.ephemeral_owner)
+        )
+
+    def replace_data(self, path: str, old: Znode, data: bytes) -> Znode:
+        """Give the znode new data; return it as it is now."""
+        new = Znode(
+            data, old.czxid, self.zxid, old.pzxid, old.ctime_ms, self.wall_ms,
+            old.version + 1, old.cversion, old.num_children, old.next_sequence,
+            old.mode, old.ephemeral_owner, old.ttl_ms,
+        )  # fmt: skip
+        self._write(path, old, new)
+        self.events.append(
+            Event(EventType.DATA_CHANGED, path, new.version, new.czxid, new.ephemeral_owner)
+        )
+        return new
+
+    def remove(self, path: str, znode: Znode) -> None:
+        """Delete a znode without children and tell its parent."""
+        parent_path, _ = split(path)
+        self.remove_below(path, znode)
+        parent = self._znodes[parent_path]
+        self._write_parent(parent_path, parent, -1, parent.next_sequence)
+
+    def remove_below(self, path: str, znode: Znode) -> None:
+        """Delete a znode whose parent is deleted by the same command, and need not be told."""
+        self._write(path, znode, None)
+        if znode.next_sequence > self.sequence_floor:
+            self.sequence_floor = znode.next_sequence
+        self.events.append(
+            Event(EventType.DELETED, path, znode.version, znode.czxid, znode.ephemeral_owner)
+        )
+
+    def _write_parent(self, path: str, old: Znode, step: int, next_sequence: int) -> None:
+        new = Znode(
+            old.data, old.czxid, old.mzxid, self.zxid, old.ctime_ms, old.mtime_ms,
+            old.version, old.cversion + 1, old.num_children + step, next_sequence,
+            old.mode, old.ephemeral_owner, old.ttl_ms,
+        )  # fmt: skip
+        self._write(path, old, new)
+
+    def _write(self, path: str, old: Znode | None, new: Znode | None) -> None:
+        self._undo.append((path, old))
+        self._replace(path, old, new)
+
+    def _replace(self, path: str, old: Znode | None, new: Znode | None) -> None:
+        """Change the tree and all its indexes at ``path``: the only place that does."""
+        if new is None:
+            assert old is not None, "something is deleted"
+            del self._znodes[path]
+            self._count(path, old, -1)
+            self._drop_name(path)
+            if old.ephemeral_owner is not None:
+                self._disown(path, old.ephemeral_owner)
+            self._idle.pop(path, None)
+            return
+        self._znodes[path] = new
+        if old is None:
+            self._count(path, new, 1)
+            self._add_name(path)
+            if new.ephemeral_owner is not None:
+                self._ephemerals.setdefault(new.ephemeral_owner, {})[path] = None
+        elif new.data is not old.data:
+            grown = len(new.data) - len(old.data)
+            self.data_bytes += grown
+            self.state_bytes += grown
+        if new.mode in _MAY_IDLE:
+            if new.is_idle:
+                self._idle[path] = None
+            else:
+                self._idle.pop(path, None)
+
+    def _count(self, path: str, znode: Znode, sign: int) -> None:
+        self.data_bytes += sign * len(znode.data)
+        self.state_bytes += sign * state_bytes_of(path, znode.data)
+
+    def _add_name(self, path: str) -> None:
+        if path == ROOT:
+            return
+        parent, name = split(path)
+        names = self._names.get(parent)
+        if names is None:
+            self._names[parent] = [name]
+        elif name > names[-1]:
+            names.append(name)
+        else:
+            insort(names, name)
+
+    def _drop_name(self, path: str) -> None:
+        if path == ROOT:
+            return
+        parent, name = split(path)
+        names = self._names[parent]
+        if len(names) == 1:
+            del self._names[parent]
+        elif names[-1] == name:
+            names.pop()
+        else:
+            del names[bisect_left(names, name)]
+
+    def _disown(self, path: str, session_id: str) -> None:
+        owned = self._ephemerals[session_id]
+        del owned[path]
+        if not owned:
+            del self._ephemerals[session_id]
+
+
+def state_bytes_of(path: str, data: bytes) -> int:
+    """Return what a znode counts against ``state_bytes_max``."""
+    return len(data) + utf8_length(path) + ZNODE_OVERHEAD_BYTES
