@@ -115,7 +115,7 @@ class LimitsConfig:
     clients_max: int = 20_000
     """Client ids remembered beyond those bound to open sessions."""
     remembered_bytes_max: int = 256 * 1024 * 1024
-    """Outcomes remembered for retries, together; least recently used clients are forgotten first."""
+    """Outcomes remembered for retries, together; the least recently used clients go first."""
     released_grants_max: int = 4_096
     watches_per_stream_max: int = 10_000
     watch_streams_max: int = 10_000

@@ -11,12 +11,12 @@ This is the only file of this room that knows msgpack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]  # ships no types
+import msgpack  # type: ignore[import-untyped]
 
 from coordinator.state.commands import (
     Abandon,
@@ -24,7 +24,6 @@ from coordinator.state.commands import (
     CloseSession,
     Command,
     Create,
-    CreateMode,
     Delete,
     ExpireSession,
     Guarded,
@@ -54,16 +53,29 @@ from coordinator.state.outcomes import (
     SessionOpened,
     Stat,
 )
+from coordinator.state.shapes import (
+    Family,
+    Row,
+    bool_field,
+    bytes_field,
+    described,
+    exactly,
+    fixed,
+    int_field,
+    maybe_bool_field,
+    maybe_int_field,
+    maybe_mode_field,
+    maybe_str_field,
+    mode_number,
+    mode_of,
+    str_field,
+    tuple_of,
+)
 
 COMMAND_FORMAT = 1
 OUTCOME_FORMAT = 1
 
-Row = tuple[Any, ...]
-Field = Callable[[Any], Any]
-
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
-MODES = tuple(CreateMode)
-_MODE_NUMBER = {mode: number for number, mode in enumerate(MODES)}
 _EVENT_TYPES = tuple(EventType)
 _EVENT_NUMBER = {kind: number for number, kind in enumerate(_EVENT_TYPES)}
 
@@ -107,101 +119,13 @@ def unpack_rows(pieces: Iterable[bytes]) -> Iterator[Row]:
         raise ValueError("expected whole rows, found one cut off")
 
 
-# --- fields
-
-
-def _exactly(kind: type, *, is_optional: bool = False) -> Field:
-    def check(value: Any) -> Any:
-        if type(value) is kind or (is_optional and value is None):
-            return value
-        raise ValueError(f"expected {kind.__name__}, found {type(value).__name__}")
-
-    return check
-
-
-_int, _str, _bytes, _bool = (_exactly(kind) for kind in (int, str, bytes, bool))
-_maybe_int, _maybe_str, _maybe_bool = (
-    _exactly(kind, is_optional=True) for kind in (int, str, bool)
-)
-
-
-def mode_of(value: Any) -> CreateMode:
-    """Decode a create mode."""
-    if type(value) is int and 0 <= value < len(MODES):
-        return MODES[value]
-    raise ValueError(f"expected a create mode, found {value!r:.40}")
-
-
-def mode_number(mode: CreateMode) -> int:
-    """Encode a create mode."""
-    return _MODE_NUMBER[mode]
-
-
-def _maybe_mode(value: Any) -> CreateMode | None:
-    return None if value is None else mode_of(value)
-
-
-def _tuple_of(decode: Field) -> Field:
-    def check(value: Any) -> tuple[Any, ...]:
-        return tuple([decode(each) for each in _exactly(tuple)(value)])
-
-    return check
-
-
-def _fixed(row: Any, *decoders: Field) -> list[Any]:
-    """Decode a row with exactly these fields."""
-    if type(row) is not tuple or len(row) != len(decoders):
-        raise ValueError(f"expected a row of {len(decoders)}, found {row!r:.80}")
-    return [decode(value) for decode, value in zip(decoders, row, strict=True)]
-
-
-class _Family:
-    """Some classes with a tag each: how to write one as a row, and a row as one of them."""
-
-    def __init__(self) -> None:
-        self._encoders: dict[type, Callable[[Any], Row]] = {}
-        self._decoders: dict[int, tuple[type, tuple[Field, ...]]] = {}
-
-    def add(
-        self, tag: int, kind: type, *decoders: Field, encode: Callable[[Any], Row] | None = None
-    ) -> None:
-        names = [each.name for each in fields(kind)]
-        assert tag not in self._decoders, "a tag means one thing"
-        assert len(names) == len(decoders), f"{kind.__name__}: each field has its decoder"
-        self._decoders[tag] = (kind, decoders)
-        self._encoders[kind] = encode or _encoder(tag, names)
-
-    def encode(self, value: Any) -> Row:
-        return self._encoders[type(value)](value)
-
-    def encode_all(self, values: Iterable[Any]) -> Row:
-        return tuple([self._encoders[type(value)](value) for value in values])
-
-    def decode(self, row: Any) -> Any:
-        if type(row) is not tuple or not row:
-            raise ValueError(f"expected a tagged row, found {row!r:.80}")
-        entry = self._decoders.get(row[0]) if type(row[0]) is int else None
-        if entry is None:
-            raise ValueError(f"expected a known tag, found {row[0]!r:.40}")
-        kind, decoders = entry
-        return kind(*_fixed(row[1:], *decoders))
-
-
-def _encoder(tag: int, names: list[str]) -> Callable[[Any], Row]:
-    if len(names) == 1:
-        single = attrgetter(names[0])
-        return lambda value: (tag, single(value))
-    several = attrgetter(*names)
-    return lambda value: (tag, *several(value))
-
-
 # --- commands
 
 
 def _encode_create(each: Create) -> Row:
-    parents = None if each.parents is None else _MODE_NUMBER[each.parents]
+    parents = None if each.parents is None else mode_number(each.parents)
     return (
-        1, each.path, each.data, _MODE_NUMBER[each.mode], each.session_id, each.ttl_ms, parents,
+        1, each.path, each.data, mode_number(each.mode), each.session_id, each.ttl_ms, parents,
     )  # fmt: skip
 
 
@@ -221,31 +145,40 @@ def _condition(row: Any) -> Check:
     return found
 
 
-_ZNODE_OPERATIONS = _Family()
-_OPERATIONS = _Family()
+_ZNODE_OPERATIONS = Family()
+_OPERATIONS = Family()
 for _family in (_ZNODE_OPERATIONS, _OPERATIONS):
     _family.add(
-        1, Create, _str, _bytes, mode_of, _maybe_str, _maybe_int, _maybe_mode,
-        encode=_encode_create,
+        1, Create, str_field, bytes_field, mode_of, maybe_str_field, maybe_int_field,
+        maybe_mode_field, encode=_encode_create,
     )  # fmt: skip
-    _family.add(2, SetData, _str, _bytes, _int)
-    _family.add(3, Delete, _str, _int, _maybe_int, _bool)
-    _family.add(4, Check, _str, _maybe_bool, _int, _maybe_int, _maybe_bool, _maybe_str)
-_ZNODE_OPERATIONS.add(5, Read, _str)
-_some_operations = _tuple_of(_ZNODE_OPERATIONS.decode)
+    _family.add(2, SetData, str_field, bytes_field, int_field)
+    _family.add(3, Delete, str_field, int_field, maybe_int_field, bool_field)
+    _family.add(
+        4,
+        Check,
+        str_field,
+        maybe_bool_field,
+        int_field,
+        maybe_int_field,
+        maybe_bool_field,
+        maybe_str_field,
+    )
+_ZNODE_OPERATIONS.add(5, Read, str_field)
+_some_operations = tuple_of(_ZNODE_OPERATIONS.decode)
 _OPERATIONS.add(
     6, Multi, _some_operations,
     encode=lambda each: (6, _ZNODE_OPERATIONS.encode_all(each.operations)),
 )  # fmt: skip
 _OPERATIONS.add(
-    7, Guarded, _tuple_of(_condition), _some_operations, _some_operations, encode=_encode_guarded
+    7, Guarded, tuple_of(_condition), _some_operations, _some_operations, encode=_encode_guarded
 )
-_OPERATIONS.add(8, OpenSession, _str, _int, _str)
-_OPERATIONS.add(9, CloseSession, _str)
-_OPERATIONS.add(10, ExpireSession, _str, _int)
-_OPERATIONS.add(11, Release, _str, _int)
-_OPERATIONS.add(12, Abandon, _str, _int, _int)
-_OPERATIONS.add(13, Reap, _str, _int, _int, _int)
+_OPERATIONS.add(8, OpenSession, str_field, int_field, str_field)
+_OPERATIONS.add(9, CloseSession, str_field)
+_OPERATIONS.add(10, ExpireSession, str_field, int_field)
+_OPERATIONS.add(11, Release, str_field, int_field)
+_OPERATIONS.add(12, Abandon, str_field, int_field, int_field)
+_OPERATIONS.add(13, Reap, str_field, int_field, int_field, int_field)
 
 
 def encode_command(command: Command) -> bytes:
@@ -268,18 +201,18 @@ def decode_command(data: bytes) -> Command:
     request = row[3]
     return Command(
         _OPERATIONS.decode(row[1]),
-        _int(row[2]),
-        None if request is None else RequestId(*_fixed(request, _str, _int, _int)),
-        _str(row[4]),
+        int_field(row[2]),
+        None if request is None else RequestId(*fixed(request, str_field, int_field, int_field)),
+        str_field(row[4]),
     )
 
 
 def _formatted(data: bytes, number: int, what: str, length: int) -> Row:
     row = unpack(data)
     if type(row) is not tuple or not row:
-        raise ValueError(f"expected a {what}, found {row!r:.80}")
+        raise ValueError(f"expected a {what}, found {described(row)}")
     if type(row[0]) is not int or row[0] != number:
-        raise ValueError(f"expected a {what} of format {number}, found format {row[0]!r:.40}")
+        raise ValueError(f"expected a {what} of format {number}, found format {described(row[0])}")
     if len(row) != length:
         raise ValueError(f"expected a {what} of {length} elements, found {len(row)}")
     return row
@@ -288,7 +221,7 @@ def _formatted(data: bytes, number: int, what: str, length: int) -> Row:
 # --- outcomes
 
 _STAT_FIELDS = (
-    _int, _int, _int, _int, _int, _int, _int, _int, _maybe_str, _int, _int, _str, _maybe_int,
+    *(int_field,) * 8, maybe_str_field, int_field, int_field, str_field, maybe_int_field,
 )  # fmt: skip
 _stat_values = attrgetter(*[each.name for each in fields(Stat)])
 
@@ -301,41 +234,41 @@ def encode_stat(stat: Stat) -> Row:
 
 def decode_stat(row: Any) -> Stat:
     """Return the Stat of a row; raises ValueError."""
-    return Stat(*_fixed(row, *_STAT_FIELDS))
+    return Stat(*fixed(row, *_STAT_FIELDS))
 
 
 def _maybe_stat(row: Any) -> Stat | None:
     return None if row is None else decode_stat(row)
 
 
-_RESULTS = _Family()
+_RESULTS = Family()
 _RESULTS.add(
-    1, Created, _str, decode_stat, encode=lambda each: (1, each.path, _stat_values(each.stat))
+    1, Created, str_field, decode_stat, encode=lambda each: (1, each.path, _stat_values(each.stat))
 )
 _RESULTS.add(
-    2, DataSet, _str, decode_stat, encode=lambda each: (2, each.path, _stat_values(each.stat))
+    2, DataSet, str_field, decode_stat, encode=lambda each: (2, each.path, _stat_values(each.stat))
 )
-_RESULTS.add(3, Deleted, _str, _int)
-_RESULTS.add(4, Checked, _str)
+_RESULTS.add(3, Deleted, str_field, int_field)
+_RESULTS.add(4, Checked, str_field)
 _RESULTS.add(
-    5, ReadDone, _str, _bytes, _maybe_stat,
+    5, ReadDone, str_field, bytes_field, _maybe_stat,
     encode=lambda each: (
         5, each.path, each.data, None if each.stat is None else _stat_values(each.stat),
     ),
 )  # fmt: skip
-_some_results = _tuple_of(lambda row: _znode_result(row))
+_some_results = tuple_of(lambda row: _znode_result(row))
 _RESULTS.add(
     6, MultiDone, _some_results, encode=lambda each: (6, _RESULTS.encode_all(each.results))
 )
 _RESULTS.add(
-    7, GuardedDone, _bool, _some_results,
+    7, GuardedDone, bool_field, _some_results,
     encode=lambda each: (7, each.is_then, _RESULTS.encode_all(each.results)),
 )  # fmt: skip
-_RESULTS.add(8, SessionOpened, _str, _int)
-_RESULTS.add(9, SessionEnded, _str, _bool, _bool)
-_RESULTS.add(10, Released, _str, _int)
-_RESULTS.add(11, Abandoned, _maybe_str)
-_RESULTS.add(12, Reaped, _bool)
+_RESULTS.add(8, SessionOpened, str_field, int_field)
+_RESULTS.add(9, SessionEnded, str_field, bool_field, bool_field)
+_RESULTS.add(10, Released, str_field, int_field)
+_RESULTS.add(11, Abandoned, maybe_str_field)
+_RESULTS.add(12, Reaped, bool_field)
 
 _OF_ZNODES = (Created, DataSet, Deleted, Checked, ReadDone)
 
@@ -345,7 +278,7 @@ def _znode_result(row: Any) -> Any:
         raise ValueError("expected the result of one operation, found one of several")
     found = _RESULTS.decode(row)
     if not isinstance(found, _OF_ZNODES):
-        raise ValueError(f"expected the result of a znode operation, found {found!r:.40}")
+        raise ValueError(f"expected the result of a znode operation, found {described(found)}")
     return found
 
 
@@ -356,14 +289,14 @@ def _fact(value: Any) -> Any:
 
 
 def _decode_refusal(row: Any) -> Refusal:
-    code, message, facts = _fixed(row, _str, _str, _exactly(dict))
-    return Refusal(code, message, {_str(name): _fact(fact) for name, fact in facts.items()})
+    code, message, facts = fixed(row, str_field, str_field, exactly(dict))
+    return Refusal(code, message, {str_field(name): _fact(fact) for name, fact in facts.items()})
 
 
 def _event_type(value: Any) -> EventType:
     if type(value) is int and 0 <= value < len(_EVENT_TYPES):
         return _EVENT_TYPES[value]
-    raise ValueError(f"expected an event type, found {value!r:.40}")
+    raise ValueError(f"expected an event type, found {described(value)}")
 
 
 def outcome_row(outcome: Outcome) -> Row:
@@ -386,9 +319,9 @@ def outcome_row(outcome: Outcome) -> Row:
 
 def outcome_of(row: Any) -> Outcome:
     """Return the outcome of a row; raises ValueError."""
-    zxid, result, refusal, events, is_repeat = _fixed(
-        row, _int, _exactly(tuple, is_optional=True), _exactly(tuple, is_optional=True),
-        _exactly(tuple), _bool,
+    zxid, result, refusal, events, is_repeat = fixed(
+        row, int_field, exactly(tuple, is_optional=True), exactly(tuple, is_optional=True),
+        exactly(tuple), bool_field,
     )  # fmt: skip
     if (result is None) == (refusal is None):
         raise ValueError("expected a result or a refusal, found both or none")
@@ -396,7 +329,12 @@ def outcome_of(row: Any) -> Outcome:
         zxid,
         None if result is None else _RESULTS.decode(result),
         None if refusal is None else _decode_refusal(refusal),
-        tuple([Event(*_fixed(each, _event_type, _str, _int, _int, _maybe_str)) for each in events]),
+        tuple(
+            [
+                Event(*fixed(each, _event_type, str_field, int_field, int_field, maybe_str_field))
+                for each in events
+            ]
+        ),
         is_repeat,
     )
 

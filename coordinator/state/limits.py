@@ -30,7 +30,7 @@ class MachineLimits:
     request_window: int = 128
     clients_max: int = 20_000
     remembered_bytes_max: int = 256 * 1024 * 1024
-    """Outcomes kept for retries, together; the least recently used clients are forgotten first."""
+    """Outcomes remembered for retries, together; the least recently used clients go first."""
     released_grants_max: int = 4_096
     timeout_ms_min: int = 1_000
     timeout_ms_max: int = 3_600_000

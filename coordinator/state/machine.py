@@ -27,9 +27,6 @@ from collections.abc import Callable, Iterable, Iterator
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
-    NotEmptyError,
-    NotOwnerError,
-    QuotaExceededError,
 )
 from coordinator.state import paths
 from coordinator.state.commands import (
@@ -48,23 +45,20 @@ from coordinator.state.commands import (
     RequestId,
     SetData,
 )
+from coordinator.state.contenders import ContenderOperations
 from coordinator.state.dedup import ReleasedTable, RequestTable
 from coordinator.state.limits import MachineLimits
+from coordinator.state.multi import MultiOperations
 from coordinator.state.operations import ZnodeOperations
 from coordinator.state.outcomes import (
     Abandoned,
-    Created,
-    GuardedDone,
-    MultiDone,
     Outcome,
     Reaped,
     Refusal,
-    Released,
     Result,
     SessionEnded,
     SessionOpened,
     Stat,
-    ZnodeResult,
 )
 from coordinator.state.sessions import Session, SessionTable
 from coordinator.state.snapshot import Capture, decode_snapshot, digest_of, encode_snapshot
@@ -97,18 +91,22 @@ class StateMachine:
         self._sessions = sessions
         self._requests = requests
         self._released = released
-        self._operations = operations = ZnodeOperations(tree, sessions, self._limits)
+        operations = ZnodeOperations(tree, sessions, self._limits)
+        several = MultiOperations(operations, self._limits)
+        self._contenders = ContenderOperations(
+            tree, sessions=sessions, requests=requests, released=released, limits=self._limits
+        )
         self._handlers: dict[type, Callable[..., Result]] = {
             Create: operations.create,
             SetData: operations.set_data,
             Delete: operations.delete,
             Check: operations.check,
-            Multi: self._multi,
-            Guarded: self._guarded,
+            Multi: several.multi,
+            Guarded: several.guarded,
             OpenSession: self._open_session,
             CloseSession: self._close_session,
             ExpireSession: self._expire_session,
-            Release: self._release,
+            Release: self._contenders.release,
             Abandon: self._abandon,
             Reap: self._reap,
         }
@@ -171,40 +169,6 @@ class StateMachine:
     def _refused(self, error: CoordinatorError) -> Outcome:
         return Outcome(self._zxid, None, Refusal(error.code, error.message, error.fields))
 
-    # --- several operations at once
-
-    def _multi(self, operation: Multi) -> MultiDone:
-        self._check_count(len(operation.operations))
-        return MultiDone(self._operations.run_all(operation.operations))
-
-    def _guarded(self, operation: Guarded) -> GuardedDone:
-        then, otherwise = operation.then, operation.otherwise
-        self._check_count(len(operation.conditions) + len(then) + len(otherwise))
-        is_then = True
-        for index, condition in enumerate(operation.conditions):
-            try:
-                self._operations.check(condition)
-            except BadArgumentsError as error:
-                error.fields["condition_index"] = index
-                raise
-            except CoordinatorError:
-                is_then = False
-        try:
-            results = self._operations.run_all(then if is_then else otherwise)
-        except CoordinatorError as error:
-            error.fields["branch"] = "then" if is_then else "otherwise"
-            raise
-        return GuardedDone(is_then, results)
-
-    def _check_count(self, count: int) -> None:
-        maximum = self._limits.operations_per_multi_max
-        if count > maximum:
-            raise QuotaExceededError(
-                f"multi: expected at most {maximum} operations, found {count}",
-                limit="operations_per_multi_max",
-                maximum=maximum,
-            )
-
     # --- sessions
 
     def _open_session(self, operation: OpenSession) -> SessionOpened:
@@ -250,90 +214,11 @@ class StateMachine:
         self._is_session_changed = True
         return SessionEnded(session_id, was_open=True)
 
-    # --- contenders, clean-up
-
-    def _release(self, operation: Release) -> Released:
-        path, czxid = operation.path, operation.czxid
-        paths.validate(path, self._limits)
-        znode = self._tree.find(path)
-        if znode is not None and znode.czxid == czxid and path != paths.ROOT:
-            if znode.num_children:
-                raise NotEmptyError(
-                    f"release {path}: expected no children, found {znode.num_children}", path=path
-                )
-            self._tree.remove(path, znode)
-            self._released.add(path, czxid)
-        elif (path, czxid) not in self._released:
-            raise NotOwnerError(
-                f"release {path}: expected the contender created at zxid {czxid}, "
-                f"found {'none' if znode is None else f'one created at {znode.czxid}'}",
-                path=path,
-                expected_czxid=czxid,
-                current_czxid=None if znode is None else znode.czxid,
-            )
-        return Released(path, czxid)
-
     def _abandon(self, operation: Abandon) -> Abandoned:
-        abandoned = RequestId(operation.client_id, operation.number, operation.floor_index)
-        client_id = operation.client_id
-        request = self._request
-        if request is not None and (request.client_id, request.number) == (
-            client_id,
-            operation.number,
-        ):
-            raise BadArgumentsError(
-                f"abandon request {operation.number} of client {client_id}: "
-                "expected a request number of its own",
-                number=operation.number,
-            )
-        if self._requests.is_ended(client_id):
-            return Abandoned(None)  # What it owned went with its session; nothing new gets in.
-        session = self._sessions.find(client_id)
-        first = self._requests.recall(abandoned, session)
-        deleted_path = None
-        if first is not None:
-            deleted_path = self._delete_created(first)
-            if deleted_path is None:
-                return Abandoned(None)
-        spent = Refusal(
-            BadArgumentsError.code,
-            f"request {operation.number} of client {client_id}: it was abandoned",
-            {"number": operation.number, "is_abandoned": True},
-        )
-        self._requests.remember(
-            abandoned,
-            Outcome(self._zxid, None, spent, (), True),
-            index=self._applied_index,
-            is_bound=session is not None,
-        )
-        return Abandoned(deleted_path)
-
-    def _delete_created(self, outcome: Outcome) -> str | None:
-        """Delete the ephemeral znodes that ``outcome`` created; return the path of the first."""
-        first_path = None
-        for created in _created_by(outcome):
-            znode = self._tree.find(created.path)
-            if (
-                created.stat.ephemeral_owner is not None
-                and znode is not None
-                and znode.czxid == created.stat.czxid
-            ):
-                self._tree.remove(created.path, znode)
-                first_path = first_path or created.path
-        return first_path
+        return self._contenders.abandon(operation, self._request, self._applied_index)
 
     def _reap(self, operation: Reap) -> Reaped:
-        znode = self._tree.find(operation.path)
-        if (
-            operation.term != self._term
-            or znode is None
-            or not znode.is_idle
-            or znode.mzxid != operation.mzxid
-            or znode.pzxid != operation.pzxid
-        ):
-            return Reaped(was_deleted=False)
-        self._tree.remove(operation.path, znode)
-        return Reaped(was_deleted=True)
+        return self._contenders.reap(operation, self._term)
 
     # --- reads
 
@@ -476,15 +361,3 @@ class StateMachine:
             requests=self._requests.capture(),
             released=self._released.capture(),
         )
-
-
-def _created_by(outcome: Outcome) -> Iterator[Created]:
-    result = outcome.result
-    results: tuple[Result | ZnodeResult, ...] = (
-        result.results
-        if isinstance(result, MultiDone | GuardedDone)
-        else (() if result is None else (result,))
-    )
-    for each in results:
-        if isinstance(each, Created):
-            yield each

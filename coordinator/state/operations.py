@@ -17,7 +17,6 @@ from collections.abc import Callable
 from coordinator.errors import (
     BadArgumentsError,
     BadVersionError,
-    CoordinatorError,
     DataTooLargeError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
@@ -63,32 +62,8 @@ class ZnodeOperations:
         }
 
     def run(self, operation: ZnodeOperation) -> ZnodeResult:
+        """Run one operation; raises its refusal."""
         return self._runners[type(operation)](operation)
-
-    def run_all(self, operations: tuple[ZnodeOperation, ...]) -> tuple[ZnodeResult, ...]:
-        """Run each in order; a refusal carries ``operation_index``.
-
-        What the reads return together is bounded: it travels and is remembered as one outcome.
-        """
-        results: list[ZnodeResult] = []
-        read_bytes = 0
-        for index, operation in enumerate(operations):
-            try:
-                result = self._runners[type(operation)](operation)
-                if type(result) is ReadDone:
-                    read_bytes += len(result.data)
-                    if read_bytes > self._limits.data_bytes_max:
-                        raise DataTooLargeError(
-                            f"read {operation.path}: the reads of one command may return "
-                            f"{self._limits.data_bytes_max} bytes together, found {read_bytes}",
-                            path=operation.path,
-                            data_bytes_max=self._limits.data_bytes_max,
-                        )
-            except CoordinatorError as error:
-                error.fields["operation_index"] = index
-                raise
-            results.append(result)
-        return tuple(results)
 
     # --- create
 

@@ -18,17 +18,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.state.codec import (
-    Row,
-    mode_number,
-    mode_of,
-    outcome_of,
-    outcome_row,
-    pack,
-    unpack_rows,
-)
+from coordinator.state.codec import outcome_of, outcome_row, pack, unpack_rows
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
 from coordinator.state.sessions import Session
+from coordinator.state.shapes import Row, described, mode_number, mode_of
 from coordinator.state.tree import Znode
 
 MAGIC = "coordinator-state"
@@ -126,7 +119,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
     rows = unpack_rows(_verified(pieces))
     header = _shaped(next(rows, ()), _HEADER, "header")
     if header[0] != MAGIC:
-        raise ValueError(f"snapshot: expected {MAGIC!r}, found {header[0]!r:.40}")
+        raise ValueError(f"snapshot: expected {MAGIC!r}, found {described(header[0])}")
     if header[1] != FORMAT:
         raise ValueError(f"snapshot: expected format {FORMAT}, found {header[1]}")
     applied_index, zxid, sequence_floor, dropped_index = header[2:6]
@@ -174,21 +167,21 @@ def _next(rows: Iterator[Row]) -> Row:
 
 def _shaped(row: Row, kinds: tuple[type, ...], what: str) -> Row:
     if tuple(map(type, row)) != kinds:
-        raise ValueError(f"snapshot: expected a {what}, found {row!r:.80}")
+        raise ValueError(f"snapshot: expected a {what}, found {described(row)}")
     return row
 
 
 def _znode_of(row: Row) -> tuple[str, Znode]:
     _shaped(row[:12], _ZNODE, "znode")
     if len(row) != 14:
-        raise ValueError(f"snapshot: expected a znode, found {row!r:.80}")
+        raise ValueError(f"snapshot: expected a znode, found {described(row)}")
     owner, ttl_ms = _optional(row[12], str), _optional(row[13], int)
     return row[0], Znode._make((*row[1:11], mode_of(row[11]), owner, ttl_ms))
 
 
 def _optional(value: Any, kind: type) -> Any:
     if value is not None and type(value) is not kind:
-        raise ValueError(f"snapshot: expected {kind.__name__} or nothing, found {value!r:.40}")
+        raise ValueError(f"snapshot: expected {kind.__name__} or nothing, found {described(value)}")
     return value
 
 
@@ -202,7 +195,7 @@ def _client_of(rows: Iterator[Row]) -> tuple[str, ClientRecord]:
     for _ in range(count):
         row = _next(rows)
         if len(row) != 2 or type(row[0]) is not int:
-            raise ValueError(f"snapshot: expected a remembered outcome, found {row!r:.80}")
+            raise ValueError(f"snapshot: expected a remembered outcome, found {described(row)}")
         outcomes[row[0]] = outcome_of(row[1])
     return client_id, ClientRecord(
         highest, forgotten, last_index, outcomes, remembered_bytes_of(outcomes.values())
