@@ -1,0 +1,163 @@
+"""The verbs that look at the service: ``status``, ``sessions``, ``locks``."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+
+import click
+
+from coordinator.cli.connection import Settings, verb
+from coordinator.cli.output import EXIT_UNAVAILABLE, document, one_line, show_table
+from coordinator.client import AsyncClient
+from coordinator.errors import NotOwnerError
+from coordinator.wire.messages.locks import Contender, LockSummary, LockView
+
+
+@click.command()
+@verb
+def status(settings: Settings) -> None:
+    """Say how the cluster is, as one member sees it.
+
+    Exits with 0 if that member is ready, with 3 if it is not or cannot be reached.
+
+    \b
+    Examples:
+      coordinator status
+      coordinator status --endpoints http://127.0.0.1:7072 --json
+    """
+    reply = settings.run(lambda client: client.status())
+    if settings.is_json:
+        click.echo(document(reply.to_body()))
+    else:
+        click.echo(one_line(reply.summary))
+        click.echo(
+            f"cluster {reply.cluster}, term {reply.term}, zxid {reply.zxid}, "
+            f"applied {reply.applied_index} of {reply.commit_index}, "
+            f"{reply.sessions} sessions, {reply.znodes} znodes, version {reply.version}"
+        )
+        show_table(
+            ("MEMBER", "URL", "ROLE", "REACHABLE"),
+            (
+                (
+                    member.member_id + (" (answers)" if member.is_self else ""),
+                    member.client_url,
+                    "leader" if member.is_leader else "follower",
+                    "yes" if member.is_reachable or member.is_self else "no",
+                )
+                for member in reply.members
+            ),
+        )
+    if not reply.is_ready:
+        sys.exit(EXIT_UNAVAILABLE)
+
+
+@click.command()
+@verb
+def sessions(settings: Settings) -> None:
+    """List the open sessions.
+
+    \b
+    Example:
+      coordinator sessions
+    """
+    found = settings.run(lambda client: client.sessions())
+    if settings.is_json:
+        click.echo(document({"sessions": [each.to_body() for each in found]}))
+        return
+    show_table(
+        ("SESSION", "TIMEOUT MS", "EPHEMERALS", "OPENED", "LABEL"),
+        (
+            (
+                each.session_id,
+                each.timeout_ms,
+                each.ephemeral_count,
+                datetime.fromtimestamp(each.opened_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                each.label or None,
+            )
+            for each in found
+        ),
+    )
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option(
+    "--release",
+    "grant_id",
+    metavar="GRANT_ID",
+    help="Take this grant away from its holder, or this place from its waiter.",
+)
+@verb
+def locks(settings: Settings, name: str | None, grant_id: str | None) -> None:
+    """List all locks with their holders, or one lock with its queue.
+
+    --release ends exactly the grant that is named, never a later one. Its holder is not stopped
+    by this: see that its program has ended first, or that its fencing token is refused.
+
+    \b
+    Examples:
+      coordinator locks
+      coordinator locks daily-report
+      coordinator locks daily-report --release 42-1337
+    """
+    if grant_id is not None:
+        if name is None:
+            raise click.UsageError("--release needs the NAME of the lock as well")
+        _release(settings, name, grant_id)
+    elif name is not None:
+        wanted = name
+        _show_lock(settings, settings.run(lambda client: client.lock(wanted)))
+    else:
+
+        async def work(client: AsyncClient) -> list[LockSummary]:
+            return [each async for each in client.locks()]
+
+        _show_locks(settings, settings.run(work))
+
+
+def _release(settings: Settings, name: str, grant_id: str) -> None:
+    was_held = settings.run(lambda client: client.contest("locks", name).release(grant_id))
+    if not was_held:
+        raise NotOwnerError(f"lock {name}: the grant {grant_id} is not held", grant_id=grant_id)
+    body = {"grant_id": grant_id, "released": True}
+    click.echo(document(body) if settings.is_json else f"released {grant_id}")
+
+
+def _show_lock(settings: Settings, view: LockView) -> None:
+    if settings.is_json:
+        click.echo(document(view.to_body()))
+        return
+    contenders = [] if view.holder is None else [("holds", view.holder)]
+    contenders += [(f"waits {number}", each) for number, each in enumerate(view.queue, 1)]
+    if not contenders:
+        click.echo(f"{one_line(view.lock)} is free")
+        return
+    show_table(
+        ("PLACE", "GRANT", "TOKEN", "SESSION", "HOST", "PID", "LABEL"),
+        ((place, *_columns(each)) for place, each in contenders),
+    )
+
+
+def _show_locks(settings: Settings, summaries: list[LockSummary]) -> None:
+    if settings.is_json:
+        click.echo(document({"locks": [each.to_body() for each in summaries]}))
+        return
+    show_table(
+        ("LOCK", "WAITING", "GRANT", "TOKEN", "SESSION", "HOST", "PID", "LABEL"),
+        (
+            (each.lock, each.queue_length, *(_columns(each.holder) if each.holder else [None] * 6))
+            for each in summaries
+        ),
+    )
+
+
+def _columns(contender: Contender) -> tuple[object, ...]:
+    return (
+        contender.grant_id,
+        contender.fencing_token,
+        contender.session_id,
+        contender.host or None,
+        contender.pid,
+        contender.label or None,
+    )

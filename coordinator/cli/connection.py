@@ -1,0 +1,117 @@
+"""Which cluster a verb talks to: the options that all verbs share, and the client made from them.
+
+The options may stand before or after the verb (``coordinator --json get /a``,
+``coordinator get /a --json``); the later one counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from coordinator.cli.output import failing_well
+from coordinator.client import AsyncClient, Connector, Transport, connect
+
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+TIMEOUT_S = 10.0
+LEASE_S = 10.0
+
+
+@dataclass(slots=True)
+class Settings:
+    """What the shared options said; ``transport`` is for tests, which pass one in memory."""
+
+    endpoints: str | None = None
+    timeout_s: float = TIMEOUT_S
+    is_json: bool = False
+    transport: Transport | None = None
+
+    def connector(self, *, lease_s: float = LEASE_S, label: str | None = None) -> Connector:
+        """Return the way to a client of the chosen cluster."""
+        return connect(
+            self.endpoints,
+            timeout=self.timeout_s,
+            session_timeout=lease_s,
+            label=label,
+            transport=self.transport,
+        )
+
+    def run(self, verb: Callable[[AsyncClient], Awaitable[R]]) -> R:
+        """Run ``verb`` with a client in an event loop of its own; SIGTERM ends it like Ctrl-C."""
+
+        async def work() -> R:
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            async with self.connector() as client:
+                return await verb(client)
+
+        try:
+            return asyncio.run(work())
+        except asyncio.CancelledError:
+            sys.exit(128 + signal.SIGTERM)
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)
+
+
+pass_settings = click.make_pass_decorator(Settings, ensure=True)
+
+
+def _keep(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
+        settings = context.ensure_object(Settings)
+        if value is not None:
+            setattr(settings, field, value)
+
+    return keep
+
+
+def endpoint_options(function: F) -> F:
+    """Add ``--endpoints`` and ``--json`` to a command."""
+    endpoints = click.option(
+        "--endpoints",
+        metavar="URLS",
+        envvar="COORDINATOR_ENDPOINTS",
+        show_envvar=True,
+        expose_value=False,
+        callback=_keep("endpoints"),
+        help="URLs of members, separated by commas.  [default: http://127.0.0.1:7071]",
+    )
+    as_json = click.option(
+        "--json",
+        "is_json",
+        is_flag=True,
+        default=None,
+        expose_value=False,
+        callback=_keep("is_json"),
+        help="Write results and errors as JSON, one document on each line.",
+    )
+    return endpoints(as_json(function))
+
+
+def shared_options(function: F) -> F:
+    """Add ``--endpoints``, ``--timeout`` and ``--json`` to a command."""
+    timeout = click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        expose_value=False,
+        callback=_keep("timeout_s"),
+        help=f"How long it may take in all, over all members and tries.  [default: {TIMEOUT_S:g}]",
+    )
+    return endpoint_options(timeout(function))
+
+
+def verb(function: F) -> F:
+    """Make a command of the client: the shared options, the Settings, the exit codes."""
+    wrapped: Any = shared_options(pass_settings(failing_well(function)))
+    return wrapped  # type: ignore[no-any-return]

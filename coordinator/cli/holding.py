@@ -1,0 +1,370 @@
+"""``lock`` and ``elect``: a command that runs only while the lock is held, or the election won.
+
+1. A signal that comes while still waiting withdraws from the queue at once and ends the wait.
+2. A signal that comes while the command runs is passed on to all its processes; what it means is
+   theirs to decide. The command ends, then the lock is released, then we end.
+3. The command never outlives the lease: see ``supervisor``.
+4. Each round has a client and a session of its own, so nothing of a lost one is carried over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import click
+
+from coordinator.cli.connection import LEASE_S, Settings, endpoint_options, pass_settings
+from coordinator.cli.output import failing_well, note, show_error
+from coordinator.cli.supervisor import (
+    EXIT_SIGNAL_BASE,
+    Ending,
+    Patience,
+    Reason,
+    Supervisor,
+)
+from coordinator.client import AsyncClient
+from coordinator.client.contest import Award, Wish
+from coordinator.clock import SystemClock
+from coordinator.errors import (
+    CoordinatorError,
+    LockTimeoutError,
+    OutcomeUnknownError,
+    SessionError,
+    UnavailableError,
+)
+
+EXIT_NOT_ACQUIRED = 75
+EXIT_UNAVAILABLE = 77
+
+_WAIT_S = 10.0
+_RETRY_S = 1.0
+
+# What ends a program that does not care; while waiting these withdraw us from the queue.
+_ENDING_SIGNALS = (
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGALRM,
+    signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGVTALRM, signal.SIGPROF,
+)  # fmt: skip
+# What only a running command has a use for.
+_PASSED_SIGNALS = (signal.SIGWINCH, signal.SIGCONT, signal.SIGURG)
+# What would suspend us and so cost the lock.
+_SUSPENDING_SIGNALS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to run, under which lock or election, and how patiently."""
+
+    room: Literal["locks", "elections"]
+    name: str
+    argv: Sequence[str]
+    wait_ms: int | None
+    lease_ms: int
+    patience: Patience
+    label: str
+    value: bytes | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{'lock' if self.room == 'locks' else 'election'} {self.name}"
+
+
+class Holder:
+    """Contends, runs the command, gives back; and knows what a signal means at each moment."""
+
+    def __init__(self, settings: Settings, job: Job) -> None:
+        self._settings = settings
+        self._job = job
+        self._supervisor: Supervisor | None = None
+        self._signal_number: int | None = None
+        self._main: asyncio.Task[Any] | None = None
+
+    async def round(self) -> Ending:
+        """Contend, run the command once, give back. Raises what kept the command from running."""
+        job = self._job
+        lease_s = job.lease_ms / 1000
+        async with self._settings.connector(lease_s=lease_s, label=job.label) as client:
+            award = await self._contend(client)
+            supervisor = Supervisor(SystemClock(), job.patience)
+            try:
+                await supervisor.start(self._environ(award))
+                self._supervisor = supervisor
+                return await supervisor.run(job.argv, award.session)
+            finally:
+                self._supervisor = None
+                await supervisor.stop()
+                await self._give_back(client, award)
+
+    def listen_to_signals(self) -> None:
+        """From now on take every signal that can be taken, but for those that were ignored."""
+        self._main = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in (*_ENDING_SIGNALS, *_PASSED_SIGNALS, *_SUSPENDING_SIGNALS, *_real_time()):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._on_signal, number)
+
+    @property
+    def exit_code_by_signal(self) -> int | None:
+        """What a shell says of a program that the signal we got has ended; None without one."""
+        number = self._signal_number
+        return None if number is None else EXIT_SIGNAL_BASE + number
+
+    def _on_signal(self, number: int) -> None:
+        if number in _SUSPENDING_SIGNALS:
+            note("cannot be suspended: the lock would be lost")
+        elif self._supervisor is not None:
+            if number in _ENDING_SIGNALS:
+                self._signal_number = number
+            self._supervisor.forward(number)
+        elif number not in _PASSED_SIGNALS and self._main is not None:
+            self._signal_number = number
+            self._main.cancel()
+
+    async def _contend(self, client: AsyncClient) -> Award:
+        job = self._job
+        wish = Wish(job.label, socket.gethostname()[:200], os.getpid(), value=job.value)
+        contest = client.contest(job.room, job.name)
+        return await contest.contend(wish, job.wait_ms, self._show_position)
+
+    def _show_position(self, position: int) -> None:
+        if position > 0 and sys.stderr.isatty() and not self._settings.is_json:
+            note(f"waiting for {self._job.title}, {position} before us")
+
+    async def _give_back(self, client: AsyncClient, award: Award) -> None:
+        try:
+            await client.contest(self._job.room, self._job.name).release(award.grant.grant_id)
+        except CoordinatorError:
+            # Closing the client ends the session, and so does its timeout: the grant goes with it.
+            pass
+
+    def _environ(self, award: Award) -> Mapping[str, str]:
+        environ = dict(os.environ)
+        environ["COORDINATOR_FENCING_TOKEN"] = str(award.grant.fencing_token)
+        environ["COORDINATOR_LOCK_NAME"] = self._job.name
+        environ["COORDINATOR_GRANT_ID"] = award.grant.grant_id
+        if self._settings.endpoints is not None:
+            environ["COORDINATOR_ENDPOINTS"] = self._settings.endpoints
+        return environ
+
+
+def _real_time() -> range:
+    first, last = getattr(signal, "SIGRTMIN", 0), getattr(signal, "SIGRTMAX", -1)
+    return range(first, last + 1)
+
+
+# --- the two verbs
+
+
+class WaitTime(click.ParamType[float | None]):
+    """Seconds, or the word forever."""
+
+    name = "SECONDS|forever"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float | None:
+        if value == "forever" or value is None:
+            return None
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds <= 10**9:
+            self.fail(f"expected seconds (0 tries once) or forever, found {value!r}", param, ctx)
+        return seconds
+
+
+def _holding_options(function: Any) -> Any:
+    options = (
+        click.argument("name"),
+        click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED),
+        click.option(
+            "--ttl",
+            "lease_s",
+            type=click.FloatRange(min=0.5, max=3600),
+            default=LEASE_S,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long the lock outlives this program if it dies. Heartbeats come three times "
+            "as often.",
+        ),
+        click.option(
+            "--kill-grace",
+            "grace_s",
+            type=click.FloatRange(min=0),
+            metavar="SECONDS",
+            help="From SIGTERM to SIGKILL when the lock is about to be lost; at most half of "
+            "--ttl.  [default: 0.3 of --ttl, at most 5]",
+        ),
+        click.option("--label", default="", help="What others see of this holder in the lists."),
+        click.option(
+            "--shell", "is_shell", is_flag=True, help="Run COMMAND by /bin/sh -c, as one text."
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return endpoint_options(pass_settings(failing_well(function)))
+
+
+def _patience(lease_s: float, grace_s: float | None) -> Patience:
+    if grace_s is not None and grace_s > lease_s / 2:
+        raise click.BadParameter(
+            f"expected at most half of --ttl ({lease_s / 2:g} s), found {grace_s:g} s",
+            param_hint="--kill-grace",
+        )
+    return Patience.for_lease(
+        round(lease_s * 1000), None if grace_s is None else round(grace_s * 1000)
+    )
+
+
+def _job(
+    room: Literal["locks", "elections"], name: str, wait_s: float | None, options: dict[str, Any]
+) -> Job:
+    command: tuple[str, ...] = options["command"]
+    lease_s: float = options["lease_s"]
+    return Job(
+        room=room,
+        name=name,
+        argv=("/bin/sh", "-c", " ".join(command)) if options["is_shell"] else command,
+        wait_ms=None if wait_s is None else round(wait_s * 1000),
+        lease_ms=round(lease_s * 1000),
+        patience=_patience(lease_s, options["grace_s"]),
+        label=(options["label"] or os.path.basename(command[0]))[:200],
+    )
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.option(
+    "--timeout",
+    "wait_s",
+    type=WaitTime(),
+    default=_WAIT_S,
+    show_default=True,
+    help="How long to wait for the lock; 0 tries once.",
+)
+@_holding_options
+def lock(settings: Settings, name: str, wait_s: float | None, **options: Any) -> None:
+    """Run COMMAND while holding the lock NAME, and only then.
+
+    The command finds its fencing token in COORDINATOR_FENCING_TOKEN (it grows with each grant: hand
+    it to the store you write to, and let the store refuse a lower one), and COORDINATOR_LOCK_NAME,
+    COORDINATOR_GRANT_ID. It runs in a session of its own, without a terminal to control it, and not
+    by a shell. Signals are passed on to all its processes. What it leaves running when it ends is
+    ended, and then the lock is released.
+
+    If the lock is about to be lost (no member answers, or this program was paused) the command gets
+    SIGTERM and then SIGKILL such that all of it is dead before anyone else can hold the lock; so it
+    does if this program is killed.
+
+    \b
+    Exit codes:
+      the command's own, or 128 + n if signal n ended it
+      75   the lock was not had in time; the command was not started
+      76   the lock was lost, and the command ended because of that
+      77   no member could be asked, or none gave an answer; the command was not started
+      126  the command is not executable        127  the command was not found
+      1    the request was refused              2    wrong usage
+      128+n  signal n came while still waiting; the queue was left
+
+    \b
+    Examples:
+      coordinator lock daily-report -- ./report.sh
+      coordinator lock daily-report --timeout 0 -- ./report.sh || echo "somebody else does it"
+      coordinator lock migrate --timeout forever --ttl 30 -- ./migrate --all
+      coordinator lock counter --shell -- 'read n < counter; echo $((n + 1)) > counter'
+    """
+    holder = Holder(settings, _job("locks", name, wait_s, options))
+
+    async def work() -> Ending:
+        holder.listen_to_signals()
+        return await holder.round()
+
+    sys.exit(_finished(settings, holder, lambda: asyncio.run(work())))
+
+
+@click.command()
+@click.option(
+    "--timeout",
+    "wait_s",
+    type=WaitTime(),
+    default="forever",
+    show_default=True,
+    help="How long to wait to be elected; 0 tries once.",
+)
+@click.option("--value", help="What the election publishes while we are elected, e.g. our URL.")
+@click.option("--keep", is_flag=True, help="Contend again when COMMAND ends by itself.")
+@_holding_options
+def elect(
+    settings: Settings,
+    name: str,
+    wait_s: float | None,
+    value: str | None,
+    keep: bool,
+    **options: Any,
+) -> None:
+    """Run COMMAND while elected in the election NAME; contend again after a loss.
+
+    One of all who run this is elected at a time. COORDINATOR_FENCING_TOKEN is its epoch. When it
+    can no longer be sure to be elected, its command is ended before another can be elected, and it
+    stands again. When the command ends by itself, it resigns and ends with the command's exit code
+    (with --keep it stands again). See `coordinator lock --help` for how the command is run, and for
+    the exit codes.
+
+    \b
+    Examples:
+      coordinator elect scheduler -- ./scheduler
+      coordinator elect scheduler --value "http://$(hostname):8080" --keep -- ./scheduler
+    """
+    job = _job("elections", name, wait_s, options)
+    published = job.label if value is None else value
+    job = Job(**{**_fields(job), "value": os.fsencode(published)})
+    holder = Holder(settings, job)
+
+    async def work() -> Ending:
+        holder.listen_to_signals()
+        while True:
+            ending = await _elected_round(settings, holder, is_patient=wait_s is None)
+            is_over = ending is not None and ending.reason is not Reason.LOST and not keep
+            if ending is not None and (is_over or holder.exit_code_by_signal is not None):
+                return ending
+            if ending is not None and ending.message:
+                note(f"{job.title}: {ending.message}; standing again")
+            await asyncio.sleep(_RETRY_S)
+
+    sys.exit(_finished(settings, holder, lambda: asyncio.run(work())))
+
+
+async def _elected_round(settings: Settings, holder: Holder, *, is_patient: bool) -> Ending | None:
+    """Return how a round ended; None when the cluster could not be asked and we have time."""
+    try:
+        return await holder.round()
+    except (UnavailableError, OutcomeUnknownError, SessionError) as error:
+        if not is_patient:
+            raise
+        show_error(error, settings.is_json)
+        return None
+
+
+def _fields(job: Job) -> dict[str, Any]:
+    return {name: getattr(job, name) for name in Job.__dataclass_fields__}
+
+
+def _finished(settings: Settings, holder: Holder, run: Any) -> int:
+    """Return the exit code of what ``run`` comes to."""
+    try:
+        ending: Ending = run()
+    except LockTimeoutError as error:
+        show_error(error, settings.is_json)
+        return EXIT_NOT_ACQUIRED
+    except (UnavailableError, OutcomeUnknownError, SessionError) as error:
+        show_error(error, settings.is_json)
+        return EXIT_UNAVAILABLE
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        return holder.exit_code_by_signal or EXIT_SIGNAL_BASE + signal.SIGINT
+    if ending.message:
+        note(ending.message)
+    return ending.exit_code

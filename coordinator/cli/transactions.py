@@ -1,0 +1,72 @@
+"""``multi``: several operations at once, all or none."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import click
+
+from coordinator.cli.connection import Settings, verb
+from coordinator.cli.output import document
+from coordinator.client import AsyncClient
+from coordinator.wire.encoding import Encoding, data_fields, decode
+from coordinator.wire.messages.operations import Guarded, MultiReply, Result, read_multi
+from coordinator.wire.messages.znodes import stat_body
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), default="-")
+@verb
+def multi(settings: Settings, file: BinaryIO) -> None:
+    """Do several operations under one zxid, all or none.
+
+    FILE (standard input if not given) holds the JSON that POST /v1/multi takes: either
+    "operations", a list of create, set, delete, check and read; or "conditions", a list of checks,
+    with "then" and "otherwise".
+
+    \b
+    Examples:
+      echo '{"operations": [
+              {"op": "check", "path": "/app", "expected_version": 0},
+              {"op": "create", "path": "/app/a", "data": "1"},
+              {"op": "delete", "path": "/app/b"}]}' | coordinator multi
+      coordinator multi move-the-job.json --json
+    """
+    request = read_multi(decode(file.read()))
+
+    async def work(client: AsyncClient) -> MultiReply:
+        if isinstance(request, Guarded):
+            return await client.guarded(request.conditions, request.then, request.otherwise)
+        return await client.multi(request.operations)
+
+    reply = settings.run(work)
+    if settings.is_json:
+        body: dict[str, Any] = {} if reply.branch is None else {"branch": reply.branch}
+        body["results"] = [_result_body(each) for each in reply.results]
+        click.echo(document({**body, "zxid": reply.zxid}))
+        return
+    if reply.branch is not None:
+        click.echo(reply.branch)
+    for each in reply.results:
+        click.echo(f"{each.op} {each.path}{_remark(each)}")
+
+
+def _result_body(result: Result) -> dict[str, Any]:
+    body: dict[str, Any] = {"op": result.op, "path": result.path}
+    if result.op == "read":
+        body.update(data_fields(result.data, Encoding.JSON))
+    if result.op == "delete":
+        body["deleted_count"] = result.deleted_count
+    elif result.op != "check":
+        body["stat"] = None if result.stat is None else stat_body(result.stat)
+    return body
+
+
+def _remark(result: Result) -> str:
+    if result.op == "delete":
+        return f" ({result.deleted_count} deleted)"
+    if result.op == "read" and result.stat is None:
+        return " (no such znode)"
+    if result.op == "read":
+        return f" (version {result.stat.version if result.stat else 0}): {result.data!r}"
+    return f" (version {result.stat.version})" if result.stat is not None else ""
