@@ -104,6 +104,7 @@ def check_value(value: Any, depth_max: int) -> None:
     depth = 0
     while level:
         below: list[Any] = []
+        is_nested = False
         for item in level:
             kind = type(item)
             if kind is str:
@@ -113,9 +114,11 @@ def check_value(value: Any, depth_max: int) -> None:
                 if not INTEGER_MIN <= item <= INTEGER_MAX:
                     _refuse_integer(shortened(str(item)))
             elif kind is dict:
+                is_nested = True
                 below.extend(item)
                 below.extend(item.values())
             elif kind is list:
+                is_nested = True
                 below.extend(item)
             elif kind is float:
                 if not math.isfinite(item):
@@ -124,9 +127,8 @@ def check_value(value: Any, depth_max: int) -> None:
                 raise BadArgumentsError(
                     f"body: expected plain values, found the extension type {kind.__name__}"
                 )
-        # The value itself is at depth 0; what stands inside d brackets is at depth d.
-        depth += 1
-        if below and depth > depth_max:
+        depth += is_nested
+        if depth > depth_max:
             _refuse_depth(depth_max)
         level = below
 

@@ -50,10 +50,10 @@ class Create:
         return body
 
     @classmethod
-    def from_fields(cls, path: str, fields: Fields) -> Create:
+    def from_fields(cls, path: str, fields: Fields, data: bytes | None = None) -> Create:
         return cls(
             path=path,
-            data=fields.data(),
+            data=fields.data() if data is None else data,
             mode=fields.choice("mode", CREATE_MODES, "persistent"),
             session_id=fields.text("session_id", None),
             ttl_ms=fields.integer("ttl_ms", None, minimum=1),

@@ -1,0 +1,53 @@
+"""The application: every route behind one middleware, over one member."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from coordinator.clock import Clock
+from coordinator.config import HttpConfig
+from coordinator.service.member import Member
+from coordinator.wire.http.door import Door
+from coordinator.wire.http.elections import ElectionRoutes
+from coordinator.wire.http.locks import LockRoutes
+from coordinator.wire.http.multi import MultiRoutes
+from coordinator.wire.http.openapi import openapi_document
+from coordinator.wire.http.operations import OperationRoutes, product_version
+from coordinator.wire.http.problems import problem_middleware
+from coordinator.wire.http.routes import Route
+from coordinator.wire.http.sessions import SessionRoutes
+from coordinator.wire.http.tree import TreeRoutes
+from coordinator.wire.http.watch import WatchRoutes
+
+DOOR = web.AppKey("door", Door)
+
+
+def create_app(member: Member, http_config: HttpConfig, clock: Clock) -> web.Application:
+    """Return the application that serves ``member``; ``HttpServer`` listens for it.
+
+    Args:
+        member: started or not; asked by every route.
+        http_config: the limits and deadlines of the door.
+        clock: the member's clock, on which deadlines are counted.
+    """
+    door = Door(member, http_config, clock)
+    app = web.Application(
+        client_max_size=http_config.body_bytes_max, middlewares=[problem_middleware(door)]
+    )
+    app[DOOR] = door
+    for route in all_routes(door):
+        app.router.add_route(route.method, route.pattern, route.handler)
+    return app
+
+
+def all_routes(door: Door) -> tuple[Route, ...]:
+    """Return every route, in the order of the documentation."""
+    return (
+        *TreeRoutes(door).routes(),
+        *MultiRoutes(door).routes(),
+        *WatchRoutes(door).routes(),
+        *SessionRoutes(door).routes(),
+        *LockRoutes(door).routes(),
+        *ElectionRoutes(door).routes(),
+        *OperationRoutes(door, lambda: openapi_document(product_version())).routes(),
+    )

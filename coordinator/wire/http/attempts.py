@@ -1,0 +1,181 @@
+"""One wish to hold a lock or to be elected, from the request to the grant and what can come between.
+
+1. The wait is in the server: one request, answered by the grant, or streamed line by line.
+2. ``on_disconnect: leave``: a client that goes away leaves the queue, and a grant that it can no
+   longer be told is given back. ``stay``: the contender stays until abandoned or its session ends.
+3. ``lease_ms``: the session opened for this grant ends with an attempt that failed.
+4. When the door closes, the wait is given up with an indefinite error: the contender may stand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
+from coordinator.wire import messages
+from coordinator.wire.http.door import Door
+from coordinator.wire.http.streams import KEEP_ALIVE_S, LineStream, wants
+from coordinator.wire.messages import locks as shapes
+
+Begin = Callable[[str, Callable[[int], None] | None], Awaitable[shapes.Grant]]
+"""Enters the queue for (session_id, on_position) and returns the grant."""
+
+GiveBack = Callable[[shapes.Grant], Awaitable[object]]
+"""Releases a grant that nobody was told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """How to enter a queue, and how to leave it holding."""
+
+    begin: Begin
+    give_back: GiveBack
+    is_election: bool
+
+
+class Attempt:
+    """One request that wants to hold."""
+
+    def __init__(
+        self, door: Door, request: web.Request, asked: shapes.Acquire, contest: Contest
+    ) -> None:
+        self._door = door
+        self._request = request
+        self._asked = asked
+        self._contest = contest
+        self._session_id = ""
+        self._leaves = asked.on_disconnect == "leave"
+
+    async def answer(self) -> web.StreamResponse:
+        """Return the response: the grant, or why not."""
+        if self._asked.session_id is not None:
+            self._session_id = self._asked.session_id
+            return await self._answer()
+        await self._open_session()
+        try:
+            return await self._answer()
+        except BaseException:
+            self._close_session()
+            raise
+
+    async def _answer(self) -> web.StreamResponse:
+        if wants(self._request, messages.NDJSON_TYPE):
+            return await self._stream()
+        grant = await self._granted(None)
+        if self._leaves and not self._is_connected():
+            self._give_back(grant)
+            raise ConnectionResetError("the client went away while it waited")
+        body = shapes.grant_reply_body(grant, is_election=self._contest.is_election)
+        return self._door.reply_now(self._request, body)
+
+    async def _granted(self, on_position: Callable[[int], None] | None) -> shapes.Grant:
+        """Return the grant; gives up when the door closes."""
+        try:
+            async with asyncio.timeout(None) as scope:
+                with self._door.told_of_closing(lambda: scope.reschedule(0)):
+                    return await self._contest.begin(self._session_id, on_position)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            stands = "is leaving the queue" if self._leaves else "still stands in the queue"
+            raise ConnectionLostError(
+                f"this member is stopping; the attempt {stands}. Repeat it at another member with "
+                "the same request number, or abandon it"
+            ) from None
+
+    # --- line by line
+
+    async def _stream(self) -> web.StreamResponse:
+        stream = LineStream(self._request, is_sse=False, labels=self._door.labels())
+        positions = _Positions()
+        waiting = asyncio.create_task(self._granted(positions.put))
+        waiting.add_done_callback(positions.wake)
+        is_told = False
+        try:
+            while not waiting.done():
+                await self._tell_position(stream, positions)
+            grant = waiting.result()
+            await stream.send(shapes.Granted(grant).to_body(is_election=self._contest.is_election))
+            is_told = True
+        except CoordinatorError as error:
+            if not stream.is_open:
+                raise  # the status can still say it
+            await stream.send_error(error)
+            self._close_session()
+        finally:
+            if not is_told:
+                await self._give_up(waiting)
+        await stream.end()
+        return stream.response
+
+    async def _tell_position(self, stream: LineStream, positions: _Positions) -> None:
+        """Send the next position, or a blank line when there is none for a while."""
+        try:
+            async with asyncio.timeout(KEEP_ALIVE_S):
+                position = await positions.get()
+        except TimeoutError:
+            await stream.keep_alive()
+            return
+        if position is not None:
+            await stream.send(shapes.Queued(position).to_body())
+
+    async def _give_up(self, waiting: asyncio.Task[shapes.Grant]) -> None:
+        """End the wait of a client that is not there any more, and what came of it."""
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        if self._leaves and not waiting.cancelled() and waiting.exception() is None:
+            self._give_back(waiting.result())
+
+    # --- leaving nothing behind
+
+    def _is_connected(self) -> bool:
+        transport = self._request.transport
+        return transport is not None and not transport.is_closing()
+
+    def _give_back(self, grant: shapes.Grant) -> None:
+        self._door.spawn(self._contest.give_back(grant), f"give back {grant.grant_id}")
+
+    async def _open_session(self) -> None:
+        if self._door.request_id(self._request) is not None:
+            raise BadArgumentsError(
+                "body.lease_ms: expected session_id in a request that carries a request number "
+                "(its repetition would open another session), found lease_ms"
+            )
+        door = self._door
+        opened = await door.member.open_session(
+            self._asked.lease_ms, self._asked.label, None, door.deadline_ms(self._request)
+        )
+        self._session_id = opened.session_id
+
+    def _close_session(self) -> None:
+        if self._asked.session_id is None:
+            closing = self._door.member.close_session(
+                self._session_id, None, self._door.cleanup_deadline_ms()
+            )
+            self._door.spawn(closing, f"close session {self._session_id}")
+
+
+class _Positions:
+    """The latest position that is not told yet; wakes its one reader."""
+
+    def __init__(self) -> None:
+        self._latest: int | None = None
+        self._woken = asyncio.Event()
+
+    def put(self, position: int) -> None:
+        self._latest = position
+        self._woken.set()
+
+    def wake(self, _done: object) -> None:
+        self._woken.set()
+
+    async def get(self) -> int | None:
+        """Wait for something to tell; None when there is only the end."""
+        await self._woken.wait()
+        self._woken.clear()
+        position, self._latest = self._latest, None
+        return position

@@ -1,0 +1,293 @@
+"""What every route needs: the member behind the door, and how requests are read and answered.
+
+One ``Door`` serves one application. It turns headers and bodies into values and values into
+responses; the routes in between only name the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from aiohttp import web
+
+from coordinator.clock import Clock
+from coordinator.config import HttpConfig
+from coordinator.errors import (
+    BadArgumentsError,
+    CoordinatorError,
+    DataTooLargeError,
+    SlowRequestError,
+    to_problem,
+)
+from coordinator.service.member import Member
+from coordinator.service.reads import ReadReply
+from coordinator.state.commands import RequestId
+from coordinator.wire import messages
+from coordinator.wire.encoding import Encoding, decode, encode
+from coordinator.wire.http.queries import parsed_integer
+from coordinator.wire.strict_json import encode_json, shortened
+
+logger = logging.getLogger("coordinator.http")
+
+_CLIENT_ID = re.compile(r"[\x21-\x7e]{1,64}")
+_VERSION_TAG = re.compile(r'"(\d{1,10})"', re.ASCII)
+_ANY_VERSION = -1
+_RETRY_AFTER_S = "1"
+_JSON_TYPES = frozenset({"application/json"})
+_MSGPACK_TYPES = frozenset({"application/msgpack", "application/x-msgpack"})
+_NO_BODY: dict[str, Any] = {}
+
+
+class Door:
+    """The member behind the door, the limits of the door, and whether it is closing."""
+
+    def __init__(self, member: Member, config: HttpConfig, clock: Clock) -> None:
+        self.member = member
+        self.config = config
+        self.clock = clock
+        self.is_closing = False
+        self._chores: set[asyncio.Future[None]] = set()
+        self._on_closing: set[Callable[[], None]] = set()
+        self._member_id = member.status().member_id
+
+    def close(self) -> None:
+        """End the streams and give up the waits; what is short goes on. Idempotent."""
+        self.is_closing = True
+        for end in list(self._on_closing):
+            end()
+
+    def spawn(self, work: Awaitable[object], name: str) -> None:
+        """Tidy up behind a client that has gone; the door owns the task until it ends."""
+        task = asyncio.ensure_future(_tidied(work, name))
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+    async def settle(self) -> None:
+        """Wait for what is being tidied up; each chore has a deadline of its own."""
+        while self._chores:
+            await asyncio.wait(set(self._chores))
+
+    def cleanup_deadline_ms(self) -> int:
+        """Return by when a chore must be done."""
+        return self.clock.monotonic_ms() + self.config.request_deadline_ms
+
+    @contextmanager
+    def told_of_closing(self, end: Callable[[], None]) -> Iterator[None]:
+        """Have ``end`` called when the door closes while the block runs (or at once)."""
+        self._on_closing.add(end)
+        try:
+            if self.is_closing:
+                end()
+            yield
+        finally:
+            self._on_closing.discard(end)
+
+    # --- what was asked
+
+    def deadline_ms(self, request: web.Request) -> int:
+        """Return when this request must be answered, on the member's clock."""
+        return self.clock.monotonic_ms() + self.timeout_ms(request)
+
+    def timeout_ms(self, request: web.Request) -> int:
+        """Return how long this request may take in all."""
+        text = request.headers.get(messages.TIMEOUT_HEADER)
+        if text is None:
+            return self.config.request_deadline_ms
+        maximum = self.config.request_deadline_ms_max
+        return parsed_integer(text, messages.TIMEOUT_HEADER, minimum=1, maximum=maximum)
+
+    def request_id(self, request: web.Request) -> RequestId | None:
+        """Return what makes this write safe to repeat, None when the caller did not say."""
+        headers = request.headers
+        client_id = headers.get(messages.CLIENT_ID_HEADER)
+        number = headers.get(messages.REQUEST_NUMBER_HEADER)
+        if client_id is None and number is None:
+            return None
+        if client_id is None or number is None:
+            raise BadArgumentsError(
+                f"headers: expected {messages.CLIENT_ID_HEADER} with "
+                f"{messages.REQUEST_NUMBER_HEADER} or neither, found one of them"
+            )
+        return RequestId(
+            checked_client_id(client_id),
+            parsed_integer(number, messages.REQUEST_NUMBER_HEADER, minimum=1),
+            parsed_integer(
+                headers.get(messages.FLOOR_INDEX_HEADER, "0"),
+                messages.FLOOR_INDEX_HEADER,
+                minimum=0,
+            ),
+        )
+
+    async def raw_body(self, request: web.Request) -> bytes:
+        """Return the bytes of the body, within the limit and the deadline for bodies."""
+        if not request.body_exists:
+            return b""
+        maximum = self.config.body_bytes_max
+        length = request.content_length
+        if length is not None and length > maximum:
+            raise DataTooLargeError(
+                f"body: expected at most {maximum} bytes, found {length}", limit=maximum
+            )
+        try:
+            if request.content.is_eof():
+                return await request.read()
+            async with asyncio.timeout(self.config.body_deadline_ms / 1_000):
+                return await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise DataTooLargeError(
+                f"body: expected at most {maximum} bytes, found more", limit=maximum
+            ) from None
+        except web.RequestPayloadError as error:
+            raise BadArgumentsError(f"body: expected what its headers announce: {error}") from None
+        except TimeoutError:
+            raise SlowRequestError(
+                f"body: expected it whole within {self.config.body_deadline_ms} ms"
+            ) from None
+
+    async def body(self, request: web.Request) -> Any:
+        """Return the decoded body; an empty one is an empty object."""
+        raw = await self.raw_body(request)
+        if not raw:
+            return _NO_BODY
+        return decode(raw, self.body_encoding(request), self.config.json_depth_max)
+
+    def body_encoding(self, request: web.Request) -> Encoding:
+        """Return what the Content-Type says; a form or a plain text is refused.
+
+        A page in a browser can send those to a loopback address without asking anybody."""
+        content_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if content_type in _JSON_TYPES:
+            return Encoding.JSON
+        if content_type in _MSGPACK_TYPES:
+            return Encoding.MSGPACK
+        raise BadArgumentsError(
+            "Content-Type: expected application/json or application/msgpack, "
+            f"found {shortened(ascii(content_type)) if content_type else 'none'}"
+        )
+
+    @staticmethod
+    def reply_encoding(request: web.Request) -> Encoding:
+        """Return what Accept asks for; JSON when it leaves it open."""
+        accept = request.headers.get("Accept")
+        if accept is None or "msgpack" not in accept:
+            return Encoding.JSON
+        return Encoding.MSGPACK
+
+    @staticmethod
+    def expected_version(request: web.Request) -> int:
+        """Return the version in If-Match, ANY_VERSION when it is absent or ``*``."""
+        tag = request.headers.get("If-Match")
+        if tag is None or tag.strip() == "*":
+            return _ANY_VERSION
+        match = _VERSION_TAG.fullmatch(tag.strip())
+        if match is None:
+            raise BadArgumentsError(
+                f'If-Match: expected one ETag such as "3", found {shortened(ascii(tag))}'
+            )
+        return int(match.group(1))
+
+    # --- what is answered
+
+    def reply(
+        self,
+        request: web.Request,
+        body: Any,
+        *,
+        zxid: int,
+        index: int,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> web.Response:
+        """Return a response in the encoding the caller wants, labelled with where it stands."""
+        encoding = self.reply_encoding(request)
+        labelled = {
+            "Content-Type": encoding.value,
+            messages.ZXID_HEADER: str(zxid),
+            messages.INDEX_HEADER: str(index),
+            messages.MEMBER_HEADER: self._member_id,
+        }
+        if headers is not None:
+            labelled.update(headers)
+        return web.Response(body=encode(body, encoding), status=status, headers=labelled)
+
+    def reply_read(
+        self,
+        request: web.Request,
+        body: Any,
+        read: ReadReply[Any],
+        headers: Mapping[str, str] | None = None,
+    ) -> web.Response:
+        """Return the response of a read, with its age if it may be stale."""
+        if read.age_ms is not None:
+            headers = {**(headers or {}), messages.STALE_AGE_HEADER: str(read.age_ms)}
+        return self.reply(request, body, zxid=read.zxid, index=read.index, headers=headers)
+
+    def reply_bytes(
+        self,
+        read: ReadReply[Any],
+        data: bytes | None,
+        headers: Mapping[str, str],
+        *,
+        status: int = 200,
+    ) -> web.Response:
+        """Return the response of a read whose body is the data itself, or nothing."""
+        labelled = {
+            messages.ZXID_HEADER: str(read.zxid),
+            messages.INDEX_HEADER: str(read.index),
+            messages.MEMBER_HEADER: self._member_id,
+            **headers,
+        }
+        if read.age_ms is not None:
+            labelled[messages.STALE_AGE_HEADER] = str(read.age_ms)
+        return web.Response(body=data, status=status, headers=labelled)
+
+    def reply_now(self, request: web.Request, body: Any, *, status: int = 200) -> web.Response:
+        """Return a response about this member as it is now."""
+        now = self.member.status()
+        return self.reply(request, body, zxid=now.zxid, index=now.applied_index, status=status)
+
+    def labels(self) -> dict[str, str]:
+        """Return the headers that say who answers, and how far it has come."""
+        now = self.member.status()
+        return {
+            messages.ZXID_HEADER: str(now.zxid),
+            messages.INDEX_HEADER: str(now.applied_index),
+            messages.MEMBER_HEADER: self._member_id,
+        }
+
+    def problem(
+        self, error: CoordinatorError, headers: Mapping[str, str] | None = None
+    ) -> web.Response:
+        """Return the problem details of ``error``: the one place where it gets its status."""
+        labelled = {"Content-Type": messages.PROBLEM_TYPE, **self.labels(), **(headers or {})}
+        if error.http_status in (429, 503):
+            labelled["Retry-After"] = _RETRY_AFTER_S
+        response = web.Response(
+            body=encode_json(to_problem(error)), status=error.http_status, headers=labelled
+        )
+        if isinstance(error, DataTooLargeError | SlowRequestError):
+            response.force_close()  # what is left of the body is not worth reading
+        return response
+
+
+def checked_client_id(client_id: str) -> str:
+    """Return ``client_id`` if it is one: 1 to 64 printable ASCII characters."""
+    if _CLIENT_ID.fullmatch(client_id) is None:
+        raise BadArgumentsError(
+            f"client id: expected 1 to 64 printable ASCII characters, "
+            f"found {shortened(ascii(client_id))}"
+        )
+    return client_id
+
+
+async def _tidied(work: Awaitable[object], name: str) -> None:
+    try:
+        await work
+    except CoordinatorError as error:
+        # The end of the session tidies up what could not be tidied up now.
+        logger.info("could not %s: %s", name, error.message)

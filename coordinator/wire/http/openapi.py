@@ -1,0 +1,334 @@
+"""The OpenAPI 3.1 document: every route of ``app.all_routes``, and nothing else (a test compares).
+
+``OPERATIONS`` maps an operation id to where it is and what it takes and gives; the routes carry the
+same ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.wire import messages
+from coordinator.wire.http.openapi_schemas import (
+    BOOLEAN,
+    CREATE,
+    CZXID,
+    EXPECTED_VERSION,
+    SCHEMAS,
+    TEXT,
+    Schema,
+    array,
+    choice,
+    integer,
+    reference,
+)
+from coordinator.wire.messages.watches import WATCH_KINDS
+
+JSON = "application/json"
+MSGPACK = "application/msgpack"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One operation: ``takes`` and ``gives`` name schemas; ``errors`` lists statuses with reasons.
+
+    ``streams`` names the schema of a line when the response goes on."""
+
+    method: str
+    template: str
+    summary: str
+    takes: tuple[str, ...] = ()
+    gives: str | None = None
+    status: int = 200
+    also: tuple[int, ...] = ()
+    errors: tuple[int, ...] = ()
+    query: dict[str, Schema] | None = None
+    streams: str | None = None
+    stream_types: tuple[str, ...] = (messages.NDJSON_TYPE,)
+    is_write: bool = False
+    is_read: bool = False
+    is_raw: bool = False
+
+
+FLAG: Schema = {**BOOLEAN, "description": "given by its name alone, or as true or false"}
+_RAW_QUERY = {"raw": FLAG}
+_PAGE = {"after": TEXT, "limit": integer(1, 10_000)}
+_CREATE_QUERY = {name: CREATE[name] for name in ("mode", "session_id", "ttl_ms", "parents")}
+
+_TREE = "/v1/tree/{path}"
+_SESSION = "/v1/sessions/{session_id}"
+_LOCK = "/v1/locks/{name}"
+_ELECTION = "/v1/elections/{name}"
+_GRANT = "/grants/{grant_id}"
+_ATTEMPT = "/attempts/{client_id}/{number}"
+
+OPERATIONS: dict[str, Described] = {
+    "read_root": Described(
+        "GET", "/v1/tree", "Read the root, or list its children.",
+        gives="Znode", is_read=True, is_raw=True, also=(304,),
+        query={"children": FLAG, "stat": FLAG, **_PAGE, **_RAW_QUERY},
+    ),
+    "read_znode": Described(
+        "GET", _TREE, "Read a znode, or with ?children list a page of its children.",
+        gives="Znode", is_read=True, is_raw=True, also=(304,), errors=(404,),
+        query={"children": FLAG, "stat": FLAG, **_PAGE, **_RAW_QUERY},
+    ),
+    "head_znode": Described(
+        "HEAD", _TREE, "What GET would answer, without the body.",
+        is_read=True, also=(304,), errors=(404,),
+        query={"children": FLAG, "stat": FLAG, **_PAGE, **_RAW_QUERY},
+    ),
+    "create_znode": Described(
+        "POST", _TREE, "Create a znode; a sequential mode answers with the full name.",
+        takes=("Create",), gives="Written", status=201, errors=(404, 409, 410, 413),
+        query={**_CREATE_QUERY, **_RAW_QUERY}, is_write=True, is_raw=True,
+    ),
+    "set_data": Described(
+        "PUT", _TREE, "Replace the data, if the version is the expected one; ?create upserts.",
+        takes=("SetData",), gives="Written", also=(201,), errors=(404, 409, 412, 413),
+        query={"create": FLAG, "expected_version": EXPECTED_VERSION, **_RAW_QUERY},
+        is_write=True, is_raw=True,
+    ),
+    "delete_znode": Described(
+        "DELETE", _TREE, "Delete a znode, with ?recursive and everything below it.",
+        gives="Deleted", errors=(404, 409, 412),
+        query={"recursive": FLAG, "expected_version": EXPECTED_VERSION, "expected_czxid": CZXID},
+        is_write=True,
+    ),
+    "multi": Described(
+        "POST", "/v1/multi", "Do all operations or none; or, under conditions, one of two branches.",
+        takes=("Multi", "Guarded"), gives="MultiReply", errors=(404, 409, 410, 412, 413),
+        is_write=True,
+    ),
+    "watch": Described(
+        "GET", "/v1/watch", "Stream the changes of the given paths, all watched in one way.",
+        streams="WatchLine", errors=(409, 410),
+        stream_types=(messages.EVENT_STREAM_TYPE, messages.NDJSON_TYPE),
+        query={
+            "path": array(TEXT), "kind": choice(*WATCH_KINDS), "from_zxid": integer(),
+            "one_shot": FLAG,
+        },
+    ),
+    "watch_many": Described(
+        "POST", "/v1/watch", "Stream the changes that the selectors in the body ask for.",
+        takes=("WatchRequest",), streams="WatchLine", errors=(409, 410, 413),
+        stream_types=(messages.EVENT_STREAM_TYPE, messages.NDJSON_TYPE),
+    ),
+    "open_session": Described(
+        "POST", "/v1/sessions", "Open a session; the member draws its id.",
+        takes=("OpenSession",), gives="SessionLease", status=201, errors=(409, 413), is_write=True,
+    ),
+    "list_sessions": Described(
+        "GET", "/v1/sessions", "List the open sessions.", gives="SessionList", is_read=True
+    ),
+    "get_session": Described(
+        "GET", _SESSION, "Look at one session and its ephemerals.",
+        gives="Session", is_read=True, errors=(410,),
+    ),
+    "close_session": Described(
+        "DELETE", _SESSION, "End a session and its ephemerals; idempotent.",
+        gives="SessionClosed", is_write=True,
+    ),
+    "heartbeat": Described(
+        "POST", f"{_SESSION}/heartbeat", "Extend the lease of a session.",
+        gives="SessionLease", errors=(410, 413),
+    ),
+    "list_locks": Described(
+        "GET", "/v1/locks", "List the locks that anybody holds or waits for.",
+        gives="LockList", is_read=True, query=_PAGE,
+    ),
+    "get_lock": Described(
+        "GET", _LOCK, "Who holds, who waits, and whether a fencing token is the current one.",
+        gives="LockView", is_read=True, query={"fencing_token": integer()},
+    ),
+    "acquire_lock": Described(
+        "POST", _LOCK, "Wait in the queue until the lock is granted or the time is up.",
+        takes=("Acquire",), gives="GrantReply", streams="AcquireLine",
+        errors=(409, 410, 413), is_write=True,
+    ),
+    "release_lock": Described(
+        "DELETE", _LOCK + _GRANT, "Release a grant; idempotent, never somebody else's.",
+        gives="Released", errors=(409, 410), is_write=True,
+    ),
+    "abandon_lock_attempt": Described(
+        "DELETE", _LOCK + _ATTEMPT, "Undo an attempt whose answer never came; idempotent.",
+        gives="Abandoned", errors=(409, 410), query={"floor_index": integer()},
+    ),
+    "get_election": Described(
+        "GET", _ELECTION, "Who is elected and who else stands; ?observe streams each change.",
+        gives="ElectionView", streams="ObserveLine", is_read=True, query={"observe": FLAG},
+        stream_types=(messages.EVENT_STREAM_TYPE, messages.NDJSON_TYPE),
+    ),
+    "campaign": Described(
+        "POST", _ELECTION, "Stand for election and wait until elected or the time is up.",
+        takes=("Campaign",), gives="ElectionGrantReply", streams="CampaignLine",
+        errors=(409, 410, 413), is_write=True,
+    ),
+    "proclaim": Described(
+        "PUT", _ELECTION + _GRANT, "Publish another value while elected.",
+        takes=("Proclaim",), gives="Proclaimed", errors=(409, 410, 413), is_write=True,
+    ),
+    "resign": Described(
+        "DELETE", _ELECTION + _GRANT, "Step down; idempotent.",
+        gives="Released", errors=(409, 410), is_write=True,
+    ),
+    "abandon_campaign": Described(
+        "DELETE", _ELECTION + _ATTEMPT, "Undo a campaign whose answer never came; idempotent.",
+        gives="Abandoned", errors=(409, 410), query={"floor_index": integer()},
+    ),
+    "status": Described(
+        "GET", "/v1/status", "What this member knows of itself and the others.", gives="Status"
+    ),
+    "health_live": Described(
+        "GET", "/health/live", "Whether the process answers at all.", gives="Health"
+    ),
+    "health_ready": Described(
+        "GET", "/health/ready", "Whether to send requests here; 503 says why not.",
+        gives="Health", also=(503,),
+    ),
+    "metrics": Described("GET", "/metrics", "Metrics in the text format of Prometheus."),
+    "openapi": Described("GET", "/openapi.json", "This document."),
+}  # fmt: skip
+
+_PATH_PARAMETERS: dict[str, Schema] = {
+    "path": {
+        "type": "string",
+        "minLength": 1,
+        "description": "the path of the znode without its first slash; slashes stay slashes",
+    },
+    "session_id": {"type": "string", "minLength": 1},
+    "name": {"type": "string", "minLength": 1, "maxLength": 200},
+    "grant_id": {"type": "string", "minLength": 1, "examples": ["42-1337"]},
+    "client_id": {"type": "string", "pattern": "^[!-~]{1,64}$"},
+    "number": integer(1),
+}
+_READ_QUERY: dict[str, Schema] = {"stale": FLAG, "at_least_zxid": integer()}
+_WRITE_HEADERS: dict[str, Schema] = {
+    messages.CLIENT_ID_HEADER: {"type": "string", "pattern": "^[!-~]{1,64}$"},
+    messages.REQUEST_NUMBER_HEADER: integer(1),
+    messages.FLOOR_INDEX_HEADER: integer(),
+}
+_ALWAYS = (400, 408, 500, 503, 504)
+_REASONS = {
+    304: "not modified: the version is the one in If-None-Match",
+    400: "the request is not what the route needs; the detail says what was expected and found",
+    403: "not allowed",
+    404: "no such znode",
+    408: "the body did not come in time",
+    409: "it conflicts with what is there, with a limit, or with who holds",
+    410: "the session has ended, or the zxid is no longer kept",
+    412: "another version than the expected one",
+    413: "the data or the body is too large",
+    429: "too much is waiting; try again",
+    500: "an unexpected failure; nobody knows what happened",
+    503: "no leader, or stopping; nothing happened, try again",
+    504: "nobody knows whether it happened",
+}
+
+
+def openapi_document(version: str) -> dict[str, Any]:
+    """Return the whole document, for the product's ``version``."""
+    paths: dict[str, dict[str, Any]] = {}
+    for operation_id, described in OPERATIONS.items():
+        path = paths.setdefault(described.template, {})
+        path[described.method.lower()] = _operation(operation_id, described)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "coordinator",
+            "version": version,
+            "description": "Znodes, sessions, watches, fair locks and elections over Raft. "
+            "docs/http-api.md is the prose to this.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "paths": paths,
+        "components": {"schemas": SCHEMAS},
+    }
+
+
+def _operation(operation_id: str, described: Described) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": operation_id,
+        "summary": described.summary,
+        "parameters": _parameters(described),
+        "responses": _responses(operation_id, described),
+    }
+    if described.takes:
+        schemas = [reference(name) for name in described.takes]
+        content: dict[str, Any] = {JSON: {"schema": _one_of(schemas)}}
+        content[MSGPACK] = {"schema": {}}
+        if described.is_raw:
+            content[messages.RAW_TYPE] = {"schema": {}}
+        operation["requestBody"] = {"content": content}
+    return operation
+
+
+def _parameters(described: Described) -> list[dict[str, Any]]:
+    names = [piece.partition("}")[0] for piece in described.template.split("{")[1:]]
+    query = {**(described.query or {}), **(_READ_QUERY if described.is_read else {})}
+    headers: dict[str, Schema] = {messages.TIMEOUT_HEADER: integer(1, 60_000)}
+    headers.update(_WRITE_HEADERS if described.is_write else {})
+    if described.method in ("PUT", "DELETE") and described.template == _TREE:
+        headers["If-Match"] = {**TEXT, "description": "the expected version as an ETag"}
+    if 304 in described.also:
+        headers["If-None-Match"] = {**TEXT, "description": "an ETag"}
+    return [
+        *(
+            {"name": n, "in": "path", "required": True, "schema": _PATH_PARAMETERS[n]}
+            for n in names
+        ),
+        *({"name": name, "in": "query", "schema": schema} for name, schema in query.items()),
+        *({"name": name, "in": "header", "schema": schema} for name, schema in headers.items()),
+    ]
+
+
+def _responses(operation_id: str, described: Described) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    success = {"description": "done", "content": _content(operation_id, described)}
+    for status in (described.status, *(each for each in described.also if each < 300)):
+        responses[str(status)] = success
+    if 304 in described.also:
+        responses["304"] = {"description": _REASONS[304]}
+    errors = {*described.errors, *_ALWAYS, 429}
+    if described.method not in ("GET", "HEAD"):
+        errors.add(403)
+    for status in sorted(errors):
+        responses[str(status)] = {
+            "description": _REASONS[status],
+            "content": {messages.PROBLEM_TYPE: {"schema": reference("Problem")}},
+        }
+    if 503 in described.also:
+        responses["503"] = {
+            "description": _REASONS[503],
+            "content": _content(operation_id, described),
+        }
+    if described.method == "HEAD":
+        responses = {
+            status: {"description": each["description"]} for status, each in responses.items()
+        }
+    return responses
+
+
+def _content(operation_id: str, described: Described) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    if described.gives is not None:
+        schemas = [reference(described.gives)]
+        if described.gives == "Znode":
+            schemas.append(reference("Children"))
+        content[JSON] = {"schema": _one_of(schemas)}
+        content[MSGPACK] = {"schema": {}}
+    if described.gives == "Znode":
+        content[messages.RAW_TYPE] = {"schema": {}}
+    if described.streams is not None:
+        for stream_type in described.stream_types:
+            content[stream_type] = {"schema": reference(described.streams)}
+    if operation_id == "metrics":
+        content["text/plain"] = {"schema": TEXT}
+    if operation_id == "openapi":
+        content[JSON] = {"schema": {"type": "object"}}
+    return content
+
+
+def _one_of(schemas: list[Schema]) -> Schema:
+    return schemas[0] if len(schemas) == 1 else {"oneOf": schemas}

@@ -1,0 +1,84 @@
+"""The one place where whatever went wrong becomes a response.
+
+1. An error of the tree becomes its problem details, with its status.
+2. What aiohttp refuses by itself (no route, wrong method, body too large) becomes one of the tree.
+3. Anything else is our mistake: 500 with the code ``Error`` and no details, and one traceback in
+   the log. Its outcome is unknown, and the problem says so (``definite`` is false).
+4. A cancelled handler stays cancelled: its client has gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from coordinator.errors import (
+    BadArgumentsError,
+    CoordinatorError,
+    DataTooLargeError,
+    MethodNotAllowedError,
+    NoAuthError,
+    UnknownRouteError,
+)
+from coordinator.wire.http.door import Door
+from coordinator.wire.http.paths import target_path
+from coordinator.wire.strict_json import shortened
+
+logger = logging.getLogger("coordinator.http")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+_SAFE_SITES = frozenset({"same-origin", "none"})
+
+
+def problem_middleware(door: Door) -> Middleware:
+    """Return the middleware around every route, and around the lack of one."""
+
+    @web.middleware
+    async def answer_with_problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            if request.method not in _SAFE_METHODS:
+                _refuse_other_sites(request)
+            return await handler(request)
+        except CoordinatorError as error:
+            return door.problem(error)
+        except web.HTTPException as refusal:
+            return _problem_of(door, request, refusal)
+        except ConnectionError:
+            raise  # nobody is left to answer
+        except Exception:
+            route = request.match_info.route.resource
+            shown = route.canonical if route is not None else "no route"
+            logger.exception("unexpected failure in %s %s", request.method, shown)
+            return door.problem(CoordinatorError("an unexpected failure; see the member's log"))
+
+    return answer_with_problems
+
+
+def _problem_of(door: Door, request: web.Request, refusal: web.HTTPException) -> web.Response:
+    path = shortened(ascii(target_path(request.path_qs))[1:-1])
+    if isinstance(refusal, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(refusal.allowed_methods))
+        method = shortened(ascii(request.method)[1:-1])
+        error: CoordinatorError = MethodNotAllowedError(
+            f"{path}: expected {allowed}, found {method}", allowed=sorted(refusal.allowed_methods)
+        )
+        return door.problem(error, {"Allow": allowed})
+    if isinstance(refusal, web.HTTPNotFound):
+        error = UnknownRouteError(f"{path}: no such route; the routes are in /openapi.json")
+    elif isinstance(refusal, web.HTTPRequestEntityTooLarge):
+        error = DataTooLargeError("body: over the limit", limit=door.config.body_bytes_max)
+    else:
+        error = BadArgumentsError(f"request: {refusal.reason}")
+    return door.problem(error)
+
+
+def _refuse_other_sites(request: web.Request) -> None:
+    """Refuse a write that a page of another site makes a browser send (W3C Fetch Metadata)."""
+    site = request.headers.get("Sec-Fetch-Site")
+    if site is not None and site not in _SAFE_SITES:
+        raise NoAuthError(f"Sec-Fetch-Site: expected same-origin or none, found {site[:20]!r}")

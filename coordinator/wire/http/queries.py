@@ -1,0 +1,108 @@
+"""The query of a request, as strict as a body: what a route does not know is refused.
+
+A mistyped ``?exepcted_version=3`` must not delete whatever is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import parse_qsl
+
+from coordinator.errors import BadArgumentsError
+from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, at_least
+from coordinator.wire.strict_json import INTEGER_MAX, INTEGER_MIN, shortened
+
+_TRUE = frozenset({"", "1", "true"})
+_FALSE = frozenset({"0", "false"})
+_PARAMETERS_MAX = 1_000
+_INTEGER_DIGITS_MAX = 19
+
+READ_MODES = ("stale", "at_least_zxid")
+
+
+class Query:
+    """The parameters of one request. A flag is given by its name alone (``?stale``)."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, raw: str, known: Iterable[str] = (), repeatable: str = "") -> None:
+        self._values: dict[str, list[str]] = {}
+        if raw:
+            self._read(raw, frozenset(known), repeatable)
+
+    def _read(self, raw: str, known: frozenset[str], repeatable: str) -> None:
+        try:
+            pairs = parse_qsl(
+                raw, keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS_MAX
+            )
+        except UnicodeDecodeError:
+            raise BadArgumentsError("query: expected UTF-8, found other bytes") from None
+        except ValueError:
+            raise BadArgumentsError(
+                f"query: expected at most {_PARAMETERS_MAX} parameters, found more"
+            ) from None
+        for name, value in pairs:
+            if name not in known:
+                expected = ", ".join(sorted(known)) or "no parameters"
+                raise BadArgumentsError(
+                    f"query: expected only {expected}; found {shortened(ascii(name))}"
+                )
+            values = self._values.setdefault(name, [])
+            if values and name != repeatable:
+                raise BadArgumentsError(f"query: expected {name} once, found it twice")
+            values.append(value)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def flag(self, name: str) -> bool:
+        """Return whether ``name`` is set: by itself, or as true or 1."""
+        values = self._values.get(name)
+        if values is None or values[0] in _FALSE:
+            return False
+        if values[0] in _TRUE:
+            return True
+        raise BadArgumentsError(
+            f"query.{name}: expected nothing, true or false; found {shortened(ascii(values[0]))}"
+        )
+
+    def text(self, name: str) -> str | None:
+        values = self._values.get(name)
+        return None if values is None else values[0]
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        return tuple(self._values.get(name, ()))
+
+    def integer(
+        self, name: str, *, minimum: int = INTEGER_MIN, maximum: int = INTEGER_MAX
+    ) -> int | None:
+        """Return an integer within its bounds, None when absent."""
+        values = self._values.get(name)
+        if values is None:
+            return None
+        return parsed_integer(values[0], f"query.{name}", minimum=minimum, maximum=maximum)
+
+    def read_mode(self) -> ReadMode:
+        """Return how fresh a read must be: linearizable, unless it says otherwise."""
+        if not self._values:
+            return LINEARIZABLE
+        zxid = self.integer("at_least_zxid", minimum=0)
+        if self.flag("stale"):
+            if zxid is not None:
+                raise BadArgumentsError("query: expected stale or at_least_zxid, found both")
+            return STALE
+        return LINEARIZABLE if zxid is None else at_least(zxid)
+
+
+def parsed_integer(
+    text: str, where: str, *, minimum: int = INTEGER_MIN, maximum: int = INTEGER_MAX
+) -> int:
+    """Return the integer written in ``text``: ASCII digits with at most a minus before them."""
+    digits = text[1:] if text.startswith("-") else text
+    if digits.isascii() and digits.isdecimal() and len(digits) <= _INTEGER_DIGITS_MAX:
+        number = int(text)
+        if minimum <= number <= maximum:
+            return number
+    raise BadArgumentsError(
+        f"{where}: expected an integer from {minimum} to {maximum}, found {shortened(ascii(text))}"
+    )

@@ -1,0 +1,139 @@
+"""Listening: one socket, its application, and an end that lets what is under way finish.
+
+Beyond loopback only when told to, because the door has neither TLS nor authentication yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+
+from aiohttp import web
+
+from coordinator.clock import Clock
+from coordinator.config import HttpConfig
+from coordinator.errors import ConfigError
+from coordinator.wire.http.app import DOOR
+from coordinator.wire.http.connection import Admission, Connection
+
+logger = logging.getLogger("coordinator.http")
+
+_BACKLOG = 1_024
+
+
+class HttpServer:
+    """Serves one application on one address.
+
+    Args:
+        app: from ``create_app``.
+        http_config: where to listen (port 0: any free one), and the limits of connections.
+        clock: the member's clock.
+    """
+
+    def __init__(self, app: web.Application, http_config: HttpConfig, clock: Clock) -> None:
+        self._app = app
+        self._config = http_config
+        self._clock = clock
+        self._admission = Admission(http_config)
+        self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
+        self._port = 0
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """Where a client on this machine reaches it."""
+        host = self._config.bind_host
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
+        return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
+
+    @property
+    def connection_count(self) -> int:
+        """How many clients are connected now."""
+        return self._admission.total
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ConfigError: the address is taken, is not this machine's, or is not loopback.
+        """
+        _refuse_open_door(self._config)
+        grace_s = self._config.shutdown_grace_ms / 1_000
+        self._runner = web.AppRunner(
+            self._app, handler_cancellation=True, access_log=None, shutdown_timeout=grace_s
+        )
+        await self._runner.setup()
+        try:
+            self._listener = await self._listen()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise ConfigError(_cannot_listen(self._config, error)) from None
+        self._port = self._listener.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stop accepting, end the streams, let requests finish within the grace, close the rest."""
+        if self._listener is None or self._runner is None:
+            return
+        self._listener.close()
+        self._listener = None
+        self._app[DOOR].close()
+        # A turn for the streams that have just ended to say so before connections are closed.
+        await asyncio.sleep(0)
+        await self._runner.cleanup()
+
+    async def _listen(self) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        runner = self._runner
+        assert runner is not None
+        manager = runner.server
+        assert manager is not None
+
+        def connection() -> Connection:
+            return Connection(manager, self._admission, loop=loop)
+
+        return await loop.create_server(
+            connection,
+            self._config.bind_host,
+            self._config.bind_port,
+            backlog=_BACKLOG,
+            reuse_address=True,
+        )
+
+
+def _refuse_open_door(config: HttpConfig) -> None:
+    if config.is_insecure or _is_loopback(config.bind_host):
+        return
+    raise ConfigError(
+        f"http.bind_host: expected a loopback address such as 127.0.0.1, found "
+        f"{config.bind_host!r}; anybody who reaches this address could read and change "
+        f"everything. Put http.is_insecure = true into the file if the network is trusted."
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name may resolve to anything
+
+
+def _cannot_listen(config: HttpConfig, error: OSError) -> str:
+    where = f"{config.bind_host}:{config.bind_port}"
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"http.bind_port: {where} is taken; another member (or program) listens there. "
+            f"Stop it, or choose another http.bind_port"
+        )
+    if error.errno == errno.EACCES:
+        return f"http.bind_port: {where} needs a privilege this process has not"
+    reason = error.strerror or str(error)
+    return f"http.bind_host: cannot listen on {where}: {reason}"

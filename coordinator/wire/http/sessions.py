@@ -1,0 +1,97 @@
+"""/v1/sessions: open, keep alive, look at, close."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from coordinator.errors import BadArgumentsError
+from coordinator.service.reads import SessionView
+from coordinator.wire.http.door import Door
+from coordinator.wire.http.paths import name_at
+from coordinator.wire.http.queries import READ_MODES, Query
+from coordinator.wire.http.routes import Route
+from coordinator.wire.messages import sessions as shapes
+
+_ID_POSITION = 2
+
+
+class SessionRoutes:
+    """The routes of one door."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def routes(self) -> tuple[Route, ...]:
+        one = "/v1/sessions/{session_id}"
+        return (
+            Route("POST", "/v1/sessions", self.open, "open_session"),
+            Route("GET", "/v1/sessions", self.list, "list_sessions"),
+            Route("GET", one, self.look, "get_session"),
+            Route("DELETE", one, self.close, "close_session"),
+            Route("POST", f"{one}/heartbeat", self.heartbeat, "heartbeat"),
+        )
+
+    async def open(self, request: web.Request) -> web.Response:
+        """Open a session; the member draws its id."""
+        door = self._door
+        Query(request.rel_url.raw_query_string)
+        shape = shapes.OpenSession.from_body(await door.body(request))
+        opened = await door.member.open_session(
+            shape.timeout_ms, shape.label, door.request_id(request), door.deadline_ms(request)
+        )
+        body = shapes.SessionLease(opened.session_id, opened.timeout_ms).to_body()
+        response = door.reply_now(request, body, status=201)
+        response.headers["Location"] = f"/v1/sessions/{opened.session_id}"
+        return response
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Return every open session."""
+        door = self._door
+        mode = Query(request.rel_url.raw_query_string, READ_MODES).read_mode()
+        read = await door.member.list_sessions(mode, door.deadline_ms(request))
+        infos = tuple(_info(each, is_single=False) for each in read.value)
+        return door.reply_read(request, shapes.SessionList(infos).to_body(), read)
+
+    async def look(self, request: web.Request) -> web.Response:
+        """Return one session with the paths of its ephemerals."""
+        door = self._door
+        mode = Query(request.rel_url.raw_query_string, READ_MODES).read_mode()
+        session_id = _session_id(request)
+        read = await door.member.session(session_id, mode, door.deadline_ms(request))
+        return door.reply_read(request, _info(read.value, is_single=True).to_body(), read)
+
+    async def close(self, request: web.Request) -> web.Response:
+        """End a session and all its ephemerals; again if need be."""
+        door = self._door
+        Query(request.rel_url.raw_query_string)
+        ended = await door.member.close_session(
+            _session_id(request), door.request_id(request), door.deadline_ms(request)
+        )
+        body = shapes.SessionClosed(ended.session_id, ended.was_open).to_body()
+        return door.reply_now(request, body)
+
+    async def heartbeat(self, request: web.Request) -> web.Response:
+        """Extend the lease; answered once a quorum has agreed that the leader leads."""
+        door = self._door
+        Query(request.rel_url.raw_query_string)
+        if await door.raw_body(request) not in (b"", b"{}"):
+            raise BadArgumentsError("body: expected none, found one")
+        ack = await door.member.heartbeat(_session_id(request), door.deadline_ms(request))
+        return door.reply_now(
+            request, shapes.SessionLease(ack.session_id, ack.timeout_ms).to_body()
+        )
+
+
+def _session_id(request: web.Request) -> str:
+    return name_at(request.path_qs, _ID_POSITION, "session_id")
+
+
+def _info(view: SessionView, *, is_single: bool) -> shapes.SessionInfo:
+    return shapes.SessionInfo(
+        session_id=view.session_id,
+        timeout_ms=view.timeout_ms,
+        label=view.label,
+        opened_ms=view.opened_ms,
+        ephemeral_count=view.ephemeral_count,
+        ephemerals=view.ephemerals if is_single else None,
+    )

@@ -1,0 +1,213 @@
+"""/v1/tree/{path}: read, list, create, set and delete one znode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from coordinator.errors import BadArgumentsError
+from coordinator.service.proposals import Committed
+from coordinator.state import commands
+from coordinator.wire import messages
+from coordinator.wire.encoding import data_fields
+from coordinator.wire.fields import Fields
+from coordinator.wire.http.convert import create_command, written_body
+from coordinator.wire.http.door import Door
+from coordinator.wire.http.paths import path_url, znode_path
+from coordinator.wire.http.queries import READ_MODES, Query
+from coordinator.wire.http.routes import Route
+from coordinator.wire.messages import operations as shapes
+from coordinator.wire.messages.znodes import stat_body
+
+CHILDREN_LIMIT_DEFAULT = 1_000
+CHILDREN_LIMIT_MAX = 10_000
+
+_READ_QUERY = frozenset({*READ_MODES, "raw", "children", "after", "limit", "stat"})
+_CREATE_QUERY = frozenset({"raw", "mode", "session_id", "ttl_ms", "parents"})
+_SET_QUERY = frozenset({"raw", "create", "expected_version"})
+_DELETE_QUERY = frozenset({"recursive", "expected_version", "expected_czxid"})
+_RAW_HEADERS = {"Content-Type": messages.RAW_TYPE, "X-Content-Type-Options": "nosniff"}
+_CREATE_FIELDS = ("mode", "session_id", "ttl_ms", "parents")
+
+
+class TreeRoutes:
+    """The routes of one door; the path of the znode is the rest of the URL."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route("GET", "/v1/tree", self.read, "read_root"),
+            Route("GET", "/v1/tree/{path}", self.read, "read_znode"),
+            Route("HEAD", "/v1/tree/{path}", self.read, "head_znode"),
+            Route("POST", "/v1/tree/{path}", self.create, "create_znode"),
+            Route("PUT", "/v1/tree/{path}", self.set_data, "set_data"),
+            Route("DELETE", "/v1/tree/{path}", self.delete, "delete_znode"),
+        )
+
+    async def read(self, request: web.Request) -> web.Response:
+        """Return the data and Stat of a znode, or a page of its children."""
+        path = znode_path(request.path_qs)
+        query = Query(request.rel_url.raw_query_string, _READ_QUERY)
+        if query.flag("children"):
+            return await self._list(request, path, query)
+        for name in ("after", "limit", "stat"):
+            if name in query:
+                raise BadArgumentsError(f"query: expected {name} with children, found it alone")
+        door = self._door
+        read = await door.member.get(path, query.read_mode(), door.deadline_ms(request))
+        data, stat = read.value
+        etag = {"ETag": f'"{stat.version}"'}
+        if request.headers.get("If-None-Match", "").strip() == etag["ETag"]:
+            return door.reply_bytes(read, None, etag, status=304)
+        if query.flag("raw"):
+            return door.reply_bytes(read, data, {**etag, **_RAW_HEADERS})
+        body = {"path": path, **data_fields(data, door.reply_encoding(request))}
+        body["stat"] = stat_body(stat)
+        return door.reply_read(request, body, read, etag)
+
+    async def _list(self, request: web.Request, path: str, query: Query) -> web.Response:
+        door = self._door
+        if query.flag("raw"):
+            raise BadArgumentsError("query: expected children or raw, found both")
+        limit = query.integer("limit", minimum=1, maximum=CHILDREN_LIMIT_MAX)
+        read = await door.member.children(
+            path,
+            query.read_mode(),
+            door.deadline_ms(request),
+            after=query.text("after"),
+            limit=CHILDREN_LIMIT_DEFAULT if limit is None else limit,
+            with_stat=query.flag("stat"),
+        )
+        page = read.value
+        children: list[Any] = list(page.names)
+        if query.flag("stat"):
+            children = [
+                {"name": name, "stat": stat_body(stat)}
+                for name, stat in zip(page.names, page.stats, strict=True)
+            ]
+        body = {
+            "path": path,
+            "children": children,
+            "stat": stat_body(page.stat),
+            "next": page.next,
+        }
+        return door.reply_read(request, body, read)
+
+    async def create(self, request: web.Request) -> web.Response:
+        """Create a znode; a sequential mode answers with the full name."""
+        door = self._door
+        path = znode_path(request.path_qs)
+        query = Query(request.rel_url.raw_query_string, _CREATE_QUERY)
+        if query.flag("raw"):
+            fields: dict[str, Any] = {name: query.text(name) for name in _CREATE_FIELDS}
+            fields["ttl_ms"] = query.integer("ttl_ms")
+            data = await door.raw_body(request)
+            shape = shapes.Create.from_fields(path, Fields(fields, "query"), data)
+        else:
+            _refuse_without_raw(query, _CREATE_FIELDS)
+            body = await door.body(request)
+            shape = shapes.Create.from_fields(path, Fields(body, "body", shapes.Create.FIELDS))
+        committed = await self._submit(request, create_command(shape))
+        return self._written(request, committed, committed.outcome.unwrap(), status=201)
+
+    async def set_data(self, request: web.Request) -> web.Response:
+        """Replace the data of a znode; with ``?create`` also where there is none."""
+        door = self._door
+        path = znode_path(request.path_qs)
+        query = Query(request.rel_url.raw_query_string, _SET_QUERY)
+        version = door.expected_version(request)
+        if query.flag("raw"):
+            data = await door.raw_body(request)
+            given = _queried_version(query)
+        else:
+            _refuse_without_raw(query, ("expected_version",))
+            body = await door.body(request)
+            shape = shapes.SetData.from_fields(path, Fields(body, "body", shapes.SetData.FIELDS))
+            data, given = shape.data, shape.expected_version
+        version = _one_version(version, given)
+        if query.flag("create"):
+            return await self._upsert(request, path, data, version)
+        committed = await self._submit(request, commands.SetData(path, data, version))
+        return self._written(request, committed, committed.outcome.unwrap(), status=200)
+
+    async def _upsert(
+        self, request: web.Request, path: str, data: bytes, version: int
+    ) -> web.Response:
+        if version != shapes.ANY_VERSION:
+            raise BadArgumentsError("query: expected create or an expected version, found both")
+        guarded = commands.Guarded(
+            conditions=(commands.Check(path, exists=False),),
+            then=(commands.Create(path, data),),
+            otherwise=(commands.SetData(path, data),),
+        )
+        committed = await self._submit(request, guarded)
+        done: Any = committed.outcome.unwrap()
+        status = 201 if done.is_then else 200
+        return self._written(request, committed, done.results[0], status=status)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete a znode, with ``?recursive`` and all below it."""
+        door = self._door
+        path = znode_path(request.path_qs)
+        query = Query(request.rel_url.raw_query_string, _DELETE_QUERY)
+        if request.body_exists:
+            raise BadArgumentsError("body: expected none (conditions are in the query), found one")
+        operation = commands.Delete(
+            path=path,
+            expected_version=_one_version(door.expected_version(request), _queried_version(query)),
+            expected_czxid=query.integer("expected_czxid", minimum=0),
+            is_recursive=query.flag("recursive"),
+        )
+        committed = await self._submit(request, operation)
+        done: Any = committed.outcome.unwrap()
+        body = {"path": done.path, "deleted_count": done.deleted_count}
+        return door.reply(request, body, zxid=committed.outcome.zxid, index=committed.index)
+
+    async def _submit(self, request: web.Request, operation: commands.Operation) -> Committed:
+        door = self._door
+        return await door.member.submit(
+            operation,
+            request=door.request_id(request),
+            deadline_ms=door.deadline_ms(request),
+        )
+
+    def _written(
+        self, request: web.Request, committed: Committed, result: Any, *, status: int
+    ) -> web.Response:
+        headers = {"ETag": f'"{result.stat.version}"'}
+        if status == 201:
+            headers["Location"] = path_url(result.path)
+        return self._door.reply(
+            request,
+            written_body(result),
+            zxid=committed.outcome.zxid,
+            index=committed.index,
+            status=status,
+            headers=headers,
+        )
+
+
+def _one_version(in_header: int, given: int) -> int:
+    if in_header != shapes.ANY_VERSION and given not in (shapes.ANY_VERSION, in_header):
+        raise BadArgumentsError(
+            f"expected_version: expected the same as in If-Match ({in_header}), found {given}"
+        )
+    return given if in_header == shapes.ANY_VERSION else in_header
+
+
+def _queried_version(query: Query) -> int:
+    version = query.integer(
+        "expected_version", minimum=shapes.ANY_VERSION, maximum=shapes.VERSION_MAX
+    )
+    return shapes.ANY_VERSION if version is None else version
+
+
+def _refuse_without_raw(query: Query, names: tuple[str, ...]) -> None:
+    for name in names:
+        if name in query:
+            raise BadArgumentsError(
+                f"query: expected {name} in the body (in the query only with raw)"
+            )

@@ -1,0 +1,93 @@
+"""/v1/watch: a stream of what changes, in zxid order, resumable on any member."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from coordinator.errors import BadArgumentsError, CoordinatorError
+from coordinator.service.watches import Bookmark, Resync, WatchItem, WatchSelector
+from coordinator.wire import messages
+from coordinator.wire.http.convert import change_message
+from coordinator.wire.http.door import Door
+from coordinator.wire.http.queries import Query, parsed_integer
+from coordinator.wire.http.routes import Route
+from coordinator.wire.http.streams import LineStream, wants
+from coordinator.wire.messages import watches as shapes
+
+_QUERY = frozenset({"path", "kind", "from_zxid", "one_shot"})
+_POST_QUERY = frozenset({"from_zxid", "one_shot"})
+
+
+class WatchRoutes:
+    """Both ways of asking: a query for one kind, a body for many."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route("GET", "/v1/watch", self.watch_query, "watch"),
+            Route("POST", "/v1/watch", self.watch_body, "watch_many"),
+        )
+
+    async def watch_query(self, request: web.Request) -> web.StreamResponse:
+        """Stream the changes of the paths in the query, all of one kind."""
+        query = Query(request.rel_url.raw_query_string, _QUERY, repeatable="path")
+        kind = query.text("kind") or "znode"
+        if kind not in shapes.WATCH_KINDS:
+            raise BadArgumentsError(
+                f"query.kind: expected one of {', '.join(shapes.WATCH_KINDS)}, found {kind[:20]!r}"
+            )
+        asked = shapes.WatchRequest(
+            watches=tuple(shapes.WatchSelector(path, kind) for path in query.texts("path")),
+            from_zxid=query.integer("from_zxid", minimum=0),
+            is_one_shot=query.flag("one_shot"),
+        )
+        return await self._stream(request, asked)
+
+    async def watch_body(self, request: web.Request) -> web.StreamResponse:
+        """Stream the changes that the selectors in the body ask for."""
+        Query(request.rel_url.raw_query_string)
+        asked = shapes.WatchRequest.from_body(await self._door.body(request))
+        return await self._stream(request, asked)
+
+    async def _stream(self, request: web.Request, asked: shapes.WatchRequest) -> web.StreamResponse:
+        door = self._door
+        is_sse = not wants(request, messages.NDJSON_TYPE)
+        watch = door.member.watch(
+            [WatchSelector(each.path, each.kind) for each in asked.watches],
+            from_zxid=_resumed(request, asked.from_zxid),
+            is_one_shot=asked.is_one_shot,
+        )
+        stream = LineStream(request, is_sse=is_sse, labels=door.labels())
+        try:
+            with door.told_of_closing(watch.close):
+                await stream.send(shapes.Watching(watch.start_zxid).to_body())
+                async for item in watch:
+                    await stream.send(_line(item).to_body())
+        except CoordinatorError as error:
+            if not stream.is_open:
+                raise
+            await stream.send_error(error)
+        finally:
+            watch.close()
+        await stream.end()
+        return stream.response
+
+
+def _line(item: WatchItem) -> shapes.WatchLine:
+    match item:
+        case Bookmark(zxid):
+            return shapes.Bookmark(zxid)
+        case Resync(zxid):
+            return shapes.Resync(zxid)
+        case _:
+            return change_message(item)
+
+
+def _resumed(request: web.Request, from_zxid: int | None) -> int | None:
+    """Return where to go on: a browser that reconnects says so in Last-Event-ID."""
+    last_event_id = request.headers.get("Last-Event-ID")
+    if last_event_id is None:
+        return from_zxid
+    return parsed_integer(last_event_id, "Last-Event-ID", minimum=0)

@@ -1,0 +1,176 @@
+"""What two readers could understand differently is refused, in JSON and in msgpack."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.errors import BadArgumentsError
+from coordinator.wire.encoding import Encoding, data_fields, decode, encode
+from coordinator.wire.fields import Fields
+from coordinator.wire.strict_json import INTEGER_MAX, INTEGER_MIN, decode_json, decode_msgpack
+
+HOSTILE_JSON = {
+    b"": "expecting value",
+    b"{": "expecting property name",
+    b'{"a":NaN}': "NaN",
+    b"[Infinity]": "Infinity",
+    b"[-Infinity]": "-Infinity",
+    b"1e999": "inf",
+    b'{"a":1,"a":2}': '"a" twice',
+    b'{"x":{"a":1,"a":1}}': '"a" twice',
+    b'"\\ud800"': "U+D800",
+    b'{"\\udfff":1}': "U+DFFF",
+    b"9223372036854775808": "64 bits",
+    b"-9223372036854775809": "64 bits",
+    b"1" * 5_000: "thousands of digits",
+    b"[" * 33 + b"]" * 33: "32 levels",
+    b'{"a":' * 33 + b"1" + b"}" * 33: "32 levels",
+    b"[" * 500_000: "32 levels",
+    b"\xff": "0xff at offset 0",
+    b'"\xed\xa0\x80"': "UTF-8",
+    b"\xef\xbb\xbf{}": "expecting value",
+    b"{} {}": "extra data",
+    "{}".encode("utf-16"): "UTF-8",
+    b"\x00": "expecting value",
+}
+
+HOSTILE_MSGPACK = {
+    b"": "msgpack",
+    b"\xc1": "msgpack",
+    b"\x01\x02": "msgpack",
+    b"\xa1\xff": "msgpack",
+    b"\xdd\xff\xff\xff\xff": "msgpack",
+    b"\x91" * 5_000: "32 levels",
+    msgpack.packb({1: 2}): "msgpack",
+    msgpack.packb({b"a": 2}): "names that are text",
+    b"\x82\xa1a\x01\xa1a\x02": '"a" twice',
+    msgpack.packb(float("nan")): "nan",
+    msgpack.packb(2**63): "64 bits",
+    msgpack.packb(msgpack.ExtType(3, b"")): "extension type",
+    b"\xd6\xff\x00\x00\x00\x00": "extension type",
+}
+
+
+@pytest.mark.parametrize(("raw", "said"), HOSTILE_JSON.items(), ids=range(len(HOSTILE_JSON)))
+def test_hostile_json_is_refused_with_reasons(raw: bytes, said: str) -> None:
+    """Each trick is a BadArgumentsError that says what was found."""
+    with pytest.raises(BadArgumentsError) as refused:
+        decode_json(raw)
+
+    assert said in refused.value.message
+    assert len(refused.value.message) < 250
+
+
+@pytest.mark.parametrize(("raw", "said"), HOSTILE_MSGPACK.items(), ids=range(len(HOSTILE_MSGPACK)))
+def test_hostile_msgpack_is_refused_with_reasons(raw: bytes, said: str) -> None:
+    """The other encoding has the same rules."""
+    with pytest.raises(BadArgumentsError) as refused:
+        decode_msgpack(raw)
+
+    assert said in refused.value.message
+
+
+def test_the_limits_themselves_pass() -> None:
+    """The greatest integers and the deepest nesting that are allowed are read."""
+    assert decode_json(b"[9223372036854775807,-9223372036854775808]") == [INTEGER_MAX, INTEGER_MIN]
+    assert decode_json(b"[" * 32 + b"]" * 32)
+    assert decode_msgpack(msgpack.packb([INTEGER_MAX, INTEGER_MIN])) == [INTEGER_MAX, INTEGER_MIN]
+    assert decode_json('"\\ud83d\\ude00"'.encode()) == "😀"
+
+
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(INTEGER_MIN, INTEGER_MAX)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(PLAIN, st.sampled_from(Encoding))
+def test_what_is_written_is_read_back(value: Any, encoding: Encoding) -> None:
+    """Every plain value survives both encodings."""
+    assert decode(encode(value, encoding), encoding) == value
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_raise_anything_but_a_refusal(raw: bytes) -> None:
+    """Whatever arrives is read or refused; nothing else is raised."""
+    for encoding in Encoding:
+        try:
+            decode(raw, encoding)
+        except BadArgumentsError as refused:
+            assert refused.message  # noqa: PT017
+
+
+@given(st.binary(max_size=100), st.sampled_from(Encoding))
+def test_data_survives_in_either_form(data: bytes, encoding: Encoding) -> None:
+    """Text, control characters and plain bytes all come back as they were."""
+    body = decode(encode(data_fields(data, encoding), encoding), encoding)
+
+    assert Fields(body, "body").data() == data
+
+
+def test_data_is_text_only_when_a_terminal_can_show_it() -> None:
+    """Tab and line ends are text; other control characters and bad UTF-8 are base64."""
+    assert data_fields(b"a\tb\r\n", Encoding.JSON) == {"data": "a\tb\r\n"}
+    assert data_fields("größer".encode(), Encoding.JSON) == {"data": "größer"}
+    for other in (b"\x00", b"\x1b[2J", b"\xff", b"\x7f", "\x85".encode()):
+        assert list(data_fields(other, Encoding.JSON)) == ["data_base64"]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"timeout": 1}, "expected only the fields label, timeout_ms; found timeout"),
+        ({"timeout_ms": "1"}, 'body.timeout_ms: expected an integer, found the text "1"'),
+        ({"timeout_ms": 1.5}, "body.timeout_ms: expected an integer, found the number 1.5"),
+        ({"timeout_ms": True}, "body.timeout_ms: expected an integer, found true"),
+        ({"timeout_ms": -1}, "body.timeout_ms: expected an integer from 1 to"),
+        ({"label": 7}, "body.label: expected text, found the number 7"),
+        ([], "body: expected an object, found an array of 0"),
+        (None, "body: expected an object, found null"),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_was_found(body: Any, said: str) -> None:
+    """A refusal says where, what was expected and what was found."""
+    from coordinator.wire.messages.sessions import OpenSession
+
+    with pytest.raises(BadArgumentsError) as refused:
+        OpenSession.from_body(body)
+
+    assert said in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"data": "a", "data_base64": "YQ=="},
+        {"data_base64": "not base64!"},
+        {"data_base64": "YQ"},
+        {"data_base64": 7},
+        {"data": 7},
+        {"data": ["a"]},
+    ],
+)
+def test_data_that_means_two_things_or_none_is_refused(body: dict[str, Any]) -> None:
+    """Both forms at once, and base64 that is not, are refused."""
+    with pytest.raises(BadArgumentsError):
+        Fields(body, "body").data()
+
+
+def test_json_is_compact_utf8() -> None:
+    """Responses carry no padding and no escapes that a person would have to decode."""
+    assert encode({"name": "größer", "n": [1, 2]}) == '{"name":"größer","n":[1,2]}'.encode()
+    assert json.loads(encode({"bad": "\udc80"})) == {"bad": "\udc80"}
