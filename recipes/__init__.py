@@ -1,0 +1,38 @@
+"""Recipes: what people build from znodes and sessions, one file each, over the public client.
+
+``lock.Lock`` and ``election.Election`` are run by the server, ``tree_lock.TreeLock`` is the same
+lock made by the client alone; ``exclusion`` runs a function under a lock. ``contention`` is the one
+decision they share with the server, pure, so it is importable without the client: the names below
+are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recipes.election import Election as Election
+    from recipes.exclusion import exclusive as exclusive
+    from recipes.exclusion import execute_exclusive as execute_exclusive
+    from recipes.grant import Grant as Grant
+    from recipes.holding import FOREVER as FOREVER
+    from recipes.lock import Lock as Lock
+    from recipes.tree_lock import TreeLock as TreeLock
+
+_HOMES = {
+    "Election": "recipes.election",
+    "exclusive": "recipes.exclusion",
+    "execute_exclusive": "recipes.exclusion",
+    "Grant": "recipes.grant",
+    "FOREVER": "recipes.holding",
+    "Lock": "recipes.lock",
+    "TreeLock": "recipes.tree_lock",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'recipes' has no attribute {name!r}")
+    return getattr(import_module(home), name)

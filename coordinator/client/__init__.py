@@ -10,19 +10,67 @@ queue that the server runs), ``watching`` (changes, never missed), ``async_clien
 from coordinator.client.async_client import AsyncClient
 from coordinator.client.connecting import Connector, connect
 from coordinator.client.in_process import InProcessTransport
+from coordinator.client.observing import ElectionStream
 from coordinator.client.retry import RetryPolicy
 from coordinator.client.session import Session, SessionState
-from coordinator.client.sync_client import Client
+from coordinator.client.sync_client import BlockingStream, Client
 from coordinator.client.transport import HttpTransport, Request, Response, Transport
+from coordinator.client.watching import ChangeStream
+from coordinator.wire.messages.elections import Elected, ElectionView
+from coordinator.wire.messages.locks import Contender, LockSummary, LockView
+from coordinator.wire.messages.operations import (
+    Check,
+    Create,
+    Delete,
+    MultiReply,
+    Operation,
+    Read,
+    Result,
+    SetData,
+)
+from coordinator.wire.messages.sessions import SessionInfo
+from coordinator.wire.messages.status import MemberInfo, Status
+from coordinator.wire.messages.watches import Change, Event
+from coordinator.wire.messages.znodes import Children, Deleted, Stat, Written, Znode
 
 __all__ = [
     "connect",
     "Connector",
     "Client",
     "AsyncClient",
+    "RetryPolicy",
+    # what a program may ask for in one write
+    "Operation",
+    "Create",
+    "SetData",
+    "Delete",
+    "Check",
+    "Read",
+    # what it gets back
+    "Stat",
+    "Znode",
+    "Written",
+    "Deleted",
+    "Children",
+    "Result",
+    "MultiReply",
+    "Change",
+    "Event",
+    "Contender",
+    "LockView",
+    "LockSummary",
+    "Elected",
+    "ElectionView",
+    "SessionInfo",
+    "Status",
+    "MemberInfo",
+    # being alive, and listening
     "Session",
     "SessionState",
-    "RetryPolicy",
+    "ChangeStream",
+    "ElectionStream",
+    "BlockingStream",
+    # how requests travel
     "Transport",
     "Request",
     "Response",

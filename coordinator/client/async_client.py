@@ -11,7 +11,8 @@ from urllib.parse import quote, urlencode
 
 from coordinator.client.chores import Chores
 from coordinator.client.contest import Contest
-from coordinator.client.delivery import Call, Delivery
+from coordinator.client.delivery import Call, Delivery, target_of
+from coordinator.client.observing import ElectionStream
 from coordinator.client.session import Session, open_session
 from coordinator.client.watching import ChangeStream
 from coordinator.clock import Clock
@@ -23,7 +24,7 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.messages.elections import ElectionView
+from coordinator.wire.messages.elections import ElectionView, proclaim_body
 from coordinator.wire.messages.locks import LockList, LockSummary, LockView
 from coordinator.wire.messages.operations import (
     ANY_VERSION,
@@ -78,6 +79,7 @@ class AsyncClient:
     def __init__(self, delivery: Delivery, settings: ClientSettings) -> None:
         self.settings = settings
         self.chores = Chores()
+        self.loop = asyncio.get_running_loop()
         self._delivery = delivery
         self._session: asyncio.Task[Session] | None = None
         self._is_closed = False
@@ -91,8 +93,15 @@ class AsyncClient:
     def clock(self) -> Clock:
         return self._delivery.clock
 
-    def call(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Run a recipe's coroutine the way this face does: the caller awaits it."""
+    def call(
+        self,
+        work: Coroutine[Any, Any, T],
+        undo: Callable[[], Coroutine[Any, Any, object]] | None = None,
+    ) -> Coroutine[Any, Any, T]:
+        """Run a recipe's coroutine the way this face does: the caller awaits it.
+
+        ``undo`` is for the other face: here nothing can come between a result and its caller.
+        """
         return work
 
     # --- znodes
@@ -245,7 +254,7 @@ class AsyncClient:
             [WatchSelector(path, kind) for path in paths],
             from_zxid=from_zxid,
             is_one_shot=one_shot,
-            contact_timeout_ms=None if contact_timeout is None else int(contact_timeout * 1000),
+            contact_timeout_ms=_maybe_ms(contact_timeout),
         )
 
     # --- sessions, locks, the cluster
@@ -288,9 +297,8 @@ class AsyncClient:
     async def lock(self, name: str, *, fencing_token: int | None = None) -> LockView:
         """Return who holds a lock and who waits; with a token also whether it is current."""
         query = "" if fencing_token is None else f"?fencing_token={fencing_token}"
-        return await self._read(
-            Call("GET", f"/v1/locks/{quote(name, safe='')}{query}"), LockView.from_body
-        )
+        call = Call("GET", target_of("locks", name) + query)
+        return await self._read(call, LockView.from_body)
 
     async def locks(self) -> AsyncGenerator[LockSummary, None]:
         """Iterate over all locks with their holders, page by page."""
@@ -306,9 +314,19 @@ class AsyncClient:
 
     async def election(self, name: str) -> ElectionView:
         """Return who is elected, with which value and epoch, and who stands by."""
-        return await self._read(
-            Call("GET", f"/v1/elections/{quote(name, safe='')}"), ElectionView.from_body
-        )
+        call = Call("GET", target_of("elections", name))
+        return await self._read(call, ElectionView.from_body)
+
+    def observe(self, name: str, *, contact_timeout: float | None = None) -> ElectionStream:
+        """Tell who is elected now, then each change; survives its members as ``watch`` does."""
+        self._refuse_when_closed()
+        return ElectionStream(self._delivery, name, _maybe_ms(contact_timeout))
+
+    async def proclaim(self, name: str, grant_id: str, value: bytes) -> None:
+        """Publish the value of the elected; NotOwnerError unless this grant is elected."""
+        target = target_of("elections", name, "grants", grant_id)
+        call = Call("PUT", target, proclaim_body(value, Encoding.JSON))
+        await self._write(call, lambda body: None)
 
     async def sessions(self) -> tuple[SessionInfo, ...]:
         """Return all open sessions."""
@@ -359,6 +377,10 @@ class AsyncClient:
 
 def _succeeded(task: asyncio.Task[Any]) -> bool:
     return not task.cancelled() and task.exception() is None
+
+
+def _maybe_ms(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1000)
 
 
 def _packed(method: str, target: str, body: Any = None) -> Call:

@@ -25,6 +25,7 @@ from coordinator.client.session import Session
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
+    LockLostError,
     LockTimeoutError,
     NotOwnerError,
     OutcomeUnknownError,
@@ -36,12 +37,14 @@ from coordinator.errors import (
 )
 from coordinator.wire.encoding import Encoding, decode
 from coordinator.wire.messages import NDJSON_TYPE
+from coordinator.wire.messages.elections import ElectionView
 from coordinator.wire.messages.locks import (
     WAIT_MS_MAX,
     AbandonReply,
     Acquire,
     Grant,
     Granted,
+    LockView,
     Queued,
     ReleaseReply,
     read_acquire_line,
@@ -51,7 +54,7 @@ from coordinator.wire.messages.watches import StreamError
 ABANDON_WAIT_MS = 1_000
 """How long a failed or cancelled attempt waits until it knows that it left nothing (S007)."""
 _ABANDON_ATTEMPT_MS = 5_000
-_SILENCE_MS_MAX = 6_000
+_SILENCE_MS_MAX = 7_000
 """A waiting stream that says nothing for so long is taken for dead."""
 _GRACE_MS = 500
 """How much longer than the deadline we listen for the server's own "timed out"."""
@@ -103,6 +106,7 @@ class Contest:
         timeout_ms: int,
     ) -> None:
         self.name = name
+        self.is_election = room == "elections"
         self.base = f"/v1/{room}/{quote(name, safe='')}"
         self._delivery = delivery
         self._chores = chores
@@ -130,7 +134,7 @@ class Contest:
         session = await self._open_session(limit_ms)
         attempt = _Attempt(session, self._delivery.lanes.take(), deadline_ms, wait_ms == 0)
         try:
-            grant = await self._while_alive(attempt, wish, on_position)
+            grant = await session.while_alive(self._until_answered(attempt, wish, on_position))
         except BaseException as error:
             await self._settle(attempt, error)
             raise
@@ -154,26 +158,18 @@ class Contest:
             return False
         return reply.released
 
-    # --- waiting
-
-    async def _while_alive(
-        self, attempt: _Attempt, wish: Wish, on_position: Callable[[int], None] | None
-    ) -> Grant:
-        """Wait for the answer, but only while our own session is alive."""
-        waiting = asyncio.ensure_future(self._until_answered(attempt, wish, on_position))
-        ended = asyncio.ensure_future(attempt.session.wait_ended())
-        try:
-            await asyncio.wait({waiting, ended}, return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done():
-                return waiting.result()
-            raise SessionExpiredError(
-                f"{self.name}: {attempt.session.reason}, while waiting",
-                session_id=attempt.session.session_id,
+    async def is_current(self, grant_id: str, fencing_token: int) -> bool:
+        """Ask whether this grant holds now; linearizable, and the past when it is answered."""
+        if self.is_election:
+            view = await self._delivery.read(
+                Call("GET", self.base), ElectionView.from_body, self._timeout_ms
             )
-        finally:
-            waiting.cancel()
-            ended.cancel()
-            await asyncio.gather(waiting, ended, return_exceptions=True)
+            return view.elected is not None and view.elected.grant_id == grant_id
+        call = Call("GET", f"{self.base}?fencing_token={fencing_token}")
+        lock = await self._delivery.read(call, LockView.from_body, self._timeout_ms)
+        return lock.is_current is True
+
+    # --- waiting
 
     async def _until_answered(
         self, attempt: _Attempt, wish: Wish, on_position: Callable[[int], None] | None
@@ -239,8 +235,8 @@ class Contest:
                     grant = _read(line, attempt, on_position)
                     if grant is not None:
                         return grant
-        except (LockTimeoutError, SessionExpiredError):
-            attempt.may_be_queued = False  # the server has withdrawn it
+        except (LockTimeoutError, SessionExpiredError, LockLostError):
+            attempt.may_be_queued = False  # the server says that it is gone
             raise
         except (RequestError, SessionError, UnavailableError, RequestForgottenError):
             attempt.may_be_queued = was_maybe_queued  # this sending certainly changed nothing

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from enum import StrEnum
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from coordinator.client.delivery import Call, Delivery, Trouble
@@ -34,6 +35,8 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.wire.messages.sessions import OpenSession, SessionClosed, SessionLease
+
+T = TypeVar("T")
 
 _HEARTBEAT_ATTEMPT_MS_MIN = 200
 
@@ -112,9 +115,19 @@ class Session:
         self._callbacks[number] = callback
         return lambda: void(self._callbacks.pop(number, None))
 
-    async def wait_ended(self) -> None:
-        """Return once the session is lost or closed."""
-        await self._ended.wait()
+    async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await ``work``, but no longer than this session lives; then SessionExpiredError."""
+        waiting = self._loop.create_task(work)
+        ended = self._loop.create_task(self._ended.wait())
+        try:
+            await asyncio.wait({waiting, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                return waiting.result()
+            raise SessionExpiredError(self.reason, session_id=self.session_id)
+        finally:
+            ended.cancel()
+            waiting.cancel()
+            await asyncio.gather(waiting, ended, return_exceptions=True)
 
     async def close(self, timeout_ms: int) -> bool:
         """End the session at the server, releasing all it owns; False when that is not known."""

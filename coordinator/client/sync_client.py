@@ -18,18 +18,19 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from coordinator.client.async_client import AsyncClient, WatchKind
-from coordinator.client.watching import ChangeStream
 from coordinator.clock import Clock
 from coordinator.errors import BadArgumentsError, BadVersionError, ClientClosedError
+from coordinator.wire.messages.elections import Elected
 from coordinator.wire.messages.locks import LockSummary
 from coordinator.wire.messages.watches import Change
 from coordinator.wire.messages.znodes import Written
 
 P = ParamSpec("P")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _CLEAN_UP_S_MAX = 5.0
 _CLOSE_S_MAX = 10.0
@@ -53,7 +54,7 @@ class LoopThread:
     def run(
         self,
         work: Coroutine[Any, Any, T],
-        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+        undo: Callable[[], Coroutine[Any, Any, object]] | None = None,
     ) -> T:
         """Run ``work`` to its end and return what it returns; see invariant 2 for Ctrl-C."""
         try:
@@ -98,14 +99,14 @@ class LoopThread:
         self,
         started: list[asyncio.Task[T]],
         done: threading.Event,
-        undo: Callable[[T], Coroutine[Any, Any, object]] | None,
+        undo: Callable[[], Coroutine[Any, Any, object]] | None,
     ) -> None:
         self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
         if not done.wait(_CLEAN_UP_S_MAX) or undo is None:
             return
         task = started[0]
         if not task.cancelled() and task.exception() is None:
-            self.run(undo(task.result()))
+            self.run(undo())
 
     def _refuse_where_it_cannot_run(self) -> None:
         if not self.is_ours:
@@ -172,11 +173,11 @@ class Client:
     def call(
         self,
         work: Coroutine[Any, Any, T],
-        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+        undo: Callable[[], Coroutine[Any, Any, object]] | None = None,
     ) -> T:
         """Run a recipe's coroutine in the client's loop and wait for it.
 
-        ``undo`` is run on its result if the wait was interrupted and the work was done anyway.
+        ``undo`` is run if the wait was interrupted and the work was done anyway.
         """
         return self._thread.run(work, undo)
 
@@ -192,6 +193,7 @@ class Client:
     sessions = _blocking(AsyncClient.sessions)
     lock = _blocking(AsyncClient.lock)
     election = _blocking(AsyncClient.election)
+    proclaim = _blocking(AsyncClient.proclaim)
     status = _blocking(AsyncClient.status)
 
     def update(
@@ -223,7 +225,7 @@ class Client:
         from_zxid: int | None = None,
         one_shot: bool = False,
         contact_timeout: float | None = None,
-    ) -> Changes:
+    ) -> BlockingStream[Change]:
         """Watch paths; iterate over the result, or ``with`` it. See AsyncClient.watch."""
         stream = self._core.watch(
             *paths,
@@ -232,7 +234,13 @@ class Client:
             one_shot=one_shot,
             contact_timeout=contact_timeout,
         )
-        return Changes(self, stream)
+        return BlockingStream(self, stream)
+
+    def observe(
+        self, name: str, *, contact_timeout: float | None = None
+    ) -> BlockingStream[Elected]:
+        """Tell who is elected now, then each change; iterate over the result, or ``with`` it."""
+        return BlockingStream(self, self._core.observe(name, contact_timeout=contact_timeout))
 
     def close(self) -> None:
         """Close the session, releasing all it owns; bounded and idempotent."""
@@ -250,33 +258,46 @@ class Client:
         self.close()
 
 
-class Changes:
-    """The changes of a watch, one after the other; waits for the next."""
+class Stream(Protocol[T_co]):
+    """What the core's streams have in common."""
 
-    def __init__(self, client: Client, stream: ChangeStream) -> None:
+    @property
+    def zxid(self) -> int | None: ...
+
+    async def open(self) -> object: ...
+
+    async def close(self) -> None: ...
+
+    async def __anext__(self) -> T_co: ...
+
+
+class BlockingStream(Generic[T_co]):
+    """What a stream of the core tells, one after the other; waits for the next."""
+
+    def __init__(self, client: Client, stream: Stream[T_co]) -> None:
         self._client = client
         self._stream = stream
 
     @property
     def zxid(self) -> int | None:
-        """Everything up to here has been delivered; a later watch may resume from it."""
+        """Everything up to here has been told; a later watch may resume from it."""
         return self._stream.zxid
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop listening."""
         self._client.call(self._stream.close())
 
-    def __iter__(self) -> Iterator[Change]:
+    def __iter__(self) -> Iterator[T_co]:
         return self
 
-    def __next__(self) -> Change:
-        try:
-            return self._client.call(_next(self._stream))
-        except StopAsyncIteration:
-            raise StopIteration from None
+    def __next__(self) -> T_co:
+        item = self._client.call(_next(self._stream))
+        if item is None:
+            raise StopIteration
+        return item
 
-    def __enter__(self) -> Changes:
-        self._client.call(self._stream.open())
+    def __enter__(self) -> BlockingStream[T_co]:
+        self._client.call(_open(self._stream))
         return self
 
     def __exit__(
@@ -288,8 +309,15 @@ class Changes:
         self.close()
 
 
-async def _next(stream: ChangeStream) -> Change:
-    return await stream.__anext__()
+async def _next(stream: Stream[T]) -> T | None:
+    try:
+        return await stream.__anext__()
+    except StopAsyncIteration:
+        return None  # a task must not raise it
+
+
+async def _open(stream: Stream[Any]) -> None:
+    await stream.open()
 
 
 async def _awaited(make: Callable[[], Awaitable[T]]) -> T:

@@ -1,0 +1,119 @@
+"""One long stream of lines over whichever member serves: opened, read, opened again elsewhere.
+
+What the lines mean, and where to go on after a break, is the business of ``watching`` and
+``observing``. A stream that breaks, ends, says what cannot be read or is silent for too long has
+failed; whoever reads it opens it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, TypeVar
+
+from coordinator.client.delivery import Call, Delivery, Trouble
+from coordinator.client.transport import ResponseStream
+from coordinator.errors import (
+    BadArgumentsError,
+    ConnectionLostError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+from coordinator.wire.encoding import decode
+from coordinator.wire.messages.watches import StreamError
+
+T = TypeVar("T")
+
+SILENCE_MS_MAX = 12_000
+"""Keep-alive lines come every 5 s; a stream that is silent for longer is taken for dead."""
+_OPEN_MS = 3_000
+_FOR_EVER_MS = 1 << 53
+
+
+class Lines(Generic[T]):
+    """The lines of ``call()``, parsed; ``contact_timeout_ms`` None reconnects without end."""
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        call: Callable[[], Call],
+        parse: Callable[[Any], T | StreamError],
+        contact_timeout_ms: int | None,
+    ) -> None:
+        self._delivery = delivery
+        self._call = call
+        self._parse = parse
+        self._contact_timeout_ms = contact_timeout_ms
+        self._opening: AbstractAsyncContextManager[ResponseStream] | None = None
+        self._stream: ResponseStream | None = None
+        self._pushed_back: T | None = None
+
+    async def peek(self) -> T:
+        """Return the next line without taking it."""
+        if self._pushed_back is None:
+            self._pushed_back = await self.next()
+        return self._pushed_back
+
+    async def next(self) -> T:
+        """Return the next line; opens the stream, again and elsewhere, as often as needed.
+
+        Raises:
+            UnavailableError: no member served within the contact timeout.
+            RequestError: what the stream was ended with, such as CompactedError.
+        """
+        if self._pushed_back is not None:
+            line, self._pushed_back = self._pushed_back, None
+            return line
+        trouble = Trouble()
+        deadline_ms = _FOR_EVER_MS
+        if self._contact_timeout_ms is not None:
+            deadline_ms = self._delivery.clock.monotonic_ms() + self._contact_timeout_ms
+        while True:
+            try:
+                if self._stream is None:
+                    await self._open()
+                    return await self._line(_OPEN_MS)
+                line = await self._line(SILENCE_MS_MAX)
+            except (UnavailableError, OutcomeUnknownError) as error:
+                trouble.note(error)
+                await self.close()
+                if not await self._delivery.pause(trouble, deadline_ms):
+                    raise trouble.verdict(is_write=False) from error
+            except BaseException:
+                await self.close()
+                raise
+            else:
+                return line
+
+    async def close(self) -> None:
+        """Let go of the stream; ``next`` would open it again."""
+        opening, self._opening, self._stream = self._opening, None, None
+        if opening is not None:
+            await opening.__aexit__(None, None, None)
+
+
+    async def _open(self) -> None:
+        opening = self._delivery.stream(self._call(), _OPEN_MS)
+        self._stream = await opening.__aenter__()
+        self._opening = opening
+
+    async def _line(self, silence_ms: int) -> T:
+        assert self._stream is not None, "a line is read from an open stream"
+        while True:
+            try:
+                async with asyncio.timeout(silence_ms / 1000):
+                    raw = await self._stream.line()
+            except TimeoutError:
+                raise ConnectionLostError(f"the stream was silent for {silence_ms} ms") from None
+            if raw is None:
+                raise ConnectionLostError("the stream ended")
+            if not raw.strip():
+                continue  # a keep-alive
+            try:
+                said = self._parse(decode(raw))
+            except BadArgumentsError as error:
+                raise ConnectionLostError(f"a line could not be read: {error.message}") from error
+            if isinstance(said, StreamError):
+                raise said.error
+            return said

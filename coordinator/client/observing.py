@@ -1,0 +1,66 @@
+"""Who is elected, now and after each change; survives its members.
+
+1. The first thing told is who is elected now (or that nobody is).
+2. After a reconnect the present is told again only if it differs from what was told last; what
+   came and went in between is not told.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from coordinator.client.delivery import Call, Delivery, target_of
+from coordinator.client.lines import Lines
+from coordinator.wire.messages import NDJSON_TYPE
+from coordinator.wire.messages.elections import Elected, read_observe_line
+
+
+class ElectionStream:
+    """``async for elected in stream``; ``zxid`` is that of the last thing told."""
+
+    def __init__(self, delivery: Delivery, name: str, contact_timeout_ms: int | None) -> None:
+        self.zxid: int | None = None
+        call = Call("GET", target_of("elections", name) + "?observe", accept=NDJSON_TYPE)
+        self._lines: Lines[Elected] = Lines(
+            delivery, lambda: call, read_observe_line, contact_timeout_ms
+        )
+        self._last: Elected | None = None
+        self._is_finished = False
+
+    async def open(self) -> ElectionStream:
+        """Return once a member observes for us."""
+        await self._lines.peek()
+        return self
+
+    async def close(self) -> None:
+        """Stop observing."""
+        self._is_finished = True
+        await self._lines.close()
+
+    def __aiter__(self) -> ElectionStream:
+        return self
+
+    async def __anext__(self) -> Elected:
+        while not self._is_finished:
+            elected = await self._lines.next()
+            if self._last is None or self._is_news(elected, self._last):
+                self._last = elected
+                self.zxid = elected.zxid
+                return elected
+        raise StopAsyncIteration
+
+    async def __aenter__(self) -> ElectionStream:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @staticmethod
+    def _is_news(elected: Elected, last: Elected) -> bool:
+        # A member that lags behind the last one may tell its past first.
+        return elected.zxid >= last.zxid and elected.elected != last.elected

@@ -1,0 +1,152 @@
+"""One elected among many candidates, with a value that all can read, and an epoch that grows.
+
+::
+
+    with Election(client, "report-service", value=b"10.0.0.7:8080") as leadership:
+        serve(epoch=leadership.epoch)
+
+    async with Election(client, "report-service") as leadership:     # cancelled on loss
+        await serve(epoch=leadership.epoch)
+
+An election is a lock that is held until its holder resigns or dies, so the waiting, the loss and
+the clean-up are the lock's (S142). The epoch is the fencing token: pass it with every write.
+``who`` and ``observe`` need no candidacy.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Generic, Literal, overload
+
+from coordinator.client import (
+    AsyncClient,
+    BlockingStream,
+    Client,
+    Elected,
+    ElectionStream,
+    ElectionView,
+)
+from coordinator.client.facing import ClientT, both, expect_face
+from coordinator.errors import NotOwnerError
+from recipes.grant import Grant
+from recipes.holding import FOREVER, Holding, Timeout, wait_ms_of, wish_of
+
+
+class Election(Generic[ClientT]):
+    """One candidate, or only an observer, of the election ``name``.
+
+    Args:
+        client: a Client for ``with`` and plain calls, an AsyncClient for ``async with`` and await.
+        name: opaque.
+        value: published when elected; ``proclaim`` changes it.
+        timeout: seconds to stand by before giving up; FOREVER by default, because standing by is
+            what a candidate is for.
+        cancel_on_loss: cancel the task in an ``async with`` when leadership is lost, and raise
+            LockLostError when either ``with`` is left.
+        label, trace_id: what people see of this candidate.
+    """
+
+    def __init__(
+        self,
+        client: ClientT,
+        name: str,
+        *,
+        value: bytes = b"",
+        timeout: Timeout = FOREVER,
+        cancel_on_loss: bool = True,
+        label: str = "",
+        trace_id: str = "",
+    ) -> None:
+        self.client = client
+        self.name = name
+        self._value = value
+        self._wait_ms = wait_ms_of(timeout)
+        self._label, self._trace_id = label, trace_id
+        self._contest = client.core.contest("elections", name)
+        self._holding: Holding[ClientT] = Holding(
+            f"election {name!r}", self._obtain, cancel_on_loss=cancel_on_loss
+        )
+
+    @property
+    def leadership(self) -> Grant[ClientT] | None:
+        """What this candidate won, None when it is not elected."""
+        return self._holding.grant
+
+    async def _resign(self) -> bool:
+        """Stop being elected; False when it was not any more. Idempotent."""
+        return await self._holding.release()
+
+    async def _campaign(
+        self, value: bytes | None = None, *, timeout: Timeout | None = None
+    ) -> Grant[ClientT]:
+        """Stand by until elected and return the leadership; raises as ``Lock.acquire`` does."""
+        if value is not None:
+            self._value = value
+        wait_ms = self._wait_ms if timeout is None else wait_ms_of(timeout)
+        return await self._holding.acquire(wait_ms)
+
+    campaign = both(_campaign, undo=_resign)
+    resign = both(_resign)
+
+    @both
+    async def proclaim(self, value: bytes) -> None:
+        """Publish ``value``; NotOwnerError unless this candidate is elected."""
+        leadership = self._holding.grant
+        if leadership is None:
+            raise NotOwnerError(f"election {self.name!r}: expected to be elected, found it is not")
+        leadership.check()
+        await self.client.core.proclaim(self.name, leadership.grant_id, value)
+        self._value = value
+
+    @both
+    async def who(self) -> ElectionView:
+        """Return who is elected, with value and epoch, and who stands by."""
+        return await self.client.core.election(self.name)
+
+    @overload
+    def observe(self: Election[Client]) -> BlockingStream[Elected]: ...
+    @overload
+    def observe(self: Election[AsyncClient]) -> ElectionStream: ...
+
+    def observe(self: Election[Any]) -> BlockingStream[Elected] | ElectionStream:
+        """Tell who is elected now, then each change; iterate over it in the client's way."""
+        stream: BlockingStream[Elected] | ElectionStream = self.client.observe(self.name)
+        return stream
+
+    def __enter__(self: Election[Client]) -> Grant[Client]:
+        expect_face(self.client, Client, "with")
+        return self.client.call(self._holding.acquire(self._wait_ms), self._holding.release)
+
+    def __exit__(
+        self: Election[Client],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[None]:
+        self.client.call(self._holding.leave(error))
+
+    async def __aenter__(self: Election[AsyncClient]) -> Grant[AsyncClient]:
+        expect_face(self.client, AsyncClient, "async with")
+        leadership = await self._holding.acquire(self._wait_ms)
+        self._holding.watch_over_task(leadership)
+        return leadership
+
+    async def __aexit__(
+        self: Election[AsyncClient],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[None]:
+        await self._holding.leave(error)
+
+    async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
+        wish = wish_of(self._label, self._trace_id, self._value)
+        award = await self._contest.contend(wish, wait_ms)
+        return Grant(
+            self.client,
+            lock=self.name,
+            grant_id=award.grant.grant_id,
+            fencing_token=award.grant.fencing_token,
+            session=award.session,
+            queue=self._contest,
+        )

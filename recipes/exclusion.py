@@ -1,0 +1,152 @@
+"""Run a function under a lock: as a helper, and as a decorator.
+
+::
+
+    execute_exclusive(client, "daily-report", lambda grant: report(token=grant.fencing_token))
+
+    @exclusive("daily-report", timeout=0)
+    def report(grant: Grant[Client], day: str) -> None: ...
+
+    report("2026-01-31")
+
+The function is given the grant, with its fencing token, as its first argument. If the lock is not
+had in time LockTimeoutError is raised and the function does not run; what the function raises
+itself comes through unchanged (S151, S152).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+from coordinator.client import AsyncClient, Client, connect
+from coordinator.client.facing import expect_face
+from recipes.grant import Grant
+from recipes.holding import DEFAULT_TIMEOUT_S, Timeout
+from recipes.lock import Lock
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@overload
+def execute_exclusive(
+    client: Client,
+    key: str,
+    task: Callable[[Grant[Client]], T],
+    *,
+    timeout: Timeout = ...,
+    label: str = ...,
+) -> T: ...
+@overload
+def execute_exclusive(
+    client: AsyncClient,
+    key: str,
+    task: Callable[[Grant[AsyncClient]], Awaitable[T]],
+    *,
+    timeout: Timeout = ...,
+    label: str = ...,
+) -> Coroutine[Any, Any, T]: ...
+
+
+def execute_exclusive(
+    client: Client | AsyncClient,
+    key: str,
+    task: Callable[[Any], Any],
+    *,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    label: str = "",
+) -> Any:
+    """Return what ``task(grant)`` returns, run while the lock ``key`` is held.
+
+    With an AsyncClient the task is a coroutine function, and the call is awaited.
+
+    Raises:
+        LockTimeoutError: the lock was not had in time; the task did not run.
+        LockLostError: the lock was lost while the task ran.
+    """
+    if isinstance(client, Client):
+        with Lock(client, key, timeout=timeout, label=label) as grant:
+            return task(grant)
+    return _execute(client, key, task, timeout, label)
+
+
+async def _execute(
+    client: AsyncClient,
+    key: str,
+    task: Callable[[Grant[AsyncClient]], Awaitable[T]],
+    timeout: Timeout,
+    label: str,
+) -> T:
+    async with Lock(client, key, timeout=timeout, label=label) as grant:
+        return await task(grant)
+
+
+class exclusive:
+    """Decorate a function so that each call runs under the lock ``key``.
+
+    Args:
+        key: the lock's name.
+        client: a Client for plain functions, an AsyncClient for coroutine functions. None
+            connects to ``COORDINATOR_ENDPOINTS`` for each call, which suits scheduled tasks.
+        timeout: seconds to wait for the lock; 0 tries once.
+        label: what people see in the lock's queue; the function's name by default.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        *,
+        client: Client | AsyncClient | None = None,
+        timeout: Timeout = DEFAULT_TIMEOUT_S,
+        label: str | None = None,
+    ) -> None:
+        self._key = key
+        self._client = client
+        self._timeout = timeout
+        self._label = label
+
+    @overload
+    def __call__(
+        self, task: Callable[Concatenate[Grant[AsyncClient], P], Coroutine[Any, Any, T]]
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __call__(self, task: Callable[Concatenate[Grant[Client], P], T]) -> Callable[P, T]: ...
+
+    def __call__(self, task: Callable[..., Any]) -> Callable[..., Any]:
+        label = self._label if self._label is not None else getattr(task, "__name__", "")
+        decorate = self._awaited if inspect.iscoroutinefunction(task) else self._plain
+        return decorate(task, label[:200])
+
+    def _plain(self, task: Callable[..., T], label: str) -> Callable[..., T]:
+        @wraps(task)
+        def call(*args: Any, **kwargs: Any) -> T:
+            def run(grant: Grant[Client]) -> T:
+                return task(grant, *args, **kwargs)
+
+            options: dict[str, Any] = {"timeout": self._timeout, "label": label}
+            if self._client is None:
+                with connect() as client:
+                    return execute_exclusive(client, self._key, run, **options)
+            expect_face(self._client, Client, f"exclusive({self._key!r})")
+            assert isinstance(self._client, Client)
+            return execute_exclusive(self._client, self._key, run, **options)
+
+        return call
+
+    def _awaited(self, task: Callable[..., Coroutine[Any, Any, T]], label: str) -> Any:
+        @wraps(task)
+        async def call(*args: Any, **kwargs: Any) -> T:
+            def run(grant: Grant[AsyncClient]) -> Coroutine[Any, Any, T]:
+                return task(grant, *args, **kwargs)
+
+            if self._client is None:
+                async with connect() as client:
+                    return await _execute(client, self._key, run, self._timeout, label)
+            expect_face(self._client, AsyncClient, f"exclusive({self._key!r})")
+            assert isinstance(self._client, AsyncClient)
+            return await _execute(self._client, self._key, run, self._timeout, label)
+
+        return call

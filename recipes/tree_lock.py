@@ -1,0 +1,279 @@
+"""The same fair lock, made by the client alone from nothing but znodes (ZooKeeper, "Locks").
+
+It stands in one queue with the contenders that the server runs: the znodes are the same,
+``/locks/<name>/lock-0000000042``, and so is the decision, ``recipes.contention``. Prefer ``Lock``:
+it waits in one request. This one shows that the plain tree is enough.
+
+1. Create an ephemeral sequential znode; its czxid is the fencing token, minted with the grant.
+2. List the siblings. The lowest number holds; every other one watches its predecessor only.
+3. The watch begins at the listing's zxid, so a predecessor that went in between is noticed (S062).
+4. After waking, decide anew. On every way out without a grant the own znode is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any, Generic, Literal
+from urllib.parse import quote
+
+from coordinator.client import AsyncClient, Check, Client, Create, Result, Session
+from coordinator.client.facing import ClientT, both, expect_face
+from coordinator.errors import (
+    CompactedError,
+    CoordinatorError,
+    LockLostError,
+    LockTimeoutError,
+    NoNodeError,
+    OutcomeUnknownError,
+    RequestError,
+    SessionError,
+    SessionExpiredError,
+    UnavailableError,
+)
+from recipes import contention
+from recipes.grant import Grant
+from recipes.holding import DEFAULT_TIMEOUT_S, Holding, Timeout, wait_ms_of, wish_of
+
+_ROOT = "/locks"
+_LEAVE_WAIT_S = 1.0
+_AGAIN_S = 0.5
+
+
+class TreeLock(Generic[ClientT]):
+    """One contender for the lock ``name``, over the plain tree; otherwise like ``Lock``.
+
+    ``on_before_watch`` is awaited between the listing and the watch; for tests of that gap.
+    """
+
+    def __init__(
+        self,
+        client: ClientT,
+        name: str | int,
+        *,
+        timeout: Timeout = DEFAULT_TIMEOUT_S,
+        cancel_on_loss: bool = True,
+        label: str = "",
+        on_before_watch: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        self.client = client
+        self.name = str(name)
+        self._directory = f"{_ROOT}/{segment_of(self.name)}"
+        self._wait_ms = wait_ms_of(timeout)
+        self._label = label
+        self._on_before_watch = on_before_watch
+        self._holding: Holding[ClientT] = Holding(
+            f"lock {self.name!r}", self._obtain, cancel_on_loss=cancel_on_loss
+        )
+
+    @property
+    def grant(self) -> Grant[ClientT] | None:
+        """What this object holds, None when nothing."""
+        return self._holding.grant
+
+    async def _acquire(self, *, timeout: Timeout | None = None) -> Grant[ClientT]:
+        """Wait for the lock and return the grant; raises as ``Lock.acquire`` does."""
+        wait_ms = self._wait_ms if timeout is None else wait_ms_of(timeout)
+        return await self._holding.acquire(wait_ms)
+
+    async def _try_acquire(self, *, timeout: Timeout = 0) -> Grant[ClientT] | None:
+        """Return the grant, None when it was not had within ``timeout`` (0: try once)."""
+        return await self._holding.try_acquire(wait_ms_of(timeout))
+
+    async def _release(self) -> bool:
+        """Give the lock back; False when it was not held any more. Idempotent."""
+        return await self._holding.release()
+
+    acquire = both(_acquire, undo=_release)
+    try_acquire = both(_try_acquire, undo=_release)
+    release = both(_release)
+
+    def __enter__(self: TreeLock[Client]) -> Grant[Client]:
+        expect_face(self.client, Client, "with")
+        return self.client.call(self._holding.acquire(self._wait_ms), self._holding.release)
+
+    def __exit__(
+        self: TreeLock[Client],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[None]:
+        self.client.call(self._holding.leave(error))
+
+    async def __aenter__(self: TreeLock[AsyncClient]) -> Grant[AsyncClient]:
+        expect_face(self.client, AsyncClient, "async with")
+        grant = await self._holding.acquire(self._wait_ms)
+        self._holding.watch_over_task(grant)
+        return grant
+
+    async def __aexit__(
+        self: TreeLock[AsyncClient],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[None]:
+        await self._holding.leave(error)
+
+    # --- the recipe
+
+    async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
+        core = self.client.core
+        limit_s = None if wait_ms is None else (wait_ms or core.settings.timeout_ms) / 1000
+        contender = _Contender(core, self._directory, self._on_before_watch)
+        try:
+            async with asyncio.timeout(limit_s) as scope:
+                session = await core.session(limit_s)
+                work = contender.enter_and_wait(session, self._data(), is_try=wait_ms == 0)
+                await session.while_alive(work)
+        except TimeoutError:
+            await contender.leave()
+            if not scope.expired():
+                raise
+            raise LockTimeoutError(f"lock {self.name!r}: not granted in {limit_s} s") from None
+        except BaseException:
+            await contender.leave()
+            raise
+        if session.remaining_safe_ms() == 0:
+            await contender.leave()
+            raise SessionExpiredError(f"lock {self.name!r}: granted too late, given back")
+        return Grant(
+            self.client,
+            lock=self.name,
+            grant_id=contender.grant_id,
+            fencing_token=contender.czxid,
+            session=session,
+            queue=contender,
+        )
+
+    def _data(self) -> bytes:
+        wish = asdict(wish_of(self._label, ""))
+        del wish["value"]
+        return json.dumps(wish).encode("utf-8")
+
+
+class _Contender:
+    """One znode in the queue: made, watched over, deleted."""
+
+    def __init__(
+        self,
+        core: AsyncClient,
+        directory: str,
+        on_before_watch: Callable[[], Coroutine[Any, Any, None]] | None,
+    ) -> None:
+        self.path = ""
+        self.czxid = 0
+        self._core = core
+        self._directory = directory
+        self._on_before_watch = on_before_watch
+        self._session: Session | None = None
+        self._creating: asyncio.Task[Result | None] | None = None
+        self._may_be_deleted = False
+
+    @property
+    def grant_id(self) -> str:
+        return f"{contention.sequence_of(self.path)}-{self.czxid}"
+
+    async def enter_and_wait(self, session: Session, data: bytes, *, is_try: bool) -> None:
+        """Return once this contender holds."""
+        self._session = session
+        create = Create(
+            f"{self._directory}/lock-",
+            data,
+            mode="ephemeral_sequential",
+            session_id=session.session_id,
+            parents="container",
+        )
+        # A task of its own: whoever gives up must still learn what there is to delete.
+        self._creating = self._core.chores.start(
+            self._create(create, is_try=is_try), f"enter {self._directory}"
+        )
+        created = await asyncio.shield(self._creating)
+        if created is None:
+            raise LockTimeoutError(f"{self._directory}: another one holds it")
+        while not await self._holds_or_waits():
+            pass
+
+    async def leave(self) -> None:
+        """Delete the own znode, for at most a second here, then in the background (S007)."""
+        if self._creating is None:
+            return
+        chore = self._core.chores.start(self._leave_at_last(), f"leave {self._directory}")
+        await asyncio.wait({chore}, timeout=_LEAVE_WAIT_S)
+
+    async def release(self, grant_id: str) -> bool:
+        try:
+            await self._core.delete(self.path)
+        except NoNodeError:
+            return self._may_be_deleted  # perhaps by our own earlier try
+        except OutcomeUnknownError:
+            self._may_be_deleted = True
+            raise
+        return True
+
+    async def is_current(self, grant_id: str, fencing_token: int) -> bool:
+        names = (await self._core.children(self._directory)).names
+        return contention.holder(names) == _name_of(self.path)
+
+    async def _create(self, create: Create, *, is_try: bool) -> Result | None:
+        if is_try:  # one command: enter only if nobody is there, so there is nothing to clean up
+            nobody = Check(self._directory, has_children=False)
+            reply = await self._core.guarded([nobody], then=[create])
+            if reply.branch != "then":
+                return None
+        else:
+            reply = await self._core.multi([create])
+        created = reply.results[0]
+        assert created.stat is not None, "a created znode has a Stat"
+        self.path, self.czxid = created.path, created.stat.czxid
+        return created
+
+    async def _holds_or_waits(self) -> bool:
+        listing = await self._core.children(self._directory)
+        standing = contention.standing(listing.names, _name_of(self.path))
+        if not standing.is_queued:
+            raise LockLostError(f"{self.path}: expected our place in the queue, found it gone")
+        if standing.predecessor is None:
+            return True
+        if self._on_before_watch is not None:
+            await self._on_before_watch()
+        predecessor = f"{self._directory}/{standing.predecessor}"
+        zxid = None if listing.stat is None else listing.stat.pzxid
+        try:
+            async with self._core.watch(predecessor, from_zxid=zxid, one_shot=True) as changes:
+                async for _ in changes:
+                    break
+        except CompactedError:
+            pass  # too much has happened since the listing: list again
+        return False
+
+    async def _leave_at_last(self) -> None:
+        assert self._creating is not None, "left a queue that was not entered"
+        await asyncio.wait({self._creating})
+        failure = None if self._creating.cancelled() else self._creating.exception()
+        if failure is None and not self._creating.cancelled() and self._creating.result() is None:
+            return
+        if isinstance(failure, RequestError | SessionError | UnavailableError):
+            return  # certainly not created
+        if failure is not None:
+            return  # unknown: only the session's end can tell
+        while self._session is not None and not self._session.is_lost:
+            try:
+                await self._core.delete(self.path)
+            except (RequestError, SessionError):
+                return
+            except CoordinatorError:
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                return
+
+
+def segment_of(name: str) -> str:
+    """Return the name of the znode that stands for the lock ``name``, as the server names it."""
+    return quote(name, safe="") if name not in (".", "..") else name.replace(".", "%2E")
+
+
+def _name_of(path: str) -> str:
+    return path.rpartition("/")[2]
