@@ -15,8 +15,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
 
 from coordinator.errors import DiskFullError, StorageError
 
@@ -24,8 +25,6 @@ DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-T = TypeVar("T")
 
 
 class DiskFile(Protocol):
@@ -117,9 +116,10 @@ def storage_error(operation: str, path: str, error: OSError) -> StorageError:
     return kind(f"{operation} {path}: {reason}", path=path, operation=operation)
 
 
-def _checked(operation: str, path: str, call: Callable[[], T]) -> T:
+@contextmanager
+def _naming(operation: str, path: str) -> Iterator[None]:
     try:
-        return call()
+        yield
     except OSError as error:
         raise storage_error(operation, path, error) from error
 
@@ -129,79 +129,71 @@ class OsFile:
 
     def __init__(self, path: str, flags: int) -> None:
         self._path = path
-        self._descriptor = _checked("open", path, lambda: os.open(path, flags, FILE_MODE))
+        with _naming("open", path):
+            self._descriptor = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
     @property
     def path(self) -> str:
         return self._path
 
     def write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[self._written("write", lambda v: os.write(self._descriptor, v), view) :]
+        with _naming("write", self._path):
+            self._write_all(data, lambda view, _: os.write(self._descriptor, view))
 
     def write_at(self, offset: int, data: bytes) -> None:
-        # Not pwrite on the appending descriptor: Linux ignores the offset under O_APPEND.
-        descriptor = _checked("open", self._path, lambda: os.open(self._path, os.O_WRONLY))
-        try:
-            view = memoryview(data)
-            while view:
-                at = offset + len(data) - len(view)
-                view = view[
-                    self._written("write", lambda v, at=at: os.pwrite(descriptor, v, at), view) :
-                ]
-        finally:
-            os.close(descriptor)
+        # Not on the appending descriptor: Linux ignores the offset of pwrite under O_APPEND.
+        with _naming("write", self._path):
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                self._write_all(data, lambda view, done: os.pwrite(descriptor, view, offset + done))
+            finally:
+                os.close(descriptor)
 
-    def _written(
-        self, operation: str, call: Callable[[memoryview], int], view: memoryview
-    ) -> int:
-        count = _checked(operation, self._path, lambda: call(view))
-        if count <= 0:
-            raise StorageError(
-                f"{operation} {self._path}: the system wrote nothing of {len(view)} bytes",
-                path=self._path,
-                operation=operation,
-            )
-        return count
+    def _write_all(self, data: bytes, write: Callable[[memoryview, int], int]) -> None:
+        view, done = memoryview(data), 0
+        while done < len(data):
+            count = write(view[done:], done)
+            if count <= 0:
+                raise OSError(errno.EIO, f"nothing written of {len(data) - done} bytes")
+            done += count
 
     def read_at(self, offset: int, length: int) -> bytes:
         parts = []
-        while length > 0:
-            part = _checked(
-                "read",
-                self._path,
-                lambda length=length, offset=offset: os.pread(self._descriptor, length, offset),
-            )
-            if not part:
-                break
-            parts.append(part)
-            offset += len(part)
-            length -= len(part)
+        with _naming("read", self._path):
+            while length > 0:
+                part = os.pread(self._descriptor, length, offset)
+                if not part:
+                    break
+                parts.append(part)
+                offset += len(part)
+                length -= len(part)
         return b"".join(parts)
 
     def size_bytes(self) -> int:
-        return _checked("stat", self._path, lambda: os.fstat(self._descriptor).st_size)
+        with _naming("stat", self._path):
+            return os.fstat(self._descriptor).st_size
 
     def truncate(self, size_bytes: int) -> None:
-        _checked("truncate", self._path, lambda: os.ftruncate(self._descriptor, size_bytes))
+        with _naming("truncate", self._path):
+            os.ftruncate(self._descriptor, size_bytes)
 
     def sync(self) -> None:
-        _checked("sync", self._path, lambda: os.fdatasync(self._descriptor))
+        with _naming("sync", self._path):
+            os.fdatasync(self._descriptor)
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            _checked("close", self._path, lambda: os.close(descriptor))
+            with _naming("close", self._path):
+                os.close(descriptor)
 
 
 class OsDirectoryLock:
     """A lock file held with flock(2): it goes with the process, however that ends."""
 
     def __init__(self, path: str) -> None:
-        self._descriptor = _checked(
-            "lock", path, lambda: os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
-        )
+        with _naming("lock", path):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -240,38 +232,42 @@ class OsDisk:
             file.close()
 
     def rename(self, source: str, target: str) -> None:
-        _checked("rename", source, lambda: os.replace(source, target))
+        with _naming("rename", source):
+            os.replace(source, target)
 
     def remove(self, path: str) -> None:
-        _checked("remove", path, lambda: os.remove(path))
+        with _naming("remove", path):
+            os.remove(path)
 
     def exists(self, path: str) -> bool:
-        try:
-            os.stat(path)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            # Not being able to tell is not "no": a missing log would look like a new member.
-            raise storage_error("stat", path, error) from error
+        # Not being able to tell is not "no": a missing log would look like a new member.
+        with _naming("stat", path):
+            try:
+                os.stat(path)
+            except FileNotFoundError:
+                return False
         return True
 
     def list_directory(self, path: str) -> list[str]:
-        return sorted(_checked("list", path, lambda: os.listdir(path)))
+        with _naming("list", path):
+            return sorted(os.listdir(path))
 
     def make_directory(self, path: str) -> None:
         if os.path.isdir(path):
             return
         parent = os.path.dirname(path.rstrip("/")) or "."
         self.make_directory(parent)
-        _checked("make", path, lambda: os.mkdir(path, DIRECTORY_MODE))
+        with _naming("make", path):
+            os.mkdir(path, DIRECTORY_MODE)
         self.sync_directory(parent)
 
     def sync_directory(self, path: str) -> None:
-        descriptor = _checked("open", path, lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY))
-        try:
-            _checked("sync", path, lambda: os.fsync(descriptor))
-        finally:
-            os.close(descriptor)
+        with _naming("sync", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def lock_directory(self, path: str) -> DirectoryLock:
         return OsDirectoryLock(join(path, self.LOCK_NAME))

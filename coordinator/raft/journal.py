@@ -1,45 +1,174 @@
-"""The durable log. (Skeleton: the signatures that the engine may use.)"""
+"""The durable log: PySyncObj's Journal interface (0.3.17) over checksummed, synced segments.
+
+What is promised, and by whom:
+
+1. ``add``, ``deleteEntriesFrom`` and ``clear`` change memory and a buffer, nothing else. Everything
+   buffered goes to the system in one write, and one sync makes it stable (group commit).
+2. After a crash the log is what it was after some operation not before the last one synced. So an
+   entry up to ``durable_index`` is never lost, and a suffix that was cut, and then written over by
+   a synced entry, never comes back.
+3. ``setCurrentTerm`` returns when term and vote are stable. They never go back.
+4. After a failed write or sync nothing is accepted any more: every call that would change the log
+   raises the StorageError again. A failed sync is never tried again. The member must stop.
+5. The commit index is not kept: one beyond the log would acknowledge entries that nobody holds.
+6. ``deleteEntriesTo`` and ``clear`` are called only when the snapshot that covers what they drop is
+   stable. *That order is the caller's.* Files are removed whole, after the term file says that they
+   are not needed; if the member dies in between, they are removed at the next start.
+7. Opening refuses what it cannot explain (``segments``, ``records`` hold the rules), refuses a
+   directory another process uses, and writes again what may not be stable before it counts.
+
+The entries are in memory too: PySyncObj reads them by position and slice. Names in camel case are
+PySyncObj's. No threads here; only a ``SyncToken`` may be called from one.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import overload
 
+from coordinator.errors import StorageError
+from coordinator.raft import segments, term
 from coordinator.raft.disk import Disk
+from coordinator.raft.records import Kind, encode
+from coordinator.raft.recovery import recover
+from coordinator.raft.segments import Entry, Segment
 
-Entry = tuple[bytes, int, int]
-"""(command, index, term), as PySyncObj keeps them."""
+SEGMENT_BYTES = 16 * 1024 * 1024
+
+
+def _draw_salt() -> int:
+    return int.from_bytes(os.urandom(4), "little")
 
 
 class SyncToken:
-    """One sync under way: ``journal.begin_sync()`` makes it, calling it does only the disk's
-    part (any thread; raises StorageError), ``journal.end_sync(token)`` takes note (the loop)."""
+    """One sync under way: ``begin_sync`` makes it, calling it does only the disk's part.
+
+    Calling is allowed from any thread, once; it raises StorageError. ``end_sync`` takes note."""
+
+    def __init__(self, journal: Journal, *, is_rolling: bool) -> None:
+        self._journal = journal
+        self._file = journal._file
+        self._next_sequence = journal._segment.sequence + 1
+        self._next_index = journal._next_index or 0
+        self.is_rolling = is_rolling
+        self.size_bytes = journal._size_bytes
+        self.last_index = journal.last_index
+        self.first_index = journal._segment.first_index
+        self.next_segment: Segment | None = None
+        self.is_done = False
 
     def __call__(self) -> None:
-        raise NotImplementedError
+        with self._journal._stopping_on_failure():
+            self._file.sync()
+            if self.is_rolling:
+                self.next_segment = self._journal._create_segment(
+                    self._next_sequence, self._next_index
+                )
+        self.is_done = True
 
 
 class Journal:
-    """PySyncObj's log (its Journal interface of 0.3.17) that is durable when it says so."""
+    """The log of one member. See the module for what is promised."""
 
-    def __init__(self, directory: str, disk: Disk, *, segment_bytes: int) -> None:
-        """Lock the directory and recover the log. Raises StorageError when it is not sound."""
-        raise NotImplementedError
+    def __init__(
+        self,
+        directory: str,
+        disk: Disk,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        draw_salt: Callable[[], int] = _draw_salt,
+    ) -> None:
+        """Recover the log in ``directory``, or begin one there.
 
-    # What PySyncObj calls.
+        Args:
+            directory: made if it is not there; locked until ``_destroy``.
+            disk: where it is.
+            segment_bytes: a segment that has reached this size is followed by a new one.
+            draw_salt: 32 bits nobody can guess, for each new segment.
+
+        Raises:
+            StorageError: the files cannot be trusted or read, or are another process's."""
+        self._directory = directory
+        self._disk = disk
+        self._segment_bytes = segment_bytes
+        self._draw_salt = draw_salt
+        self._failure: StorageError | None = None
+        self._pending: list[tuple[Kind, int, int, bytes]] = []
+        self._in_flight: SyncToken | None = None
+        self._first_needed = 0
+        disk.make_directory(directory)
+        self._lock = disk.lock_directory(directory)
+        try:
+            found = recover(disk, directory, draw_salt)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._is_new = found.is_new
+        self._term = found.term
+        self._segments = found.segments
+        self._file = found.file
+        self._entries = found.replay.entries
+        self._next_index = found.replay.next_index
+        self._bytes_in_memory = sum(len(entry[0]) for entry in self._entries)
+        self._durable_index = self.last_index
+        # Of the last segment: its length, what of it is records other than marks, what of it is
+        # stable, and what its marks say is stable.
+        self._size_bytes = self._synced_bytes = found.replay.valid_bytes
+        self._content_bytes = found.replay.content_bytes
+        self._marked_bytes = found.replay.synced_bytes
+
+    # ------------------------------------------------------------------ what PySyncObj calls
 
     def add(self, command: bytes, idx: int, term: int) -> None:
-        """Append an entry in memory and to the buffer; nothing reaches the disk yet."""
-        raise NotImplementedError
+        """Append an entry. In memory at once; stable after the next sync."""
+        self._refuse_after_failure()
+        if self._next_index is not None and idx != self._next_index:
+            self._stop(f"entry {self._next_index} was expected next, entry {idx} came")
+        if term > self._term.term:
+            self._stop(f"entry {idx} is of term {term}, the term stored is {self._term.term}")
+        self._entries.append((command, idx, term))
+        self._pending.append((Kind.ENTRY, idx, term, command))
+        self._next_index = idx + 1
+        self._bytes_in_memory += len(command)
 
     def clear(self) -> None:
-        raise NotImplementedError
+        """Forget all entries; the next one may have any index (a snapshot was installed)."""
+        self._refuse_after_failure()
+        self._entries = []
+        self._next_index = None
+        self._bytes_in_memory = 0
+        self._first_needed = 0
+        self._pending.append((Kind.START, 0, 0, b""))
+        self._forget_durable_from(0)
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:
-        raise NotImplementedError
+        """Cut the entries at this position and after it: they conflict with the leader's."""
+        self._refuse_after_failure()
+        if entryFrom < 0:
+            self._stop(f"a cut at position {entryFrom}")
+        cut = self._entries[entryFrom:]
+        if not cut:
+            return
+        index = cut[0][1]
+        del self._entries[entryFrom:]
+        self._next_index = index
+        self._bytes_in_memory -= sum(len(entry[0]) for entry in cut)
+        self._pending.append((Kind.CUT, index, 0, b""))
+        self._forget_durable_from(index)
 
     def deleteEntriesTo(self, entryTo: int) -> None:
-        """Drop the first ``entryTo`` entries; the snapshot covering them must be durable."""
-        raise NotImplementedError
+        """Drop the first ``entryTo`` entries; the snapshot that covers them must be stable."""
+        self._refuse_after_failure()
+        if entryTo < 0:
+            self._stop(f"compaction to position {entryTo}")
+        dropped = self._entries[:entryTo]
+        del self._entries[:entryTo]
+        self._bytes_in_memory -= sum(len(entry[0]) for entry in dropped)
+        self._first_needed = self._entries[0][1] if self._entries else self._next_index or 0
+        self._maybe_remove_segments()
 
     @overload
     def __getitem__(self, item: int) -> Entry: ...
@@ -48,77 +177,210 @@ class Journal:
     def __getitem__(self, item: slice) -> list[Entry]: ...
 
     def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
-        raise NotImplementedError
+        return self._entries[item]
 
     def __len__(self) -> int:
-        raise NotImplementedError
+        return len(self._entries)
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
-        """Nothing: a persisted commit index can lie beyond the log."""
+        """Nothing: see promise 5."""
 
     def getRaftCommitIndex(self) -> int:
         return 1
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
-        """Returns when both are stable on disk."""
-        raise NotImplementedError
+        """Store term and vote; returns when they are stable."""
+        self._refuse_after_failure()
+        now = self._term
+        if (term, votedForNodeId) == (now.term, now.voted_for):
+            return
+        if term < now.term or (term == now.term and now.voted_for is not None):
+            self._stop(
+                f"term {term} with a vote for {votedForNodeId!r} after "
+                f"term {now.term} with a vote for {now.voted_for!r}"
+            )
+        self._store_term(replace(now, term=term, voted_for=votedForNodeId))
 
     def getCurrentTerm(self) -> int:
-        raise NotImplementedError
+        return self._term.term
 
     def getVotedForNodeId(self) -> str | None:
-        raise NotImplementedError
+        return self._term.voted_for
 
     def onOneSecondTimer(self) -> None:
-        raise NotImplementedError
+        """Say in the file how far it is stable, when nothing else was written since.
+
+        This is what lets the next start tell damage from a torn write; it is not synced."""
+        if self._failure is None and not self._pending and self._in_flight is None:
+            self._append(self._mark())
 
     def _destroy(self) -> None:
-        """Close the files and release the directory. Does not sync: the engine syncs first."""
-        raise NotImplementedError
+        """Close the file and release the directory. Does not sync: what was promised is stable."""
+        try:
+            self.onOneSecondTimer()
+            self._file.close()
+        finally:
+            self._failure = self._failure or StorageError(f"{self._directory}: the log is closed")
+            self._lock.release()
 
-    # What the engine calls.
+    # ------------------------------------------------------------------ what the engine calls
+
+    @property
+    def is_new(self) -> bool:
+        """True when opening found nothing and began the log."""
+        return self._is_new
 
     @property
     def is_dirty(self) -> bool:
-        """True when something added, cut or cleared is not yet stable."""
-        raise NotImplementedError
+        """True when something added, cut or cleared is not stable yet."""
+        return bool(self._pending) or self._content_bytes > self._synced_bytes
 
     @property
     def first_index(self) -> int:
-        """Index of the first entry in memory; 0 when empty."""
-        raise NotImplementedError
+        """Index of the first entry; 0 when there is none."""
+        return self._entries[0][1] if self._entries else 0
 
     @property
     def last_index(self) -> int:
-        """Index of the last entry; 0 when empty."""
-        raise NotImplementedError
+        """Index of the last entry; 0 when there is none."""
+        return self._entries[-1][1] if self._entries else 0
 
     @property
     def durable_index(self) -> int:
-        """The highest index up to which every entry of the log is on stable storage."""
-        raise NotImplementedError
+        """The highest index such that this log's entries up to it are stable; 0 when none is."""
+        return self._durable_index
 
     @property
     def bytes_in_memory(self) -> int:
-        """Length of all commands in the log together."""
-        raise NotImplementedError
+        """Length of all commands in the log."""
+        return self._bytes_in_memory
 
     @property
-    def failure(self) -> Exception | None:
-        """The storage failure that ended this journal, or None."""
-        raise NotImplementedError
+    def failure(self) -> StorageError | None:
+        """What ended this log, or None."""
+        return self._failure
 
     def write(self) -> None:
-        """Hand everything buffered to the system in one write."""
-        raise NotImplementedError
+        """Hand everything buffered to the system in one write; nothing is stable by that.
+
+        While a sync that begins a new segment is under way the buffer waits for its end."""
+        self._refuse_after_failure()
+        if not self._pending or (self._in_flight is not None and self._in_flight.is_rolling):
+            return
+        pending, self._pending = self._pending, []
+        salt = self._segment.salt
+        parts = [self._mark()]
+        for kind, index, term_, command in pending:
+            parts.append(encode(kind, index, term_, command, salt))
+            if kind is not Kind.ENTRY:
+                self._segment.first_index = min(self._segment.first_index, index)
+        self._append(b"".join(parts))
+        self._content_bytes = self._size_bytes
 
     def sync(self) -> None:
-        """Write and sync, here and now."""
-        raise NotImplementedError
+        """Write, and make everything stable, here and now."""
+        token = self.begin_sync()
+        if token is not None:
+            token()
+            self.end_sync(token)
 
     def begin_sync(self) -> SyncToken | None:
-        """Write; return what makes it stable, or None when all is stable. One at a time."""
-        raise NotImplementedError
+        """Write; return what makes it stable, or None when everything is. One at a time."""
+        if self._in_flight is not None:
+            self._stop("a sync begins while another is under way")
+        self.write()
+        if not self.is_dirty:
+            return None
+        self._in_flight = SyncToken(self, is_rolling=self._size_bytes >= self._segment_bytes)
+        return self._in_flight
 
     def end_sync(self, token: SyncToken) -> None:
-        raise NotImplementedError
+        """Take note that ``token`` was called and returned; ``durable_index`` may rise."""
+        self._refuse_after_failure()
+        if token is not self._in_flight or not token.is_done:
+            self._stop("a sync ends that is not under way")
+        self._in_flight = None
+        self._synced_bytes = token.size_bytes
+        self._segment.durable_first_index = token.first_index
+        self._durable_index = max(self._durable_index, token.last_index)
+        if token.next_segment is not None:
+            with self._stopping_on_failure():
+                self._file.close()
+            self._follow(token.next_segment)
+        self._maybe_remove_segments()
+
+    # ------------------------------------------------------------------ inside
+
+    def _create_segment(self, sequence: int, first_index: int) -> Segment:
+        return segments.create(
+            self._disk, self._directory, sequence, first_index, self._draw_salt()
+        )
+
+    def _follow(self, segment: Segment) -> None:
+        """Go on in ``segment``, which is empty and stable."""
+        self._segments.append(segment)
+        self._file = self._disk.open_append(segment.path)
+        self._size_bytes = self._content_bytes = segments.HEADER_BYTES
+        self._synced_bytes = self._marked_bytes = segments.HEADER_BYTES
+
+    @property
+    def _segment(self) -> Segment:
+        return self._segments[-1]
+
+    def _mark(self) -> bytes:
+        """The SYNCED record that is due, if one is."""
+        stable = min(self._synced_bytes, self._content_bytes)
+        if stable <= self._marked_bytes:
+            return b""
+        self._marked_bytes = stable
+        return encode(Kind.SYNCED, stable, 0, b"", self._segment.salt)
+
+    def _append(self, data: bytes) -> None:
+        if data:
+            with self._stopping_on_failure():
+                self._file.write(data)
+            self._size_bytes += len(data)
+
+    def _forget_durable_from(self, index: int) -> None:
+        last = max(0, index - 1)
+        self._durable_index = min(self._durable_index, last)
+        if self._in_flight is not None:
+            self._in_flight.last_index = min(self._in_flight.last_index, last)
+
+    def _maybe_remove_segments(self) -> None:
+        """Remove the files before the one that holds the first needed entry."""
+        needed = 0
+        for position, segment in enumerate(self._segments):
+            if segment.durable_first_index <= self._first_needed:
+                needed = position
+        if needed == 0:
+            return
+        removed, self._segments = self._segments[:needed], self._segments[needed:]
+        self._store_term(replace(self._term, first_sequence=self._segments[0].sequence))
+        with self._stopping_on_failure():
+            for segment in removed:
+                self._disk.remove(segment.path)
+
+    def _store_term(self, state: term.TermState) -> None:
+        state = replace(state, last_sequence=self._segment.sequence)
+        with self._stopping_on_failure():
+            term.save(self._disk, self._directory, state)
+        self._term = state
+
+    @contextmanager
+    def _stopping_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except StorageError as error:
+            self._failure = self._failure or error
+            raise
+
+    def _refuse_after_failure(self) -> None:
+        if self._failure is not None:
+            raise StorageError(f"the log has stopped: {self._failure}") from self._failure
+
+    def _stop(self, what: str) -> None:
+        """A broken invariant: stop as for a failed disk, before anything wrong is written."""
+        self._refuse_after_failure()
+        self._failure = StorageError(f"{self._directory}: {what}", path=self._directory)
+        raise self._failure

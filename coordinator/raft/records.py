@@ -1,0 +1,184 @@
+"""Records of the log as bytes, and how to tell a torn write from damage.
+
+A record is a header of 40 bytes, the payload, and 4 to 11 bytes of padding to a multiple of 8::
+
+    magic 4 · crc of the header's rest 4 · crc of the body 4 · payload length 4
+    kind 1 · mask 1 · reserved 6 · index 8 · term 8 · payload · padding
+
+All numbers are little endian, all checksums CRC-32 (``zlib.crc32``) seeded with the segment's salt,
+so that bytes of another file, or bytes a client made up, are not taken for records of this one.
+Kinds: ENTRY (index, term, command); CUT (entries from index on are gone: a conflicting suffix is
+cut by a record, never by an edit); START (all entries are gone: a snapshot was installed); SYNCED
+(all bytes of this file before the offset in ``index`` were stable when this was written).
+
+The rule for a record that does not check:
+
+1. Bytes before an offset that a later SYNCED record names were stable: damage. Refuse.
+2. The file ends before the record does: a torn write. Cut.
+3. Some whole 512-byte sector of the record (or its part of the sector, at its ends) reads as zeros:
+   that sector never reached the disk. Cut. This is exact, not a guess, because no record as written
+   holds such a sector: the magic stands at its start, the padding (never zero) at its end, and a
+   payload with 512 zeros in a row is stored with every byte xored with ``mask``.
+4. Everything else, above all a record of full length with a wrong checksum, is damage. Refuse.
+
+What a torn write leaves behind is thereby a short file or zero sectors, in any order, which is what
+file systems that write data before they extend the file give. Others (data=writeback) may show
+stale bytes; rule 4 then refuses to start, which is safe and needs an operator.
+
+The limit: the records since the last SYNCED one (those of the last sync, for at most about a
+second, then the mark follows) cannot be told from a torn write if they are shortened or whole
+sectors of them zeroed afterwards. One member that loses them is one failure, as a lost disk is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from zlib import crc32
+
+MAGIC = b"RcRd"
+HEADER_BYTES = 40
+SECTOR_BYTES = 512
+ALIGNMENT_BYTES = 8
+PAYLOAD_BYTES_MAX = 0xFFFF_FFFF
+
+_REST = struct.Struct("<IIBBHIQQ")
+_PADDING = b"\xa5" * (4 + ALIGNMENT_BYTES)
+_ZERO_SECTOR = bytes(SECTOR_BYTES)
+
+
+class Kind(IntEnum):
+    """What a record says."""
+
+    ENTRY = 1
+    CUT = 2
+    START = 3
+    SYNCED = 4
+
+
+_KINDS = {int(kind): kind for kind in Kind}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as read; ``end`` is the offset after it."""
+
+    offset: int
+    end: int
+    kind: Kind
+    index: int
+    term: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """Bytes at ``offset`` that are not a record; ``end`` is where it would end, if known."""
+
+    offset: int
+    end: int
+    expected: str
+    found: str
+
+
+def encode(kind: Kind, index: int, term: int, payload: bytes, salt: int) -> bytes:
+    """Return the record's bytes."""
+    length = len(payload)
+    if length > PAYLOAD_BYTES_MAX:
+        raise ValueError(f"a record of {length} bytes, at most {PAYLOAD_BYTES_MAX}")
+    mask = _mask_of(payload) if length >= SECTOR_BYTES and _ZERO_SECTOR in payload else 0
+    if mask:
+        payload = payload.translate(_xor_table(mask))
+    body = payload + _PADDING[: _padding_bytes(length)]
+    rest = _REST.pack(crc32(body, salt), length, kind, mask, 0, 0, index, term)
+    return b"".join((MAGIC, crc32(rest, salt).to_bytes(4, "little"), rest, body))
+
+
+def decode_at(data: bytes, offset: int, salt: int) -> Record | Flaw:
+    """Return the record at ``offset``, or what is wrong with it."""
+    available = len(data) - offset
+    if available < HEADER_BYTES:
+        return Flaw(
+            offset, len(data) + 1, f"a header of {HEADER_BYTES} bytes", f"{available} bytes"
+        )
+    body_offset = offset + HEADER_BYTES
+    if data[offset : offset + 4] != MAGIC:
+        found = data[offset : offset + 4].hex()
+        return Flaw(offset, body_offset, f"the magic {MAGIC.hex()}", found)
+    rest = data[offset + 8 : body_offset]
+    expected, found_crc = int.from_bytes(data[offset + 4 : offset + 8], "little"), crc32(rest, salt)
+    if expected != found_crc:
+        return Flaw(
+            offset, body_offset, f"a header with crc {expected:08x}", f"crc {found_crc:08x}"
+        )
+    body_crc, length, kind, mask, _, _, index, term = _REST.unpack(rest)
+    end = body_offset + length + _padding_bytes(length)
+    if end > len(data):
+        return Flaw(offset, end, f"a record of {end - offset} bytes", f"{available} bytes")
+    found_crc = crc32(data[body_offset:end], salt)
+    if found_crc != body_crc:
+        return Flaw(offset, end, f"a body with crc {body_crc:08x}", f"crc {found_crc:08x}")
+    if kind not in _KINDS:
+        return Flaw(offset, end, "a known kind of record", f"kind {kind}")
+    payload = data[body_offset : body_offset + length]
+    if mask:
+        payload = payload.translate(_xor_table(mask))
+    return Record(offset, end, _KINDS[kind], index, term, payload)
+
+
+def is_torn(data: bytes, flaw: Flaw) -> bool:
+    """True when a write that did not finish explains the flaw (rules 2 and 3)."""
+    if flaw.end > len(data):
+        return True
+    start = flaw.offset
+    while start < flaw.end:
+        end = min(flaw.end, start - start % SECTOR_BYTES + SECTOR_BYTES)
+        if not any(data[start:end]):
+            return True
+        start = end
+    return False
+
+
+def synced_offset_after(data: bytes, offset: int, salt: int) -> int:
+    """Return the highest offset that a SYNCED record beyond ``offset`` names; 0 if there is none.
+
+    The search is for whole valid records at every aligned place, for lengths after a flaw
+    cannot be trusted."""
+    highest = 0
+    place = data.find(MAGIC, offset + 1)
+    while place >= 0:
+        if place % ALIGNMENT_BYTES == 0:
+            record = decode_at(data, place, salt)
+            if isinstance(record, Record) and record.kind is Kind.SYNCED:
+                highest = max(highest, record.index)
+        place = data.find(MAGIC, place + 1)
+    return highest
+
+
+def scan(data: bytes, offset: int, salt: int) -> Iterator[Record | Flaw]:
+    """Yield the records from ``offset`` on; a flaw, if there is one, comes last."""
+    while offset < len(data):
+        record = decode_at(data, offset, salt)
+        yield record
+        if isinstance(record, Flaw):
+            return
+        offset = record.end
+
+
+def _padding_bytes(length: int) -> int:
+    return 4 + -(length + 4) % ALIGNMENT_BYTES
+
+
+def _mask_of(payload: bytes) -> int:
+    # A payload that defeats all 255 masks is over 128 KiB and made to; it is stored as it is,
+    # and a flaw in it may be taken for a torn write while it is the last record of the log.
+    for mask in range(1, 256):
+        if bytes((mask,)) * SECTOR_BYTES not in payload:
+            return mask
+    return 0
+
+
+def _xor_table(mask: int) -> bytes:
+    return bytes(byte ^ mask for byte in range(256))
