@@ -7,4 +7,5 @@
 - ``holding``     ``lock`` and ``elect``: a command that runs only while the lock is held
 - ``supervisor``  runs such a command and ends it in time; ``guard`` is the process that makes sure
 - ``serving``, ``dev``  members: one in the foreground, a whole cluster on this machine
+- ``dev_layout``  what a cluster on this machine is made of: ports, files, secret
 """

@@ -1,0 +1,251 @@
+"""``coordinator dev``: a cluster on this machine, for developing against and for trying out.
+
+1. Each member is a process of its own, ``coordinator serve`` on a file written here; a single one
+   runs in this process.
+2. Everything lies in ``DIR/dev-<members>``: files, secret, logs and data. Run again it goes on.
+3. Nothing is started unless all ports are free. A member that ends is reported; the others go on.
+4. The members end when this process does, even by ``kill -9`` (PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import click
+
+from coordinator.cli.dev_layout import (
+    Layout,
+    check_ports,
+    command_name,
+    environ_of_members,
+    greeting,
+    held_directory,
+    prepare_directory,
+    shown_path,
+    write_files,
+)
+from coordinator.cli.output import failing_well, note
+from coordinator.cli.parent_death import dying_with_parent
+from coordinator.client import HttpTransport, Request
+from coordinator.config_file import load
+from coordinator.errors import CoordinatorError
+
+_READY_S = 60.0
+_STOP_S = 10.0
+_LOOK_S = 0.1
+_LOG_TAIL_LINES = 15
+
+
+@click.command()
+@click.option(
+    "--members",
+    type=click.Choice(["1", "3", "5"]),
+    default="3",
+    show_default=True,
+    help="How many; one runs inside this process, more are processes of their own.",
+)
+@click.option(
+    "--data",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("data"),
+    show_default=True,
+    metavar="DIR",
+    help="Where data, logs and configuration files are kept.",
+)
+@click.option(
+    "--client-port",
+    type=click.IntRange(1, 65_531),
+    default=7071,
+    show_default=True,
+    help="Clients reach member 1 here, member 2 one above, and so on.",
+)
+@click.option(
+    "--member-port",
+    type=click.IntRange(1, 65_531),
+    default=7171,
+    show_default=True,
+    help="The members reach each other here and above.",
+)
+@failing_well
+def dev(members: str, directory: Path, client_port: int, member_port: int) -> None:
+    """Start a cluster on this machine, on loopback, and stay until Ctrl-C.
+
+    Run again with the same --data and --members, it goes on with the data it had.
+
+    \b
+    Examples:
+      coordinator dev
+      coordinator dev --members 1 --data /tmp/try
+      coordinator dev --client-port 8071 --member-port 8171
+    """
+    count = int(members)
+    place = directory.resolve() / f"dev-{count}"
+    layout = Layout(place, count, client_port, member_port)
+    prepare_directory(layout)
+    with held_directory(place):
+        check_ports(layout)
+        write_files(layout)
+        if count == 1:
+            run_here(layout)
+        else:
+            sys.exit(asyncio.run(Cluster(layout).run()))
+
+
+# --- one member, in this process
+
+
+def run_here(layout: Layout) -> None:
+    """Run the only member in this process until it is told to stop."""
+    config = load(layout.file(1), environ_of_members())
+    # The server has this thread; another one looks for when it is ready, to say so.
+    threading.Thread(target=lambda: asyncio.run(_greet_when_ready(layout)), daemon=True).start()
+    from coordinator import server
+
+    server.run(config)
+
+
+async def _greet_when_ready(layout: Layout) -> None:
+    transport = HttpTransport()
+    try:
+        async with asyncio.timeout(_READY_S):
+            while True:
+                if await is_ready(transport, layout.url(1)):
+                    break
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        note(f"the member is not ready after {_READY_S:g} s")
+    else:
+        click.echo(greeting(layout))
+    finally:
+        await transport.close()
+
+
+# --- several members, each a process
+
+
+class Cluster:
+    """The processes of a development cluster; only they are ever signalled."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._is_stopping = asyncio.Event()
+        self._is_hurried = asyncio.Event()
+
+    async def run(self) -> int:
+        """Start all, stay until told to stop or until none is left; return the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._on_stop_signal)
+        click.echo(f"Starting {self._layout.members} members ...", err=True)
+        try:
+            for member in self._layout.ids:
+                self._start(member)
+            if await self._wait_ready():
+                click.echo(greeting(self._layout))
+                await self._stay()
+            return 0 if self._is_stopping.is_set() else 1
+        finally:
+            await self._stop()
+
+    def _on_stop_signal(self) -> None:
+        if self._is_stopping.is_set():
+            self._is_hurried.set()
+        self._is_stopping.set()
+
+    def _start(self, member: int) -> None:
+        command = [sys.executable, "-m", "coordinator", "serve", "--config"]
+        with self._layout.log(member).open("ab") as log:
+            self._processes[member] = subprocess.Popen(  # noqa: S603 - our own program
+                [*command, str(self._layout.file(member))],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is ours to pass on
+                preexec_fn=dying_with_parent(signal.SIGKILL),
+                env=environ_of_members(),
+            )
+
+    async def _wait_ready(self) -> bool:
+        """Return whether all members became ready; say what went wrong if not."""
+        transport = HttpTransport()
+        waiting = set(self._layout.ids)
+        try:
+            async with asyncio.timeout(_READY_S):
+                while waiting and not self._is_stopping.is_set():
+                    for member in sorted(waiting):
+                        if self._processes[member].poll() is not None:
+                            self._report_end(member)
+                            self._show_log(member)
+                            return False
+                        if await is_ready(transport, self._layout.url(member)):
+                            waiting.discard(member)
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            note(f"not ready after {_READY_S:g} s: member {', '.join(map(str, sorted(waiting)))}")
+            for member in sorted(waiting):
+                self._show_log(member)
+            return False
+        finally:
+            await transport.close()
+        return not self._is_stopping.is_set()
+
+    async def _stay(self) -> None:
+        running = dict(self._processes)
+        while running and not self._is_stopping.is_set():
+            for member in [each for each in running if running[each].poll() is not None]:
+                del running[member]
+                self._report_end(member)
+                others = ", ".join(map(str, running)) or "none"
+                note(
+                    f"members still running: {others}. To start it again: {command_name()} serve "
+                    f"--config {shown_path(self._layout.file(member))}"
+                )
+            try:
+                await asyncio.wait_for(self._is_stopping.wait(), _LOOK_S)
+            except TimeoutError:
+                pass  # nobody told us to stop; look again
+
+    def _report_end(self, member: int) -> None:
+        code = self._processes[member].returncode
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        log = shown_path(self._layout.log(member))
+        note(f"MEMBER {member} {how}, which nobody asked for; its log: {log}")
+
+    def _show_log(self, member: int) -> None:
+        lines = self._layout.log(member).read_text(errors="replace").splitlines()
+        for line in lines[-_LOG_TAIL_LINES:]:
+            note(f"member {member}: {line}")
+
+    async def _stop(self) -> None:
+        """SIGTERM, grace, SIGKILL; a second Ctrl-C shortens the grace."""
+        running = [each for each in self._processes.values() if each.poll() is None]
+        if running:
+            click.echo("Stopping ...", err=True)
+        for process in running:
+            process.terminate()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _STOP_S
+        while any(each.poll() is None for each in running) and loop.time() < end:
+            if self._is_hurried.is_set():
+                break
+            await asyncio.sleep(0.02)
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+async def is_ready(transport: HttpTransport, url: str) -> bool:
+    """Ask a member whether it is ready."""
+    try:
+        response = await transport.request(url, Request("GET", "/health/ready"), 1_000)
+    except CoordinatorError:
+        return False
+    return response.status == 200

@@ -1,0 +1,184 @@
+"""Where everything of a development cluster is, and what is made there before it starts.
+
+Everything lies in one directory: configuration files, the cluster's secret, logs and data.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.errors import ConfigError
+
+HOST = "127.0.0.1"
+# What would give all members the same address or the same data.
+_OF_ONE_MEMBER = ("COORDINATOR_MEMBER_", "COORDINATOR_CLUSTER_", "COORDINATOR_HTTP_BIND_")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything of a development cluster is."""
+
+    directory: Path
+    members: int
+    client_port: int
+    member_port: int
+
+    @property
+    def ids(self) -> range:
+        return range(1, self.members + 1)
+
+    def url(self, member: int) -> str:
+        return f"http://{HOST}:{self.client_port + member - 1}"
+
+    @property
+    def endpoints(self) -> str:
+        return ",".join(self.url(member) for member in self.ids)
+
+    def file(self, member: int) -> Path:
+        return self.directory / f"member-{member}.toml"
+
+    def log(self, member: int) -> Path:
+        return self.directory / f"member-{member}.log"
+
+    @property
+    def secret(self) -> Path:
+        return self.directory / "cluster-secret"
+
+    def ports(self) -> Iterator[tuple[int, str]]:
+        """Yield each port with the option that moves it."""
+        for member in self.ids:
+            yield self.client_port + member - 1, "--client-port"
+        for member in self.ids:
+            yield self.member_port + member - 1, "--member-port"
+
+
+# --- before anything is started
+
+
+def check_ports(layout: Layout) -> None:
+    """Raise ConfigError if one of the ports is in use."""
+    seen: dict[int, str] = {}
+    for port, option in layout.ports():
+        if port in seen:
+            raise ConfigError(
+                f"port {port}: expected different ports for clients and members, found it in "
+                f"{seen[port]} and {option}"
+            )
+        seen[port] = option
+        with socket.socket() as probe:
+            # As the members do: a port whose last connections are still winding up is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError as error:
+                raise ConfigError(
+                    f"port {port}: expected a free port on {HOST}, found: {error.strerror}; "
+                    f"end what uses it, or choose others with {option}"
+                ) from error
+
+
+def prepare_directory(layout: Layout) -> None:
+    """Make the directory, for this user only, and the secret in it, once."""
+    try:
+        layout.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not layout.secret.exists():
+            descriptor = os.open(layout.secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(secrets.token_hex(32) + "\n")
+    except OSError as error:
+        raise ConfigError(
+            f"{layout.directory}: expected a directory to write to, found: {error.strerror}"
+        ) from error
+
+
+@contextmanager
+def held_directory(directory: Path) -> Iterator[None]:
+    """Let no second ``coordinator dev`` use the directory; ends with the process in any case."""
+    with (directory / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(
+                f"{directory}: expected it to be free, found it in use by another coordinator dev"
+            ) from None
+        yield
+
+
+def write_files(layout: Layout) -> None:
+    """Write the configuration file of each member."""
+    addresses = "".join(
+        f"\n[[cluster.members]]\n"
+        f'member_id = "{member}"\n'
+        f'client_url = "{layout.url(member)}"\n'
+        f'member_host = "{HOST}"\n'
+        f"member_port = {layout.member_port + member - 1}\n"
+        for member in layout.ids
+    )
+    for member in layout.ids:
+        data_dir = json.dumps(f"member-{member}")
+        layout.file(member).write_text(
+            "# Written by coordinator dev at each start; changes here are lost.\n"
+            f'[member]\nmember_id = "{member}"\ndata_dir = {data_dir}\n\n'
+            f'[cluster]\nname = "dev"\nsecret_file = "{layout.secret.name}"\n\n'
+            f'[http]\nbind_host = "{HOST}"\nbind_port = {layout.client_port + member - 1}\n'
+            + addresses,
+            encoding="utf-8",
+        )
+
+
+def environ_of_members() -> dict[str, str]:
+    """Return our environment without what would give all members one address or one directory."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(_OF_ONE_MEMBER)
+    }
+
+
+# --- what is told to the person
+
+
+def greeting(layout: Layout) -> str:
+    """Return what to know about the running cluster: URLs, a first lock, how to stop."""
+    command = command_name()
+    lines = ["", "Ready." if layout.members == 1 else f"Ready: {layout.members} members.", ""]
+    lines += [f"  member {member}   {layout.url(member)}" for member in layout.ids]
+    lines += [
+        "",
+        f"Data, logs and configuration: {shown_path(layout.directory)}",
+        "",
+        "Take a lock, from another terminal:",
+        "",
+        f"  export COORDINATOR_ENDPOINTS={layout.endpoints}",
+        f"  {command} lock demo -- sh -c 'echo \"my fencing token: $COORDINATOR_FENCING_TOKEN\"'",
+        "",
+        "or with curl:",
+        "",
+        f"  curl -X POST {layout.url(1)}/v1/locks/demo -d '{{\"lease_ms\": 10000}}'",
+        f"  curl {layout.url(1)}/v1/locks/demo",
+        "",
+        f"How it is: {command} status        Stop it: Ctrl-C",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def command_name() -> str:
+    """Return how this program can be called from here."""
+    if shutil.which("coordinator") is not None:
+        return "coordinator"
+    beside = Path(sys.executable).parent / "coordinator"
+    return shown_path(beside) if beside.exists() else "python3 -m coordinator"
+
+
+def shown_path(path: Path) -> str:
+    """Return ``path`` as seen from the working directory, if it lies below it."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
