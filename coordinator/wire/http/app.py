@@ -7,7 +7,7 @@ from aiohttp import web
 from coordinator.clock import Clock
 from coordinator.config import HttpConfig
 from coordinator.service.member import Member
-from coordinator.wire.http.door import Door
+from coordinator.wire.http.door import DOOR, Door
 from coordinator.wire.http.elections import ElectionRoutes
 from coordinator.wire.http.locks import LockRoutes
 from coordinator.wire.http.multi import MultiRoutes
@@ -18,8 +18,6 @@ from coordinator.wire.http.routes import Route
 from coordinator.wire.http.sessions import SessionRoutes
 from coordinator.wire.http.tree import TreeRoutes
 from coordinator.wire.http.watch import WatchRoutes
-
-DOOR = web.AppKey("door", Door)
 
 
 def create_app(member: Member, http_config: HttpConfig, clock: Clock) -> web.Application:
@@ -36,7 +34,9 @@ def create_app(member: Member, http_config: HttpConfig, clock: Clock) -> web.App
     )
     app[DOOR] = door
     for route in all_routes(door):
-        app.router.add_route(route.method, route.pattern, route.handler)
+        app.router.add_route(
+            route.method, route.pattern, route.handler, expect_handler=door.maybe_continue
+        )
     return app
 
 

@@ -108,7 +108,7 @@ class Connection(RequestHandler):
         self._taking_again()
         if self._refused:
             self._admission.lingering -= 1
-        elif self._address or self._admission.total:
+        else:
             self._admission.leave(self._address)
         super().connection_lost(exc)
 

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -24,13 +24,15 @@ from coordinator.errors import (
     SlowRequestError,
     to_problem,
 )
-from coordinator.service.member import Member
 from coordinator.service.reads import ReadReply
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
 from coordinator.wire.encoding import Encoding, decode, encode
 from coordinator.wire.http.queries import parsed_integer
 from coordinator.wire.strict_json import encode_json, shortened
+
+if TYPE_CHECKING:
+    from coordinator.service.member import Member
 
 logger = logging.getLogger("coordinator.http")
 
@@ -123,22 +125,35 @@ class Door:
             ),
         )
 
+    async def maybe_continue(self, request: web.Request) -> web.Response | None:
+        """Tell a client that asks first to send its body, or return why not to."""
+        expectation = request.headers.get("Expect", "")
+        if expectation.lower() != "100-continue":
+            return self.problem(
+                BadArgumentsError(
+                    f"Expect: expected 100-continue, found {shortened(ascii(expectation))}"
+                )
+            )
+        try:
+            self._refuse_too_long(request)
+        except DataTooLargeError as error:
+            return self.problem(error)
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # it is not a part of the response
+        return None
+
     async def raw_body(self, request: web.Request) -> bytes:
         """Return the bytes of the body, within the limit and the deadline for bodies."""
         if not request.body_exists:
             return b""
-        maximum = self.config.body_bytes_max
-        length = request.content_length
-        if length is not None and length > maximum:
-            raise DataTooLargeError(
-                f"body: expected at most {maximum} bytes, found {length}", limit=maximum
-            )
+        self._refuse_too_long(request)
         try:
             if request.content.is_eof():
                 return await request.read()
             async with asyncio.timeout(self.config.body_deadline_ms / 1_000):
                 return await request.read()
         except web.HTTPRequestEntityTooLarge:
+            maximum = self.config.body_bytes_max
             raise DataTooLargeError(
                 f"body: expected at most {maximum} bytes, found more", limit=maximum
             ) from None
@@ -148,6 +163,14 @@ class Door:
             raise SlowRequestError(
                 f"body: expected it whole within {self.config.body_deadline_ms} ms"
             ) from None
+
+    def _refuse_too_long(self, request: web.Request) -> None:
+        maximum = self.config.body_bytes_max
+        length = request.content_length
+        if length is not None and length > maximum:
+            raise DataTooLargeError(
+                f"body: expected at most {maximum} bytes, found {length}", limit=maximum
+            )
 
     async def body(self, request: web.Request) -> Any:
         """Return the decoded body; an empty one is an empty object."""
@@ -273,6 +296,9 @@ class Door:
         if isinstance(error, DataTooLargeError | SlowRequestError):
             response.force_close()  # what is left of the body is not worth reading
         return response
+
+
+DOOR = web.AppKey("door", Door)
 
 
 def checked_client_id(client_id: str) -> str:

@@ -15,8 +15,8 @@ from aiohttp import web
 from coordinator.clock import Clock
 from coordinator.config import HttpConfig
 from coordinator.errors import ConfigError
-from coordinator.wire.http.app import DOOR
 from coordinator.wire.http.connection import Admission, Connection
+from coordinator.wire.http.door import DOOR
 
 logger = logging.getLogger("coordinator.http")
 
@@ -84,9 +84,8 @@ class HttpServer:
         self._listener.close()
         self._listener = None
         self._app[DOOR].close()
-        # A turn for the streams that have just ended to say so before connections are closed.
-        await asyncio.sleep(0)
         await self._runner.cleanup()
+        await self._app[DOOR].settle()
 
     async def _listen(self) -> asyncio.Server:
         loop = asyncio.get_running_loop()

@@ -1,0 +1,464 @@
+"""The socket: deadlines, limits and an orderly end, seen from clients that behave badly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from coordinator.clock import SystemClock
+from coordinator.config import HttpConfig
+from coordinator.errors import ConfigError
+from coordinator.wire.http.door import DOOR, Door
+from coordinator.wire.http.problems import problem_middleware
+from coordinator.wire.http.server import HttpServer
+
+FAST = HttpConfig(
+    bind_port=0,
+    header_deadline_ms=100,
+    body_deadline_ms=100,
+    idle_deadline_ms=300,
+    body_bytes_max=1_000,
+    connections_max=6,
+    connections_per_address_max=4,
+    shutdown_grace_ms=500,
+)
+PATIENCE_S = 10
+Handler = Callable[[Door, web.Request], Awaitable[web.StreamResponse]]
+
+
+class QuietMember:
+    """Just enough of a member for a door: who it is and how far."""
+
+    def status(self) -> Any:
+        return SimpleNamespace(member_id="1", zxid=7, applied_index=9)
+
+
+async def answer(door: Door, request: web.Request) -> web.StreamResponse:
+    """Say how long the body was."""
+    return door.reply_now(request, {"bytes": len(await door.raw_body(request))})
+
+
+@asynccontextmanager
+async def serving(handler: Handler = answer, **changes: Any) -> AsyncIterator[HttpServer]:
+    config = replace(FAST, **changes)
+    door = Door(cast(Any, QuietMember()), config, SystemClock())
+    app = web.Application(
+        client_max_size=config.body_bytes_max, middlewares=[problem_middleware(door)]
+    )
+    app[DOOR] = door
+
+    async def route(request: web.Request) -> web.StreamResponse:
+        return await handler(door, request)
+
+    app.router.add_route("*", "/x", route, expect_handler=door.maybe_continue)
+    server = HttpServer(app, config, SystemClock())
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+class Wire:
+    """A client that sends what it likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def to(cls, server: HttpServer) -> Wire:
+        return cls(*await asyncio.open_connection("127.0.0.1", server.port))
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def response(self) -> tuple[int, dict[str, str], bytes]:
+        async with asyncio.timeout(PATIENCE_S):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+            status, *lines = head.split("\r\n")
+            headers = dict(line.lower().split(": ", 1) for line in lines if line)
+            body = await self.reader.readexactly(int(headers.get("content-length", "0")))
+        return int(status.split()[1]), headers, body
+
+    async def rest(self) -> bytes:
+        async with asyncio.timeout(PATIENCE_S):
+            try:
+                return await self.reader.read()
+            except ConnectionResetError:
+                return b""
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+def elapsed_ms(since: float) -> float:
+    return (asyncio.get_running_loop().time() - since) * 1_000
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", b"GET /x HT", b"GET /x HTTP/1.1\r\nHost: h\r\nA: b"])
+async def test_half_a_header_is_not_waited_for(sent: bytes) -> None:
+    """A connection without a whole header is closed at its deadline, not before."""
+    async with serving() as server:
+        wire = await Wire.to(server)
+        began = asyncio.get_running_loop().time()
+        await wire.send(sent)
+
+        assert await wire.rest() == b""
+        assert 80 <= elapsed_ms(began) < 2_000
+
+
+async def test_a_header_in_drips_has_one_deadline() -> None:
+    """Each byte in time does not add up to more time."""
+    async with serving(header_deadline_ms=200) as server:
+        wire = await Wire.to(server)
+        began = asyncio.get_running_loop().time()
+
+        async def drip() -> None:
+            while True:
+                await wire.send(b"G")
+                await asyncio.sleep(0.02)
+
+        dripping = asyncio.create_task(drip())
+        await wire.rest()
+        dripping.cancel()
+        await asyncio.gather(dripping, return_exceptions=True)
+
+        assert elapsed_ms(began) < 1_500
+
+
+async def test_the_next_header_has_a_deadline_of_its_own() -> None:
+    """On a kept connection it counts from the first byte of the next request."""
+    async with serving(idle_deadline_ms=60_000) as server:
+        wire = await Wire.to(server)
+        await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (await wire.response())[0] == 200
+        await asyncio.sleep(0.25)  # idle for longer than a header may take: that is allowed
+        began = asyncio.get_running_loop().time()
+        await wire.send(b"GET /x HT")
+
+        assert await wire.rest() == b""
+        assert 80 <= elapsed_ms(began) < 2_000
+
+
+async def test_an_idle_connection_is_closed_in_the_end() -> None:
+    """A kept connection that asks nothing goes at the idle deadline."""
+    async with serving() as server:
+        wire = await Wire.to(server)
+        await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        await wire.response()
+        began = asyncio.get_running_loop().time()
+
+        assert await wire.rest() == b""
+        assert 200 <= elapsed_ms(began) < 3_000
+
+
+async def test_half_a_body_is_not_waited_for() -> None:
+    """A body that does not come is a 408 and the end of the connection."""
+    async with serving() as server:
+        wire = await Wire.to(server)
+        await wire.send(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf")
+
+        status, headers, body = await wire.response()
+
+        assert status == 408
+        assert json.loads(body)["code"] == "SlowRequest"
+        assert headers["connection"] == "close"
+        assert await wire.rest() == b""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"Content-Length: 1001\r\n\r\n",
+        b"Content-Length: 99999999999\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n3e9\r\n" + b"x" * 1_001 + b"\r\n0\r\n\r\n",
+    ],
+)
+async def test_a_large_body_is_refused_unread(sent: bytes) -> None:
+    """Over the limit is a 413, announced or not."""
+    async with serving() as server:
+        wire = await Wire.to(server)
+        await wire.send(b"POST /x HTTP/1.1\r\nHost: h\r\n" + sent)
+
+        status, _, body = await wire.response()
+
+        assert status == 413
+        assert json.loads(body)["limit"] == 1_000
+
+
+async def test_a_body_at_the_limit_is_taken_and_never_inflated() -> None:
+    """The limit itself passes; a Content-Encoding is not undone."""
+    async with serving() as server:
+        wire = await Wire.to(server)
+        await wire.send(
+            b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Encoding: gzip\r\n"
+            b"Content-Length: 1000\r\n\r\n" + b"\x1f" * 1_000
+        )
+
+        status, _, body = await wire.response()
+
+        assert (status, json.loads(body)) == (200, {"bytes": 1_000})
+
+
+async def test_a_client_that_asks_first_is_told() -> None:
+    """100 Continue for what is welcome, 413 at once for what is not."""
+    async with serving() as server:
+        wire = await Wire.to(server)
+        head = b"POST /x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: "
+        await wire.send(head + b"4\r\n\r\n")
+        assert (await wire.response())[0] == 100
+        await wire.send(b"body")
+        assert (await wire.response())[2] == b'{"bytes":4}'
+
+        await wire.send(head + b"1001\r\n\r\n")
+
+        assert (await wire.response())[0] == 413
+
+
+NOT_HTTP = [
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"nonsense\r\n\r\n",
+    b"GET /x HTTP/9.9\r\n\r\n",
+    b"GET /x HTTP/1.1\r\nHost: h\r\nA: " + b"b" * 9_000 + b"\r\n\r\n",
+    b"GET /x HTTP/1.1\r\nHost: h\r\n" + b"A: b\r\n" * 500 + b"\r\n",
+    b"GET /" + b"x" * 9_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
+    b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
+    b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    b"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"GET /x HTTP/1.1\r\nHost: h\r\nA\x00: b\r\n\r\n",
+    b"GET /x HTTP/1.1\r\nHost: h\r\nExpect: miracles\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("sent", NOT_HTTP, ids=range(len(NOT_HTTP)))
+async def test_a_client_s_mistake_is_a_400_and_no_traceback(
+    sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Malformed requests are answered by a problem, and nobody's log fills up."""
+    async with serving() as server:
+        wire = await Wire.to(server)
+        with caplog.at_level(logging.DEBUG):
+            await wire.send(sent)
+            status, headers, body = await wire.response()
+            await wire.rest()
+
+        assert status in (400, 417)
+        assert headers["content-type"] == "application/problem+json"
+        assert json.loads(body)["definite"] is True
+        assert not [record for record in caplog.records if record.exc_info]
+        assert not [record for record in caplog.records if record.levelno > logging.INFO]
+
+
+async def test_one_address_has_a_share_of_the_connections() -> None:
+    """Over the limit: 503 at once, also before anything was sent; room again when one leaves."""
+    async with serving(header_deadline_ms=5_000) as server:
+        wires = [await Wire.to(server) for _ in range(4)]
+        for wire in wires:
+            await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert (await wire.response())[0] == 200
+
+        refused = await Wire.to(server)
+        status, headers, body = await refused.response()
+
+        assert (status, headers["retry-after"]) == (503, "1")
+        assert headers["content-type"] == "application/problem+json"
+        assert json.loads(body)["code"] == "Throttled"
+        assert server.connection_count == 4
+        assert await refused.rest() == b""
+        wires[0].close()
+        await wires[0].writer.wait_closed()
+        while server.connection_count == 4:
+            await asyncio.sleep(0.001)
+        again = await Wire.to(server)
+        await again.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (await again.response())[0] == 200
+
+
+async def test_all_addresses_share_a_limit() -> None:
+    """The total counts too."""
+    async with serving(connections_max=2, header_deadline_ms=5_000) as server:
+        wires = [await Wire.to(server) for _ in range(3)]
+
+        status, _, body = await wires[2].response()
+
+        assert status == 503
+        assert "at most 2 connections" in json.loads(body)["detail"]
+
+
+async def test_a_client_that_does_not_read_is_cut_off() -> None:
+    """An endless answer to a client that takes nothing ends with its connection."""
+    ended = asyncio.Event()
+
+    async def flood(door: Door, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b"x" * 65_536)
+        finally:
+            ended.set()
+
+    async with serving(flood) as server:
+        wire = await Wire.to(server)
+        await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        await wire.reader.readuntil(b"\r\n\r\n")
+
+        async with asyncio.timeout(PATIENCE_S):
+            await ended.wait()
+
+        assert server.connection_count == 0
+
+
+async def test_a_client_that_leaves_cancels_its_handler() -> None:
+    """A wait in the server ends when nobody waits for it any more."""
+    entered, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def wait(door: Door, request: web.Request) -> web.StreamResponse:
+        entered.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        raise AssertionError("unreachable")
+
+    async with serving(wait) as server:
+        wire = await Wire.to(server)
+        await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        await entered.wait()
+        wire.close()
+
+        async with asyncio.timeout(PATIENCE_S):
+            await cancelled.wait()
+
+
+async def test_stopping_lets_requests_finish_and_takes_no_more() -> None:
+    """What is under way is answered within the grace; the port is free at once."""
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(door: Door, request: web.Request) -> web.StreamResponse:
+        entered.set()
+        with door.told_of_closing(go_on.set):
+            await go_on.wait()
+        return door.reply_now(request, {})
+
+    async with serving(slow) as server:
+        wire = await Wire.to(server)
+        idle = await Wire.to(server)
+        await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        await entered.wait()
+
+        stopping = asyncio.create_task(server.stop())
+        status, headers, _ = await wire.response()
+        await stopping
+
+        assert status == 200
+        assert await idle.rest() == b""
+        with pytest.raises(ConnectionRefusedError):
+            await Wire.to(server)
+
+
+async def test_stopping_does_not_wait_for_ever() -> None:
+    """A handler that will not end is cancelled when the grace is over."""
+
+    async def stuck(door: Door, request: web.Request) -> web.StreamResponse:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("unreachable")
+
+    async with serving(stuck, shutdown_grace_ms=50) as server:
+        wire = await Wire.to(server)
+        await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        while not server.connection_count:
+            await asyncio.sleep(0.001)
+
+        async with asyncio.timeout(PATIENCE_S):
+            await server.stop()
+
+        assert await wire.rest() == b""
+
+
+async def test_our_own_mistake_is_logged_once_and_not_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An unexpected failure is a 500 without details, one traceback, and an unknown outcome."""
+
+    async def broken(door: Door, request: web.Request) -> web.StreamResponse:
+        raise RuntimeError("the secret is 42")
+
+    async with serving(broken) as server:
+        wire = await Wire.to(server)
+        await wire.send(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+
+        status, headers, body = await wire.response()
+
+        problem = json.loads(body)
+        assert (status, problem["code"], problem["definite"]) == (500, "Error", False)
+        assert b"secret" not in body
+        assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
+async def test_what_is_not_there_is_a_problem_with_its_labels() -> None:
+    """Unknown routes and methods are problems; every response says who answers."""
+    async with serving() as server:
+        wire = await Wire.to(server)
+        await wire.send(b"GET /nothing%0a/here?secret HTTP/1.1\r\nHost: h\r\n\r\n")
+
+        status, headers, body = await wire.response()
+
+        assert (status, json.loads(body)["code"]) == (404, "NoRoute")
+        assert "secret" not in json.loads(body)["detail"]
+        assert (headers["coordinator-member"], headers["coordinator-zxid"]) == ("1", "7")
+
+
+async def test_another_site_cannot_make_a_browser_write() -> None:
+    """A page that finds the loopback door is refused; reads are guarded by the browser itself."""
+    async with serving() as server:
+        wire = await Wire.to(server)
+        await wire.send(
+            b"POST /x HTTP/1.1\r\nHost: h\r\nSec-Fetch-Site: cross-site\r\n"
+            b"Content-Length: 0\r\n\r\n"
+        )
+
+        assert (await wire.response())[0] == 403
+
+
+async def test_a_taken_port_is_named() -> None:
+    """The error says which address, and what to do."""
+    async with serving() as server:
+        taken = replace(FAST, bind_port=server.port)
+        app = web.Application()
+        app[DOOR] = Door(cast(Any, QuietMember()), taken, SystemClock())
+
+        with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{server.port} is taken"):
+            await HttpServer(app, taken, SystemClock()).start()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
+async def test_beyond_loopback_only_when_told(host: str) -> None:
+    """A door without TLS does not open to the network by mistake."""
+    config = replace(FAST, bind_host=host)
+    app = web.Application()
+
+    with pytest.raises(ConfigError, match="is_insecure"):
+        await HttpServer(app, config, SystemClock()).start()
+
+
+async def test_told_to_it_listens_on_every_address() -> None:
+    """The operator may decide otherwise."""
+    async with serving(bind_host="0.0.0.0", is_insecure=True) as server:
+        wire = await Wire.to(server)
+        await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+
+        assert (await wire.response())[0] == 200
+        assert server.url == f"http://127.0.0.1:{server.port}"
