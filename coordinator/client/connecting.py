@@ -8,6 +8,7 @@ from types import TracebackType
 
 from coordinator.client.async_client import AsyncClient, ClientSettings
 from coordinator.client.delivery import Delivery
+from coordinator.client.in_process import InProcessTransport
 from coordinator.client.lease import MARGIN_RATIO
 from coordinator.client.retry import RetryPolicy
 from coordinator.client.sync_client import Client
@@ -34,7 +35,8 @@ def connect(
 
     Args:
         endpoints: URLs of members, separated by commas or as a sequence. None takes
-            ``COORDINATOR_ENDPOINTS`` from the environment, then ``http://127.0.0.1:7071``.
+            those of an InProcessTransport, then ``COORDINATOR_ENDPOINTS`` from the environment,
+            then ``http://127.0.0.1:7071``.
         timeout: seconds that one verb may take in all, over all members and tries.
         session_timeout: seconds of silence after which the cluster ends the session.
         label: what people see of this client in the lists of sessions.
@@ -59,7 +61,11 @@ def connect(
         lease_margin_ratio=lease_margin_ratio,
     )
     return Connector(
-        _urls(endpoints), settings, retry or RetryPolicy(), transport, clock or SystemClock()
+        _urls(endpoints, transport),
+        settings,
+        retry or RetryPolicy(),
+        transport,
+        clock or SystemClock(),
     )
 
 
@@ -123,7 +129,9 @@ class Connector:
         await client.close()
 
 
-def _urls(endpoints: str | Sequence[str] | None) -> list[str]:
+def _urls(endpoints: str | Sequence[str] | None, transport: Transport | None) -> list[str]:
+    if endpoints is None and isinstance(transport, InProcessTransport):
+        endpoints = transport.endpoints
     if endpoints is None:
         endpoints = os.environ.get(ENDPOINTS_VARIABLE) or DEFAULT_ENDPOINT
     parts = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)

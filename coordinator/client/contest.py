@@ -59,6 +59,12 @@ _SILENCE_MS_MAX = 7_000
 _GRACE_MS = 500
 """How much longer than the deadline we listen for the server's own "timed out"."""
 _FORGOTTEN_MAX = 3
+_ASK_AGAIN_MS = WAIT_MS_MAX // 2
+"""The server waits for an hour at most; who waits longer asks again, at the same place, in time."""
+
+
+class _AskAgain(Exception):
+    """The stream is old: send the same attempt again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +191,7 @@ class Contest:
                     raise
                 attempt.lane.renew(self._delivery.index_seen)
                 continue
-            except LockTimeoutError:
-                if attempt.deadline_ms is not None:
-                    raise
-                attempt.lane.advance()  # the longest wait of the server ended, not ours
-                attempt.may_be_queued = False
+            except _AskAgain:
                 continue
             except (UnavailableError, OutcomeUnknownError) as error:
                 if attempt.was_served:
@@ -219,7 +221,10 @@ class Contest:
         try:
             call = self._call(attempt, wish, remaining_ms)
             async with self._delivery.stream(call, headers_ms, attempt.lane) as stream:
+                opened_ms = self._delivery.clock.monotonic_ms()
                 while True:
+                    if self._delivery.clock.monotonic_ms() - opened_ms > _ASK_AGAIN_MS:
+                        raise _AskAgain
                     limit_ms = min(self._remaining_ms(attempt) + _GRACE_MS, _SILENCE_MS_MAX)
                     try:
                         async with asyncio.timeout(max(limit_ms, 0) / 1000):

@@ -8,8 +8,8 @@ broken connections included, and it runs as well on an event loop with a clock o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -117,14 +117,20 @@ class _PipeEnd(asyncio.Transport):
 class _MemoryConnector(aiohttp.BaseConnector):
     """Connects to a server protocol instead of a socket; by host and port of the URL."""
 
-    def __init__(self, serve: Callable[[str], asyncio.Protocol | None]) -> None:
+    def __init__(
+        self,
+        serve: Callable[[str], asyncio.Protocol | None],
+        on_connected: Callable[[str, _PipeEnd], None],
+    ) -> None:
         super().__init__(limit=0)
         self._serve = serve
+        self._on_connected = on_connected
 
     async def _create_connection(
         self, req: Any, traces: Any, timeout: Any
     ) -> ResponseHandler:
-        server = self._serve(f"{req.url.scheme}://{req.url.authority}")
+        url = f"{req.url.scheme}://{req.url.authority}"
+        server = self._serve(url)
         if server is None:
             key = req.connection_key
             raise aiohttp.ClientConnectorError(key, ConnectionRefusedError(111, "no such member"))
@@ -135,6 +141,7 @@ class _MemoryConnector(aiohttp.BaseConnector):
         far.join(server, near)
         server.connection_made(far)
         client.connection_made(near)
+        self._on_connected(url, near)
         return client
 
 
@@ -150,6 +157,7 @@ class InProcessTransport:
         self._runners: dict[str, web.AppRunner] = {}
         self._http = HttpTransport(connector=None)
         self._is_started = False
+        self._pipes: dict[str, list[_PipeEnd]] = {}
 
     @property
     def endpoints(self) -> list[str]:
@@ -159,10 +167,13 @@ class InProcessTransport:
         await self._start()
         return await self._http.request(endpoint, request, timeout_ms)
 
-    def stream(
+    @asynccontextmanager
+    async def stream(
         self, endpoint: str, request: Request, timeout_ms: int
-    ) -> AbstractAsyncContextManager[ResponseStream]:
-        return self._http.stream(endpoint, request, timeout_ms)
+    ) -> AsyncIterator[ResponseStream]:
+        await self._start()
+        async with self._http.stream(endpoint, request, timeout_ms) as stream:
+            yield stream
 
     async def close(self) -> None:
         await self._http.close()
@@ -170,17 +181,29 @@ class InProcessTransport:
             await runner.cleanup()
         self._runners.clear()
 
+    def remove(self, url: str) -> None:
+        """Let the member die for this client: its connections break, new ones are refused."""
+        self._runners.pop(url, None)
+        for pipe in self._pipes.pop(url, []):
+            pipe.close()
+
     async def _start(self) -> None:
         if not self._is_started:
             self._is_started = True
             for url, application in self._members.items():
-                runner = web.AppRunner(application)
+                runner = web.AppRunner(
+                    application, handler_cancellation=True, access_log=None
+                )
                 await runner.setup()
                 self._runners[url] = runner
-            self._http = HttpTransport(connector=_MemoryConnector(self._connect))
+            self._http = HttpTransport(connector=_MemoryConnector(self._connect, self._keep))
 
     def _connect(self, url: str) -> asyncio.Protocol | None:
         runner = self._runners.get(url)
         if runner is None or runner.server is None:
             return None
         return runner.server()
+
+    def _keep(self, url: str, pipe: _PipeEnd) -> None:
+        pipes = [each for each in self._pipes.get(url, []) if not each.is_closing()]
+        self._pipes[url] = [*pipes, pipe]
