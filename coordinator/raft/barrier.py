@@ -1,0 +1,89 @@
+"""Quorum rounds: does a majority still follow me? Shared by all who ask in the same pass.
+
+A round has a number; its answer from a member counts for that round and every earlier one, since
+it was given after they all had begun. Whoever asks waits for a round that begins after it asked
+(Raft thesis, 6.4). No I/O.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from coordinator.errors import NoLeaderError
+
+ROUNDS_IN_FLIGHT_MAX = 16
+
+
+class QuorumRounds:
+    """The rounds of one member while it leads."""
+
+    def __init__(self, member_ids: Sequence[str]) -> None:
+        self._answered = dict.fromkeys(member_ids, 0)
+        self._others_needed = (len(member_ids) + 1) // 2
+        self._joining: asyncio.Future[int] | None = None
+        self._in_flight: deque[tuple[int, int, asyncio.Future[int]]] = deque()
+        self._round_number = 0
+
+    def join(self) -> asyncio.Future[int]:
+        """Return what the next round to begin will bring: the commit index at its beginning.
+
+        Shared: wait on it shielded."""
+        if self._joining is None:
+            self._joining = asyncio.get_running_loop().create_future()
+        return self._joining
+
+    @property
+    def has_joined(self) -> bool:
+        return self._joining is not None and len(self._in_flight) < ROUNDS_IN_FLIGHT_MAX
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._in_flight)
+
+    @property
+    def current(self) -> int:
+        """The number of the newest round."""
+        return self._round_number
+
+    def begin(self, commit_index: int) -> int:
+        """Begin a round for those who have joined; return its number, to be asked of all."""
+        assert self._joining is not None
+        self._round_number += 1
+        self._in_flight.append((self._round_number, commit_index, self._joining))
+        self._joining = None
+        self._finish()
+        return self._round_number
+
+    def on_reply(self, member_id: str, round_number: int) -> None:
+        """Count a reply of the current term."""
+        if round_number > self._round_number or round_number <= self._answered[member_id]:
+            return
+        self._answered[member_id] = round_number
+        self._finish()
+
+    def fail(self) -> None:
+        """Tell everybody that this member does not lead; answers to old rounds count no more."""
+        waiting = [future for _, _, future in self._in_flight]
+        if self._joining is not None:
+            waiting.append(self._joining)
+        self._joining = None
+        self._in_flight.clear()
+        for member_id in self._answered:
+            self._answered[member_id] = self._round_number
+        for future in waiting:
+            if not future.done():
+                future.set_exception(NoLeaderError("this member does not lead any more"))
+                future.exception()  # nobody may be left to fetch it
+
+    def _finish(self) -> None:
+        if self._others_needed:
+            answered = sorted(self._answered.values(), reverse=True)
+            confirmed = answered[self._others_needed - 1]
+        else:
+            confirmed = self._round_number
+        while self._in_flight and self._in_flight[0][0] <= confirmed:
+            _, index, future = self._in_flight.popleft()
+            if not future.done():
+                future.set_result(index)

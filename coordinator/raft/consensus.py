@@ -1,0 +1,467 @@
+"""What each message of another member means: the rules that PySyncObj lacks, around PySyncObj.
+
+1. Everything a member promises (a vote, an acknowledgement) leaves only when it is durable; what a
+   leader asks of others leaves before its own sync. ``Outbox`` is told which is which.
+2. A reply of an older term means nothing; one of a newer term ends a leadership (rows 7, 8, 20).
+3. An append is compared with the log first. What agrees is not written again, so nothing that was
+   acknowledged is ever cut (row 4); what is committed never changes, or the member stops.
+4. Nobody campaigns without a majority of pre-votes, and nobody who hears a leader grants one
+   (row 19; Raft thesis, 9.6 and 4.2.3).
+5. A member's vote counts once in a term; asked again by whom it voted for, it says so again (23).
+6. A leader counts its own entries only as far as they are durable (row 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+from coordinator.config import RaftConfig
+from coordinator.raft import messages as say
+from coordinator.raft.barrier import QuorumRounds
+from coordinator.raft.engine import Role
+from coordinator.raft.hardening import HardenedSyncObj, InvariantError
+from coordinator.raft.messages import Message
+from coordinator.raft.replication import Replication
+
+LATE_ELECTION_MS = 2
+"""Between noticing that the election is due and campaigning: a member that was paused reads its
+sockets first (row 22)."""
+HINTED_ELECTION_MS = 15
+"""Between one member's and the next one's reaction to a leader whose connection closed."""
+
+
+class Outbox(Protocol):
+    """Where messages go, and who is told of decisions."""
+
+    def send_now(self, member_id: str, message: Message) -> bool: ...
+
+    def send_durable(self, member_id: str, message: Message) -> None:
+        """Send once everything written to the log and the vote by now is durable."""
+        ...
+
+    def on_role(self, role: Role) -> None: ...
+
+    def on_snapshot_needed(self, member_id: str) -> None: ...
+
+    def on_snapshot_piece(self, member_id: str, piece: say.SnapshotPiece) -> None: ...
+
+    def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None: ...
+
+    def take_group(self) -> bytes | None: ...
+
+    def on_group_logged(self, index: int, term: int) -> None: ...
+
+    def apply_entry(self, index: int, term: int, entry: bytes) -> int: ...
+
+
+class Consensus:
+    """One member's part in the protocol, driven by messages and by ``tick``."""
+
+    def __init__(
+        self,
+        member_id: str,
+        member_ids: tuple[str, ...],
+        *,
+        log: Any,
+        raft: RaftConfig,
+        random: Random,
+        now_ms: Callable[[], int],
+        outbox: Outbox,
+        applied_index: int,
+    ) -> None:
+        self._member_id = member_id
+        self._others = tuple(other for other in member_ids if other != member_id)
+        self._majority = len(member_ids) // 2 + 1
+        self._log = log
+        self._raft = raft
+        self._random = random
+        self._now_ms = now_ms
+        self._outbox = outbox
+        self.rounds = QuorumRounds(self._others)
+        self.replication = Replication(
+            self._others,
+            log=log,
+            raft=raft,
+            send=outbox.send_now,
+            on_snapshot_needed=outbox.on_snapshot_needed,
+        )
+        self.core = HardenedSyncObj(
+            member_id,
+            self._others,
+            log=log,
+            raft=raft,
+            random=random,
+            now_ms=now_ms,
+            host=self,
+            applied_index=applied_index,
+        )
+        self._votes: set[str] = set()
+        self._pre_votes: set[str] = set()
+        self._pre_vote_term = 0
+        self._late_until_ms: int | None = None
+        self._heard_leader_ms: int | None = None
+        self._verified = (0, 0)
+        """(term, index) up to which this log is known to agree with that term's leader's."""
+        self.first_commit_index: int | None = None
+        """The commit index that the first leader heard by this member told."""
+        self._last_tick_ms = now_ms()
+        # A first election need not wait in full: whoever has a leader refuses the pre-vote.
+        minimum = raft.election_timeout_ms_min
+        self.core.election_due_ms = now_ms() + random.randint(minimum // 8, minimum // 2)
+        self._handlers: dict[type, Callable[[str, Any], None]] = {
+            say.Append: self._on_append,
+            say.Appended: self._on_appended,
+            say.CommitNotice: self._on_commit_notice,
+            say.Probe: self._on_probe,
+            say.ProbeReply: self._on_probe_reply,
+            say.VoteRequest: self._on_vote_request,
+            say.VoteGrant: self._on_vote_grant,
+            say.PreVoteRequest: self._on_pre_vote_request,
+            say.PreVoteGrant: self._on_pre_vote_grant,
+            say.TermNotice: self._on_term_notice,
+            say.SnapshotPiece: self._on_snapshot_piece,
+            say.SnapshotReply: self._on_snapshot_reply,
+        }
+
+    # What the engine asks and does.
+
+    @property
+    def leader_id(self) -> str | None:
+        """The leader that this member follows and has not lost sight of, or itself."""
+        if self.core.role is Role.LEADER:
+            return self._member_id
+        return self.core.leader_id if self._heard_leader_ms is not None else None
+
+    @property
+    def is_leader_ready(self) -> bool:
+        """Whether this member leads and has applied the first entry of its term."""
+        core = self.core
+        return core.role is Role.LEADER and core.applied_index >= core.noop_index
+
+    def on_message(self, member_id: str, message: Message) -> None:
+        """Act on a message about the log."""
+        self._handlers[type(message)](member_id, message)
+
+    def on_connected(self, member_id: str) -> None:
+        self.replication.on_connection_changed(member_id)
+        if self.core.role is Role.LEADER:
+            self.replication.send_heartbeats(self.core.term, self.core.commit_index)
+
+    def on_disconnected(self, member_id: str) -> None:
+        """A leader whose connection closed is probably dead: ask the others at once."""
+        self.replication.on_connection_changed(member_id)
+        core = self.core
+        if core.role is Role.LEADER or core.leader_id != member_id:
+            return
+        self._heard_leader_ms = None
+        rank = sorted(other for other in (*self._others, self._member_id) if other != member_id)
+        delay_ms = rank.index(self._member_id) * HINTED_ELECTION_MS + self._random.randint(1, 5)
+        core.election_due_ms = min(core.election_due_ms, self._now_ms() + delay_ms)
+
+    def tick(self) -> None:
+        """Do what is due; the order of things in one pass of the loop is the engine's."""
+        now_ms = self._now_ms()
+        if self.core.role is Role.LEADER:
+            self._tell_commit_rule(now_ms)
+        elif now_ms >= self.core.election_due_ms:
+            self._maybe_ask_for_pre_votes(now_ms)
+        else:
+            self._late_until_ms = None
+        self._last_tick_ms = now_ms
+        self.core.tick()
+        if self.core.role is Role.LEADER:
+            self.replication.send_commit_index(self.core.term, self.core.commit_index)
+            if self.rounds.has_joined and self.is_leader_ready:
+                self._begin_round()
+
+    def has_more_to_do(self) -> bool:
+        """Whether another pass would commit or apply something, as far as is known here."""
+        core = self.core
+        if core.applied_index < core.commit_index:
+            return True
+        if core.role is not Role.LEADER or core.commit_index >= self._log.durable_index:
+            return False
+        return self._quorum_index() >= max(core.commit_index + 1, core.noop_index)
+
+    def due_ms(self) -> int:
+        """When ``tick`` must be called at the latest."""
+        if self.core.role is Role.LEADER:
+            return self.core.heartbeat_due_ms
+        if self._late_until_ms is not None:
+            return self._late_until_ms
+        return self.core.election_due_ms
+
+    # What PySyncObj tells (the Host of ``hardening``).
+
+    def send(self, member_id: str, message: Message) -> None:
+        self._outbox.send_durable(member_id, message)
+
+    def send_now(self, member_id: str, message: Message) -> bool:
+        return self._outbox.send_now(member_id, message)
+
+    def broadcast_vote_request(self, request: say.VoteRequest) -> None:
+        self._votes = set()
+        for member_id in self._others:
+            self._outbox.send_durable(member_id, request)
+
+    def send_heartbeats(self) -> None:
+        if not self._others:
+            self._log.sync()  # nobody else makes it durable before it is counted (row 3)
+        self.replication.send_heartbeats(self.core.term, self.core.commit_index)
+
+    def send_entries(self) -> None:
+        self.replication.send_entries(self.core.term, self.core.commit_index)
+
+    def on_role(self, role: Role) -> None:
+        if role is Role.LEADER:
+            self.replication.begin_term(self._now_ms())
+        else:
+            self.rounds.fail()
+        self._heard_leader_ms = None
+        self._outbox.on_role(role)
+
+    def take_group(self) -> bytes | None:
+        return self._outbox.take_group()
+
+    def on_group_logged(self, index: int, term: int) -> None:
+        self._outbox.on_group_logged(index, term)
+
+    def apply_entry(self, index: int, term: int, entry: bytes) -> int:
+        return self._outbox.apply_entry(index, term, entry)
+
+    # A leader's messages.
+
+    def _accept_leader(self, member_id: str, term: int) -> bool:
+        """Follow the leader of ``term``, or tell a stale one; return whether to go on."""
+        core = self.core
+        if term < core.term:
+            self._outbox.send_durable(member_id, say.TermNotice(core.term))
+            return False
+        if term == core.term and core.role is Role.LEADER:
+            raise InvariantError(f"members {self._member_id} and {member_id} lead in term {term}")
+        if term > core.term or core.leader_id != member_id or core.role is not Role.FOLLOWER:
+            core.hear_leader(member_id, term)
+        else:
+            core.postpone_election()
+        self._heard_leader_ms = self._now_ms()
+        self._late_until_ms = None
+        self._pre_vote_term = 0
+        if self._verified[0] != term:
+            self._verified = (term, 0)
+        return True
+
+    def _on_append(self, member_id: str, message: say.Append) -> None:
+        if not self._accept_leader(member_id, message.term):
+            return
+        if self.first_commit_index is None:
+            self.first_commit_index = message.commit_index
+        core, log = self.core, self._log
+        start, last_index = log[0][1], log[-1][1]
+        entries, index = list(message.entries), message.prev_index
+        if index > last_index:
+            self._refuse_append(member_id, message, last_index + 1)
+            return
+        if index < core.commit_index:
+            index = self._skip_committed(index, entries)
+        elif log[index - start][2] != message.prev_term:
+            self._refuse_append(member_id, message, self._first_of_term(index))
+            return
+        agreeing = 0
+        while agreeing < len(entries) and index < last_index:
+            if log[index + 1 - start][2] != entries[agreeing][0]:
+                break
+            agreeing += 1
+            index += 1
+        del entries[:agreeing]
+        commit_index = min(message.commit_index, index + len(entries))
+        self._verified = (message.term, max(self._verified[1], index + len(entries)))
+        if entries:
+            core.append(
+                member_id,
+                term=message.term,
+                epoch=message.epoch,
+                commit_index=commit_index,
+                previous=(index, log[index - start][2]),
+                entries=entries,
+            )
+            return
+        if commit_index > core.commit_index:
+            core.hear_leader(member_id, message.term, commit_index)
+        self._outbox.send_durable(
+            member_id, say.Appended(core.term, message.epoch, index + 1, True)
+        )
+
+    def _skip_committed(self, index: int, entries: list[tuple[int, bytes]]) -> int:
+        """Drop what is committed here from ``entries``; return the index before the rest."""
+        log, commit_index = self._log, self.core.commit_index
+        start = log[0][1]
+        skipped = min(commit_index - index, len(entries))
+        for offset in range(max(0, start - index - 1), skipped):
+            if log[index + 1 + offset - start][2] != entries[offset][0]:
+                raise InvariantError(f"entry {index + 1 + offset} is committed, and differs")
+        del entries[:skipped]
+        # A leader has everything that is committed, so its log agrees with ours up to there.
+        return commit_index
+
+    def _refuse_append(self, member_id: str, message: say.Append, next_index: int) -> None:
+        next_index = max(next_index, self.core.commit_index + 1)
+        self._outbox.send_durable(
+            member_id, say.Appended(self.core.term, message.epoch, next_index, False)
+        )
+
+    def _first_of_term(self, index: int) -> int:
+        """Return the first index of the term of the entry at ``index``: all of it may differ."""
+        log = self._log
+        start = log[0][1]
+        term = log[index - start][2]
+        while index - 1 > max(self.core.commit_index, start) and log[index - 1 - start][2] == term:
+            index -= 1
+        return index
+
+    def _on_commit_notice(self, member_id: str, message: say.CommitNotice) -> None:
+        core = self.core
+        if message.term != core.term or core.leader_id != member_id:
+            return
+        term, index = self._verified
+        commit_index = min(message.commit_index, index)
+        if term == core.term and core.role is Role.FOLLOWER and commit_index > core.commit_index:
+            core.hear_leader(member_id, term, commit_index)
+
+    def _on_probe(self, member_id: str, message: say.Probe) -> None:
+        if self._accept_leader(member_id, message.term):
+            reply = say.ProbeReply(message.term, message.round_number)
+            self._outbox.send_durable(member_id, reply)
+
+    def _on_snapshot_piece(self, member_id: str, message: say.SnapshotPiece) -> None:
+        if self._accept_leader(member_id, message.term):
+            self._outbox.on_snapshot_piece(member_id, message)
+
+    # Replies to a leader.
+
+    def _is_mine(self, member_id: str, term: int) -> bool:
+        """Whether a reply of ``term`` belongs to this member's leadership; notes it was heard."""
+        core = self.core
+        if term > core.term:
+            self._on_term_notice(member_id, say.TermNotice(term))
+            return False
+        if term < core.term or core.role is not Role.LEADER:
+            return False
+        self.replication.followers[member_id].heard_ms = self._now_ms()
+        return True
+
+    def _on_appended(self, member_id: str, message: say.Appended) -> None:
+        if self._is_mine(member_id, message.term):
+            core = self.core
+            self.replication.on_appended(member_id, message, core.term, core.commit_index)
+
+    def _on_probe_reply(self, member_id: str, message: say.ProbeReply) -> None:
+        if self._is_mine(member_id, message.term):
+            self.rounds.on_reply(member_id, message.round_number)
+
+    def _on_snapshot_reply(self, member_id: str, message: say.SnapshotReply) -> None:
+        if self._is_mine(member_id, message.term):
+            self._outbox.on_snapshot_reply(member_id, message)
+
+    def _on_term_notice(self, _member_id: str, message: say.TermNotice) -> None:
+        if message.term > self.core.term:
+            self.core.adopt_term(message.term)
+
+    def _tell_commit_rule(self, now_ms: int) -> None:
+        """Pass what followers hold to the library, capped by what is durable here (row 3)."""
+        durable_index = self._log.durable_index
+        timeout_ms = self._raft.election_timeout_ms_min
+        was_paused = now_ms - self._last_tick_ms > timeout_ms // 2
+        for progress in self.replication.followers.values():
+            if was_paused:
+                # It was this member that did not listen: give the answers time to be read.
+                progress.heard_ms = max(progress.heard_ms, now_ms - timeout_ms // 2)
+            self.core.set_follower(
+                progress.member_id, min(progress.match_index, durable_index), progress.heard_ms
+            )
+
+    def _quorum_index(self) -> int:
+        known = [progress.match_index for progress in self.replication.followers.values()]
+        known.append(self._log.durable_index)
+        return min(sorted(known)[-self._majority], int(self._log.durable_index))
+
+    def _begin_round(self) -> None:
+        number = self.rounds.begin(self.core.commit_index)
+        for member_id in self._others:
+            self._outbox.send_now(member_id, say.Probe(self.core.term, number))
+
+    # Elections.
+
+    def _maybe_ask_for_pre_votes(self, now_ms: int) -> None:
+        if self._late_until_ms is None:
+            self._late_until_ms = now_ms + LATE_ELECTION_MS
+        if now_ms < self._late_until_ms:
+            return
+        self._late_until_ms = None
+        self._heard_leader_ms = None
+        self.core.postpone_election()
+        self._pre_vote_term = self.core.term + 1
+        self._pre_votes = {self._member_id}
+        for member_id in self._others:
+            self._outbox.send_now(member_id, self._pre_vote_request())
+        self._maybe_campaign()
+
+    def _pre_vote_request(self) -> say.PreVoteRequest:
+        _, last_index, last_term = self._log[-1]
+        return say.PreVoteRequest(self._pre_vote_term, last_index, last_term)
+
+    def _maybe_campaign(self) -> None:
+        if len(self._pre_votes) >= self._majority:
+            self._pre_vote_term = 0
+            self.core.campaign()
+
+    def _hears_another_leader(self, than_id: str) -> bool:
+        if self.core.role is Role.LEADER:
+            return True
+        heard_ms = self._heard_leader_ms
+        if heard_ms is None or self.core.leader_id in (None, than_id):
+            return False
+        return self._now_ms() - heard_ms < self._raft.election_timeout_ms_min
+
+    def _on_pre_vote_request(self, member_id: str, message: say.PreVoteRequest) -> None:
+        core = self.core
+        if message.term <= core.term:
+            self._outbox.send_durable(member_id, say.TermNotice(core.term))
+            return
+        _, last_index, last_term = self._log[-1]
+        asked, own = (message.last_term, message.last_index), (last_term, last_index)
+        if self._hears_another_leader(member_id) or asked < own:
+            return
+        if self._pre_vote_term == message.term and asked == own and member_id > self._member_id:
+            return  # Both ask at once: the lower id goes first, so the votes are not split.
+        self._pre_vote_term = 0
+        core.postpone_election()
+        self._late_until_ms = None
+        self._outbox.send_now(member_id, say.PreVoteGrant(message.term))
+
+    def _on_pre_vote_grant(self, member_id: str, message: say.PreVoteGrant) -> None:
+        core = self.core
+        is_asked = message.term == self._pre_vote_term == core.term + 1
+        if is_asked and core.role is not Role.LEADER:
+            self._pre_votes.add(member_id)
+            self._maybe_campaign()
+
+    def _on_vote_request(self, member_id: str, message: say.VoteRequest) -> None:
+        core = self.core
+        if message.term < core.term:
+            self._outbox.send_durable(member_id, say.TermNotice(core.term))
+        elif self._hears_another_leader(member_id):
+            return
+        elif message.term == core.term and core.voted_for == member_id:
+            self._outbox.send_durable(member_id, say.VoteGrant(message.term))
+        else:
+            core.consider_vote(member_id, message)
+
+    def _on_vote_grant(self, member_id: str, message: say.VoteGrant) -> None:
+        core = self.core
+        if message.term != core.term or core.role is not Role.CANDIDATE:
+            return
+        if member_id not in self._votes:
+            self._votes.add(member_id)
+            core.count_vote(member_id, message.term)

@@ -1,0 +1,443 @@
+"""PySyncObj's SyncObj as we use it: the only file that knows its private names.
+
+PySyncObj keeps elections, roles, terms and votes, the commit rule and the writing of entries to the
+log. It is driven from outside: no thread, no socket, no file, no clock of its own. What it may see
+and say is decided in ``consensus``; rows of the study of the engine are named where they are mended.
+
+Private names are overridden by methods called ``_SyncObj__name``, which Python finds first. They
+hold for the exact source they were written for, so the version and a hash of the source are
+checked at import: an upgrade is a decision, not an accident.
+
+PySyncObj reads time through one module function. It is bound once, here, to the clock of whichever
+member is being driven at that moment (each entry into the library goes through ``_driven``), so
+several members with different clocks can live in one process, and in several threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol
+
+import pysyncobj.syncobj as library
+from pysyncobj.config import SyncObjConf
+from pysyncobj.node import Node
+from pysyncobj.transport import Transport
+
+from coordinator.config import RaftConfig
+from coordinator.raft.engine import Role
+from coordinator.raft.messages import Appended, Message, VoteGrant, VoteRequest
+
+LIBRARY_VERSION = "0.3.17"
+LIBRARY_FILES = ("syncobj", "transport", "node", "journal", "config", "serializer", "fast_queue")
+LIBRARY_SHA256 = "3457f3aa49428104ed9014d823cc88863bb201f582d2ef42edbecfd0b52f0b5e"
+
+REGULAR = b"\x00"
+"""First byte of an entry that carries commands; the rest is ours."""
+NO_OP = b"\x01"
+"""The whole of an entry that carries none: the first of a log, and the first of each term."""
+
+APPLY_COMMANDS_MAX = 2_000
+"""Commands applied in one pass of the loop, about; the rest waits for the next pass."""
+APPLY_ENTRIES_MAX = 1_000
+
+
+class InvariantError(Exception):
+    """Something that cannot happen has happened; the member must stop (row 16)."""
+
+
+class Host(Protocol):
+    """Whom the library's decisions are told."""
+
+    def send(self, member_id: str, message: Message) -> None:
+        """Send, once what is written by now is durable."""
+        ...
+
+    def broadcast_vote_request(self, request: VoteRequest) -> None: ...
+
+    def send_heartbeats(self) -> None: ...
+
+    def send_entries(self) -> None: ...
+
+    def on_role(self, role: Role) -> None: ...
+
+    def take_group(self) -> bytes | None:
+        """Return the next group of commands for one entry, or None."""
+        ...
+
+    def on_group_logged(self, index: int, term: int) -> None: ...
+
+    def apply_entry(self, index: int, term: int, entry: bytes) -> int:
+        """Apply an entry; return how many commands it had."""
+        ...
+
+
+def check_library() -> None:
+    """Raise ImportError unless PySyncObj is the very source this file was written for."""
+    if version("pysyncobj") != LIBRARY_VERSION:
+        raise ImportError(f"expected pysyncobj {LIBRARY_VERSION}, found {version('pysyncobj')}")
+    found = hash_library(Path(library.__file__).parent)
+    if found != LIBRARY_SHA256:
+        raise ImportError(f"pysyncobj's source is not the one studied: its hash is {found}")
+
+
+def hash_library(folder: Path) -> str:
+    """Return the hash of the files of the library that this member relies on."""
+    digest = hashlib.sha256()
+    for name in LIBRARY_FILES:
+        digest.update(hashlib.sha256((folder / f"{name}.py").read_bytes()).digest())
+    return digest.hexdigest()
+
+
+class _Driven(threading.local):
+    """The clock of the member that is being driven in this thread, in seconds."""
+
+    def __init__(self) -> None:
+        self.now: Callable[[], float] | None = None
+
+
+_driven_member = _Driven()
+
+
+def _driven_now() -> float:
+    now = _driven_member.now
+    if now is None:
+        raise InvariantError("the library read a clock while nobody drove it")
+    return now()
+
+
+check_library()
+library.monotonicTime = _driven_now
+
+
+class PeerNode(Node):  # type: ignore[misc]  # the library is untyped
+    """A member, as the library knows it; equal to itself only, so that hashing it costs nothing."""
+
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
+
+
+class _Mouth(Transport):  # type: ignore[misc]  # the library is untyped
+    """What the library believes to be its transport."""
+
+    core: HardenedSyncObj
+
+    def __init__(self, _core: Any, self_node: PeerNode, other_nodes: Any) -> None:
+        super().__init__(_core, self_node, other_nodes)
+        self.core = _core
+
+    def send(self, node: PeerNode, message: dict[str, Any]) -> bool:
+        self.core.translate(node.id, message)
+        return True
+
+    def hear(self, node: PeerNode, message: dict[str, Any]) -> None:
+        """Deliver ``message`` as if it came from a socket."""
+        self._onMessageReceived(node, message)
+
+
+class _NoPoller:
+    """Sockets are the event loop's."""
+
+    def poll(self, timeout: float) -> None:
+        """Return at once."""
+
+
+_ROLES = {0: Role.FOLLOWER, 1: Role.CANDIDATE, 2: Role.LEADER}
+
+
+class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is untyped
+    """One member's Raft state, driven by ``consensus``."""
+
+    def __init__(
+        self,
+        member_id: str,
+        other_ids: Sequence[str],
+        *,
+        log: Any,
+        raft: RaftConfig,
+        random: Random,
+        now_ms: Callable[[], int],
+        host: Host,
+        applied_index: int,
+    ) -> None:
+        self._raft = raft
+        self._random = random
+        self._now_ms = now_ms
+        self._host = host
+        self._may_campaign = False
+        self._epoch = 0
+        # The library's constructor evaluates every property of this class, looking for methods.
+        self._SyncObj__newAppendEntriesTime = 0.0
+        self._nodes = {other_id: PeerNode(other_id) for other_id in other_ids}
+        conf = SyncObjConf(
+            autoTick=False,
+            appendEntriesUseBatch=True,
+            appendEntriesPeriod=raft.heartbeat_interval_ms / 1000,
+            raftMinTimeout=raft.election_timeout_ms_min / 1000,
+            raftMaxTimeout=raft.election_timeout_ms_max / 1000,
+            leaderFallbackTimeout=raft.election_timeout_ms_min / 1000,  # row 21
+            commandsWaitLeader=True,
+            dynamicMembershipChange=False,  # row 25
+            fullDumpFile=None,
+            journalFile=None,
+            useFork=False,
+            onStateChanged=self._on_state,
+        )
+        with self._driven():
+            super().__init__(
+                PeerNode(member_id),
+                list(self._nodes.values()),
+                conf,
+                nodeClass=PeerNode,
+                transportClass=_Mouth,
+            )
+        self._poller = _NoPoller()
+        self._SyncObj__serializer = None  # Nothing of ours may reach it (row 28).
+        self._SyncObj__raftLog = log
+        self._SyncObj__raftCurrentTerm = max(log.getCurrentTerm(), log[-1][2])
+        self._SyncObj__votedForNodeId = log.getVotedForNodeId()
+        # The commit index is learned again, never read from disk (row 13).
+        self._SyncObj__raftCommitIndex = applied_index
+        self._SyncObj__raftLastApplied = applied_index
+
+    # What the member knows.
+
+    @property
+    def role(self) -> Role:
+        return _ROLES[self._SyncObj__raftState]
+
+    @property
+    def term(self) -> int:
+        return int(self._SyncObj__raftCurrentTerm)
+
+    @property
+    def voted_for(self) -> str | None:
+        voted: str | None = self._SyncObj__votedForNodeId
+        return voted
+
+    @property
+    def leader_id(self) -> str | None:
+        leader = self._SyncObj__raftLeader
+        return None if leader is None else str(leader.id)
+
+    @property
+    def commit_index(self) -> int:
+        return int(self._SyncObj__raftCommitIndex)
+
+    @property
+    def applied_index(self) -> int:
+        return int(self._SyncObj__raftLastApplied)
+
+    @property
+    def noop_index(self) -> int:
+        """The index of the first entry of this leader's term."""
+        return int(self._SyncObj__noopIDx or 0)
+
+    @property
+    def heartbeat_due_ms(self) -> int:
+        return int(self._SyncObj__newAppendEntriesTime * 1000) + 1
+
+    @property
+    def election_due_ms(self) -> int:
+        return int(self._SyncObj__raftElectionDeadline * 1000)
+
+    @election_due_ms.setter
+    def election_due_ms(self, at_ms: int) -> None:
+        self._SyncObj__raftElectionDeadline = at_ms / 1000
+
+    # What the member does.
+
+    def tick(self) -> None:
+        """Let the library do what is due: commit, apply, log the waiting groups, heartbeat."""
+        with self._driven():
+            self._onTick(0.0)
+
+    def campaign(self) -> None:
+        """Stand for the next term, now; the pre-vote has been won."""
+        self._may_campaign = True
+        self._SyncObj__raftElectionDeadline = float("-inf")
+        self.tick()
+        self._may_campaign = False
+
+    def postpone_election(self) -> None:
+        """Set the election deadline anew, at random, from now on."""
+        self.election_due_ms = self._now_ms() + int(self._SyncObj__generateRaftTimeout() * 1000)
+
+    def hear_leader(self, member_id: str, term: int, commit_index: int = 0) -> None:
+        """Follow ``member_id`` in ``term``; everything up to ``commit_index`` is known to agree.
+
+        The path of a snapshot without a snapshot: it moves terms, roles, the election deadline and
+        the commit index, and touches no entry. Its commit index is capped by our caller (row 9)."""
+        self._hear(
+            member_id,
+            {
+                "type": "append_entries",
+                "term": term,
+                "commit_index": commit_index,
+                "serialized": None,
+            },
+        )
+
+    def append(
+        self,
+        member_id: str,
+        *,
+        term: int,
+        epoch: int,
+        commit_index: int,
+        previous: tuple[int, int],
+        entries: Sequence[tuple[int, bytes]],
+    ) -> None:
+        """Write ``entries`` after ``previous`` (index, term), which agrees; what is there after it
+        conflicts and is cut. The reply waits for the sync."""
+        index, previous_term = previous
+        self._epoch = epoch
+        self._hear(
+            member_id,
+            {
+                "type": "append_entries",
+                "term": term,
+                "commit_index": min(commit_index, index + len(entries)),  # row 9
+                "prevLogIdx": index,
+                "prevLogTerm": previous_term,
+                "entries": [
+                    (command, index + offset, entry_term)
+                    for offset, (entry_term, command) in enumerate(entries, 1)
+                ],
+            },
+        )
+
+    def consider_vote(self, member_id: str, request: VoteRequest) -> None:
+        """Grant or refuse, as the paper says."""
+        self._hear(
+            member_id,
+            {
+                "type": "request_vote",
+                "term": request.term,
+                "last_log_index": request.last_index,
+                "last_log_term": request.last_term,
+            },
+        )
+
+    def count_vote(self, member_id: str, term: int) -> None:
+        """Count a grant; the caller has made sure that it is this member's first."""
+        self._hear(member_id, {"type": "response_vote", "term": term})
+
+    def adopt_term(self, term: int) -> None:
+        """Move to a higher ``term`` as a follower of nobody: a vote request that cannot win."""
+        self._hear(
+            next(iter(self._nodes)),
+            {"type": "request_vote", "term": term, "last_log_index": 0, "last_log_term": -1},
+        )
+
+    def set_follower(self, member_id: str, match_index: int, heard_ms: int) -> None:
+        """Tell the commit rule and the fallback timer what is known of a follower.
+
+        ``match_index`` is capped by the caller to what is durable here (row 3)."""
+        node = self._nodes[member_id]
+        self._SyncObj__raftMatchIndex[node] = match_index
+        self._SyncObj__lastResponseTime[node] = heard_ms / 1000
+
+    def install(self, index: int) -> None:
+        """The replica and the log have been replaced by a snapshot at ``index``."""
+        self._SyncObj__raftLastApplied = index
+        self._SyncObj__raftCommitIndex = index
+
+    def translate(self, member_id: str, message: dict[str, Any]) -> None:
+        """Turn what the library says into a message of ours."""
+        kind = message["type"]
+        if kind == "request_vote":
+            # Once for all, in a defined order, though the library walks a set.
+            if member_id == next(iter(self._nodes)):
+                self._host.broadcast_vote_request(
+                    VoteRequest(
+                        message["term"], message["last_log_index"], message["last_log_term"]
+                    )
+                )
+        elif kind == "response_vote":
+            self._host.send(member_id, VoteGrant(message["term"]))
+        elif kind == "next_node_idx" and message["success"]:
+            self._host.send(
+                member_id, Appended(self.term, self._epoch, message["next_node_idx"], True)
+            )
+        else:
+            raise InvariantError(f"the library said {kind!r}, which it has no reason to say")
+
+    @contextmanager
+    def _driven(self) -> Iterator[None]:
+        outer = _driven_member.now
+        _driven_member.now = self._now
+        try:
+            yield
+        finally:
+            _driven_member.now = outer
+
+    def _now(self) -> float:
+        return self._now_ms() / 1000
+
+    def _hear(self, member_id: str, message: dict[str, Any]) -> None:
+        with self._driven():
+            self._SyncObj__transport.hear(self._nodes[member_id], message)
+
+    def _on_state(self, _old: int, new: int) -> None:
+        self._host.on_role(_ROLES[new])
+
+    # What the library would do by itself and must not.
+
+    def _SyncObj__generateRaftTimeout(self) -> float:
+        spread = self._raft.election_timeout_ms_max - self._raft.election_timeout_ms_min
+        return (self._raft.election_timeout_ms_min + spread * self._random.random()) / 1000
+
+    def _SyncObj__connectedToAnyone(self) -> bool:
+        # Asked by the library before it campaigns: the gate of the pre-vote (row 19).
+        may, self._may_campaign = self._may_campaign, False
+        return may
+
+    def _SyncObj__sendAppendEntries(self) -> None:
+        # Half a millisecond early, because the library compares with "later than".
+        period_ms = self._raft.heartbeat_interval_ms
+        self._SyncObj__newAppendEntriesTime = (self._now_ms() + period_ms - 0.5) / 1000
+        self._host.send_heartbeats()
+
+    def _SyncObj__applyLogEntries(self) -> bool:
+        # Does not catch: what the host raises is a broken invariant and stops the member (row 16).
+        log = self._SyncObj__raftLog
+        first = self._SyncObj__raftLastApplied + 1
+        last = min(self._SyncObj__raftCommitIndex, first + APPLY_ENTRIES_MAX - 1)
+        count = 0
+        if first <= last:
+            start = log[0][1]
+            for command, index, term in log[first - start : last + 1 - start]:
+                count += self._host.apply_entry(index, term, command)
+                self._SyncObj__raftLastApplied = index
+                if count >= APPLY_COMMANDS_MAX:
+                    break
+        return False
+
+    def _checkCommandsToApply(self) -> None:
+        if self.role is not Role.LEADER:
+            return
+        is_any = False
+        while (group := self._host.take_group()) is not None:
+            log = self._SyncObj__raftLog
+            index, term = log[-1][1] + 1, self._SyncObj__raftCurrentTerm
+            log.add(REGULAR + group, index, term)
+            self._host.on_group_logged(index, term)
+            is_any = True
+        if is_any:
+            self._host.send_entries()
+
+    def _SyncObj__tryLogCompaction(self) -> None:
+        """Snapshots are made by ``snapshot_exchange``."""
+
+    def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:
+        raise InvariantError("the library wants to load a dump, and there is none")
+
+    def _SyncObj__doApplyCommand(self, command: bytes) -> None:
+        raise InvariantError("the library wants to apply a command itself")

@@ -1,0 +1,262 @@
+"""What members say to each other: one named tuple for each kind, and the strict codec.
+
+A message is a msgpack array: its kind's number, then its fields in order. Decoding checks the
+number of fields and the type and range of each, so nothing behind this file meets a surprise; a
+wrong shape raises ``FrameError`` and the transport drops the connection.
+
+Every message about the log carries the term of its sender, replies too: a reply of an older term
+is ignored, one of a newer term tells a stale leader (rows 7, 8 and 20 of the study of the engine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgpack
+
+INTEGER_MAX = 2**63 - 1
+
+
+class FrameError(Exception):
+    """Bytes of another member are not what the protocol allows; the connection is dropped."""
+
+
+class Ping(NamedTuple):
+    """Nothing but: I am here."""
+
+
+class Append(NamedTuple):
+    """The leader's entries after ``prev_index``; without entries, a heartbeat.
+
+    ``entries`` are (term, command), their indexes follow ``prev_index``. ``epoch`` numbers the
+    leader's attempts to find where the follower's log agrees; a reply repeats it."""
+
+    term: int
+    epoch: int
+    commit_index: int
+    prev_index: int
+    prev_term: int
+    entries: Sequence[tuple[int, bytes]]
+
+
+class Appended(NamedTuple):
+    """``is_success``: everything before ``next_index`` is equal to the leader's, and durable.
+    Otherwise the follower asks to be sent entries from ``next_index`` on."""
+
+    term: int
+    epoch: int
+    next_index: int
+    is_success: bool
+
+
+class CommitNotice(NamedTuple):
+    """The leader's commit index has moved; nothing else to say, no reply."""
+
+    term: int
+    commit_index: int
+
+
+class Probe(NamedTuple):
+    """Do you still follow me? ``round_number`` 0 is a heartbeat that carries no log."""
+
+    term: int
+    round_number: int
+
+
+class ProbeReply(NamedTuple):
+    """Yes, in this term."""
+
+    term: int
+    round_number: int
+
+
+class VoteRequest(NamedTuple):
+    """A candidate's, as in the paper."""
+
+    term: int
+    last_index: int
+    last_term: int
+
+
+class VoteGrant(NamedTuple):
+    """My vote in this term is yours (durable before it was sent)."""
+
+    term: int
+
+
+class PreVoteRequest(NamedTuple):
+    """Would you vote for me in ``term``? Changes nothing at the receiver (thesis, 9.6)."""
+
+    term: int
+    last_index: int
+    last_term: int
+
+
+class PreVoteGrant(NamedTuple):
+    """I would, in this term."""
+
+    term: int
+
+
+class TermNotice(NamedTuple):
+    """You are behind: the term is this one."""
+
+    term: int
+
+
+class SnapshotPiece(NamedTuple):
+    """A piece of the leader's snapshot file at ``snapshot_index``, from byte ``offset`` on.
+
+    Every piece names the whole (its length and SHA-256), so the receiver needs no other start."""
+
+    term: int
+    snapshot_index: int
+    total_bytes: int
+    sha256: bytes
+    offset: int
+    data: bytes
+
+
+class SnapshotReply(NamedTuple):
+    """Send me the piece at ``next_offset``; or, ``is_installed``, I hold that state, durably."""
+
+    term: int
+    snapshot_index: int
+    next_offset: int
+    is_installed: bool
+
+
+class Request(NamedTuple):
+    """A question for the handler of ``kind`` (``Engine.request``)."""
+
+    request_id: int
+    kind: str
+    payload: bytes
+
+
+class Reply(NamedTuple):
+    """Its answer, by ``status``: see the constants below. ``code`` names an error of the tree."""
+
+    request_id: int
+    status: int
+    code: str
+    payload: bytes
+
+
+REPLY_OK = 0
+REPLY_REFUSED = 1
+"""Nothing was done: no such handler, or too many requests at once."""
+REPLY_ERROR = 2
+"""The handler raised; ``code`` and ``payload`` (its message) say what."""
+
+Message = (
+    Ping
+    | Append
+    | Appended
+    | CommitNotice
+    | Probe
+    | ProbeReply
+    | VoteRequest
+    | VoteGrant
+    | PreVoteRequest
+    | PreVoteGrant
+    | TermNotice
+    | SnapshotPiece
+    | SnapshotReply
+    | Request
+    | Reply
+)
+
+
+def encode(message: Message) -> bytes:
+    """Return the bytes of ``message``, without the length in front."""
+    packed: bytes = msgpack.packb((_NUMBER_OF[type(message)], *message))
+    return packed
+
+
+def decode(payload: bytes) -> Message:
+    """Return the message in ``payload``; raises FrameError for anything else."""
+    try:
+        fields = msgpack.unpackb(payload, use_list=False, strict_map_key=True)
+    except Exception as error:  # msgpack raises a dozen kinds for bytes that are not msgpack
+        raise FrameError(f"expected a msgpack message, found {type(error).__name__}") from None
+    if type(fields) is not tuple or not fields or type(fields[0]) is not int:
+        raise FrameError("expected an array that starts with the number of its kind")
+    entry = _KINDS.get(fields[0])
+    if entry is None:
+        raise FrameError(f"expected a known kind of message, found number {fields[0]}")
+    kind, checks = entry
+    if len(fields) != len(checks) + 1:
+        raise FrameError(f"expected {len(checks)} fields in {kind.__name__}")
+    for check, value in zip(checks, fields[1:], strict=True):
+        if not check(value):
+            raise FrameError(f"expected other types in {kind.__name__}")
+    message: Message = kind(*fields[1:])
+    return message
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= INTEGER_MAX
+
+
+def _is_boolean(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _is_bytes(value: Any) -> bool:
+    return type(value) is bytes
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _is_entries(value: Any) -> bool:
+    return type(value) is tuple and all(
+        type(entry) is tuple
+        and len(entry) == 2
+        and _is_integer(entry[0])
+        and type(entry[1]) is bytes
+        and entry[1]
+        for entry in value
+    )
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "int": _is_integer,
+    "bool": _is_boolean,
+    "bytes": _is_bytes,
+    "str": _is_text,
+    "Sequence[tuple[int, bytes]]": _is_entries,
+}
+
+# The numbers are the protocol: never give one a new meaning.
+_NUMBERS: tuple[tuple[int, type], ...] = (
+    (0, Ping),
+    (1, Append),
+    (2, Appended),
+    (3, CommitNotice),
+    (4, Probe),
+    (5, ProbeReply),
+    (6, VoteRequest),
+    (7, VoteGrant),
+    (8, PreVoteRequest),
+    (9, PreVoteGrant),
+    (10, TermNotice),
+    (11, SnapshotPiece),
+    (12, SnapshotReply),
+    (13, Request),
+    (14, Reply),
+)
+_NUMBER_OF: dict[type, int] = {kind: number for number, kind in _NUMBERS}
+
+
+def _checks_of(kind: Any) -> tuple[Callable[[Any], bool], ...]:
+    notes = (getattr(note, "__forward_arg__", note) for note in kind.__annotations__.values())
+    return tuple(_CHECKS[note] for note in notes)
+
+
+_KINDS: dict[int, tuple[Any, tuple[Callable[[Any], bool], ...]]] = {
+    number: (kind, _checks_of(kind)) for number, kind in _NUMBERS
+}

@@ -1,0 +1,113 @@
+"""Commands on their way into the log and back: group commit, and what each waiter is told.
+
+Everything proposed in one pass of the loop becomes one entry, as far as its size allows. A waiter
+whose command is in the log of a leader that steps down learns that nobody knows; one whose command
+is not in the log yet, that it was not proposed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import msgpack
+
+from coordinator.errors import CoordinatorError, DataTooLargeError, ThrottledError
+from coordinator.raft.engine import Applied
+
+_Waiter = asyncio.Future[Applied]
+
+
+class Proposals:
+    """What waits on one member."""
+
+    def __init__(self, *, in_flight_max: int, group_bytes_max: int, command_bytes_max: int) -> None:
+        self._in_flight_max = in_flight_max
+        self._group_bytes_max = group_bytes_max
+        self._command_bytes_max = command_bytes_max
+        self._queue: deque[tuple[bytes, _Waiter]] = deque()
+        self._taken: list[_Waiter] = []
+        self._logged: dict[int, list[_Waiter]] = {}
+        self._logged_count = 0
+
+    @property
+    def queue_length(self) -> int:
+        return len(self._queue)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._queue) + self._logged_count
+
+    def add(self, command: bytes) -> _Waiter:
+        """Queue ``command``; raises ThrottledError or DataTooLargeError, then nothing is queued."""
+        if self.in_flight >= self._in_flight_max:
+            raise ThrottledError(
+                f"{self.in_flight} proposals wait already", proposals_in_flight=self.in_flight
+            )
+        if len(command) > self._command_bytes_max:
+            raise DataTooLargeError(
+                f"expected a command of at most {self._command_bytes_max} bytes,"
+                f" found {len(command)}"
+            )
+        waiter: _Waiter = asyncio.get_running_loop().create_future()
+        self._queue.append((command, waiter))
+        return waiter
+
+    def take_group(self) -> bytes | None:
+        """Return the next entry's commands, or None; ``on_logged`` must follow."""
+        commands: list[bytes] = []
+        size = 0
+        self._taken = []
+        while self._queue and (
+            not commands or size + len(self._queue[0][0]) <= self._group_bytes_max
+        ):
+            command, waiter = self._queue.popleft()
+            if waiter.done():
+                continue  # its caller gave up before it was proposed
+            commands.append(command)
+            self._taken.append(waiter)
+            size += len(command)
+        if not commands:
+            return None
+        packed: bytes = msgpack.packb(commands)
+        return packed
+
+    def on_logged(self, index: int) -> None:
+        """The group taken last is the entry at ``index``."""
+        self._logged[index] = self._taken
+        self._logged_count += len(self._taken)
+        self._taken = []
+
+    def waiters_of(self, index: int) -> list[_Waiter]:
+        """Return who waits for the commands of the entry at ``index``, in their order."""
+        waiters = self._logged.pop(index, [])
+        self._logged_count -= len(waiters)
+        return waiters
+
+    def fail_queued(self, error: CoordinatorError) -> None:
+        """Tell those whose command is in no log."""
+        queued, self._queue = self._queue, deque()
+        _fail([waiter for _, waiter in queued], error)
+
+    def fail_logged(self, error: CoordinatorError) -> None:
+        """Tell those whose command is in the log, committed or not."""
+        logged, self._logged = self._logged, {}
+        self._logged_count = 0
+        for waiters in logged.values():
+            _fail(waiters, error)
+        taken, self._taken = self._taken, []
+        _fail(taken, error)
+
+
+def unpack_group(packed: bytes) -> list[bytes]:
+    """Return the commands of an entry; raises ValueError for anything else."""
+    commands = msgpack.unpackb(packed)
+    if not isinstance(commands, list) or any(type(command) is not bytes for command in commands):
+        raise ValueError("expected a list of commands in an entry")
+    return commands
+
+
+def _fail(waiters: list[_Waiter], error: CoordinatorError) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(type(error)(error.message, **error.fields))

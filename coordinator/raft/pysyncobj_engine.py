@@ -1,0 +1,572 @@
+"""The engine of a real member: PySyncObj's Raft, hardened, on one event loop.
+
+Nothing polls. A proposal, a message or a timer asks for a pass of the loop; one pass does what is
+due, in this order:
+
+1. commit and apply what a quorum holds; log the proposals that wait, as one entry;
+2. hand appends and probes to the network;
+3. make the log durable, once;
+4. hand acknowledgements and votes to the network.
+
+So a leader's disk and its followers' work at the same time, and nothing is promised before it is
+durable. Any failure of the disk, and any broken invariant, ends the member for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+import msgpack
+
+from coordinator.clock import Clock
+from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
+from coordinator.errors import (
+    ConfigError,
+    ConnectionLostError,
+    LeaderChangedError,
+    NoLeaderError,
+    OutcomeUnknownError,
+    ShuttingDownError,
+)
+from coordinator.raft import messages as say
+from coordinator.raft.consensus import Consensus
+from coordinator.raft.disk import Disk, OsDisk, join
+from coordinator.raft.engine import (
+    Applied,
+    EngineStatus,
+    Replica,
+    RequestHandler,
+    Role,
+    RoleListener,
+)
+from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
+from coordinator.raft.journal import Journal
+from coordinator.raft.messages import Message
+from coordinator.raft.proposals import Proposals, unpack_group
+from coordinator.raft.requests import RequestDesk
+from coordinator.raft.snapshot_exchange import RunBlocking, SnapshotExchange, run_in_place
+from coordinator.raft.snapshots import SnapshotStore
+from coordinator.raft.transport import MemberTransport, TcpTransport
+
+logger = logging.getLogger(__name__)
+
+READ_INDEX = "raft.read_index"
+RETRY_BARRIER_MS = 10
+ENTRY_OVERHEAD_BYTES = 64 * 1024
+"""What a frame may need beside its commands."""
+
+
+class PySyncObjEngine:
+    """The ``Engine`` of one member of a fixed cluster.
+
+    Args:
+        clock: decides every timeout; the loop's own timers only wake the member up.
+        random: of election timeouts and backoff; seeded in simulations.
+        transport: how members talk; TCP by default.
+        run_blocking: where a snapshot is synced: a thread by default.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterConfig,
+        member: MemberConfig,
+        raft: RaftConfig,
+        *,
+        clock: Clock,
+        disk: Disk | None = None,
+        random: Random | None = None,
+        transport: MemberTransport | None = None,
+        run_blocking: RunBlocking | None = None,
+    ) -> None:
+        self._member_ids = _check_members(cluster, member)
+        _check_timing(raft)
+        self._member_id = member.member_id
+        self._others = tuple(other for other in self._member_ids if other != self._member_id)
+        self._data_dir = member.data_dir
+        self._raft = raft
+        self._clock = clock
+        self._disk = disk if disk is not None else OsDisk()
+        self._random = random if random is not None else Random()  # noqa: S311
+        self._transport: MemberTransport = (
+            transport
+            if transport is not None
+            else TcpTransport(cluster, member, raft, clock=clock, random=self._random)
+        )
+        self._run_blocking: RunBlocking = (
+            run_blocking if run_blocking is not None else asyncio.to_thread  # type: ignore[assignment]
+        )
+        command_bytes_max = raft.frame_bytes_max - ENTRY_OVERHEAD_BYTES
+        self._proposals = Proposals(
+            in_flight_max=raft.proposals_in_flight_max,
+            group_bytes_max=min(raft.append_batch_bytes, command_bytes_max),
+            command_bytes_max=command_bytes_max,
+        )
+        self._desk = RequestDesk(self._transport, raft.frame_bytes_max)
+        self._desk.set_handler(READ_INDEX, self._answer_read_index)
+        self._role_listeners: list[RoleListener] = []
+        self._failure_listeners: list[Callable[[BaseException], None]] = []
+        self._role_told: Role = Role.FOLLOWER
+        self._is_running = False
+        self._failure: BaseException | None = None
+        self._is_caught_up = False
+        self._known_commit_index: int | None = None
+        self._replica: Replica | None = None
+        self._log: Any = None
+        self._consensus: Consensus | None = None
+        self._snapshots: SnapshotExchange | None = None
+        self._held: list[tuple[str, Message]] = []
+        self._pass_handle: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._applied_waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiter_count = 0
+        self._asked_leader: asyncio.Future[int] | None = None
+        self._heard_ms: dict[str, int] = {}
+        self._counts = dict.fromkeys(_COUNTERS, 0.0)
+
+    # The life of a member.
+
+    @property
+    def member_id(self) -> str:
+        return self._member_id
+
+    async def start(self, replica: Replica) -> None:
+        self._replica = replica
+        self._disk.make_directory(self._data_dir)
+        self._log = Journal(
+            join(self._data_dir, "log"), self._disk, segment_bytes=self._raft.segment_bytes
+        )
+        try:
+            self._start_core(replica)
+            self._is_running = True
+            await self._transport.start(self)
+        except BaseException:
+            self._is_running = False
+            self._log._destroy()
+            raise
+        self._wake()
+
+    def _start_core(self, replica: Replica) -> None:
+        store = SnapshotStore(
+            join(self._data_dir, "snapshots"),
+            self._disk,
+            piece_bytes=self._raft.snapshot_piece_bytes,
+        )
+        self._snapshots = SnapshotExchange(
+            store=store,
+            log=self._log,
+            replica=replica,
+            raft=self._raft,
+            now_ms=self._clock.monotonic_ms,
+            run_blocking=self._run_blocking,
+            on_failure=self._fail,
+        )
+        self._consensus = Consensus(
+            self._member_id,
+            self._member_ids,
+            log=self._log,
+            raft=self._raft,
+            random=self._random,
+            now_ms=self._clock.monotonic_ms,
+            outbox=self,
+            applied_index=self._snapshots.load(),
+        )
+
+    async def stop(self) -> None:
+        if not self._is_running and self._failure is None:
+            return
+        was_running, self._is_running = self._is_running, False
+        self._cancel_timers()
+        self._fail_waiters(ShuttingDownError(f"member {self._member_id} is stopping"))
+        if self._snapshots is not None:
+            await self._snapshots.stop()
+        await self._desk.stop()
+        await self._transport.stop()
+        if was_running and self._log.is_dirty:
+            try:
+                self._log.sync()
+            except Exception as error:  # it stops anyway, and acknowledged nothing of this
+                logger.warning("member %s: last sync failed: %s", self._member_id, error)
+        self._log._destroy()
+
+    def _fail(self, error: BaseException) -> None:
+        """Stop for good: never answer, acknowledge or vote again."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        self._is_running = False
+        logger.critical("member %s stops: %s", self._member_id, error, exc_info=error)
+        self._held.clear()
+        self._cancel_timers()
+        self._fail_waiters(ShuttingDownError(f"member {self._member_id} has failed: {error}"))
+        # Cut off at once: peers must not believe in a leader that cannot write.
+        self._closing = asyncio.get_running_loop().create_task(self._transport.stop())
+        for listener in self._failure_listeners:
+            listener(error)
+
+    def _cancel_timers(self) -> None:
+        for handle in (self._pass_handle, self._timer):
+            if handle is not None:
+                handle.cancel()
+        self._pass_handle = self._timer = None
+
+    def _fail_waiters(self, error: ShuttingDownError) -> None:
+        self._proposals.fail_queued(error)
+        self._proposals.fail_logged(LeaderChangedError(error.message))
+        if self._consensus is not None:
+            self._consensus.rounds.fail()
+        for _, _, waiter in self._applied_waiters:
+            if not waiter.done():
+                waiter.set_exception(ShuttingDownError(error.message))
+        self._applied_waiters.clear()
+
+    # What a member asks.
+
+    async def propose(self, command: bytes) -> Applied:
+        consensus = self._running()
+        if consensus.core.role is not Role.LEADER:
+            raise NoLeaderError(
+                f"member {self._member_id} does not lead", leader_id=consensus.leader_id
+            )
+        waiter = self._proposals.add(command)
+        self._wake()
+        return await waiter
+
+    async def read_barrier(self) -> int:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + 2 * self._raft.election_timeout_ms_max / 1000
+        while True:
+            self._running()
+            try:
+                async with asyncio.timeout_at(give_up_at):
+                    index = await self._read_index()
+                    await self.wait_applied(index)
+                    return index
+            except (NoLeaderError, OutcomeUnknownError):
+                pass  # a read may be asked again
+            except TimeoutError:
+                raise NoLeaderError("no quorum confirmed a leader in time") from None
+            if loop.time() + RETRY_BARRIER_MS / 1000 >= give_up_at:
+                raise NoLeaderError("no quorum confirmed a leader in time")
+            await asyncio.sleep(RETRY_BARRIER_MS / 1000)
+
+    async def confirm_leadership(self) -> int:
+        consensus = self._running()
+        term = consensus.core.term
+        if not consensus.is_leader_ready:
+            raise NoLeaderError(f"member {self._member_id} does not lead")
+        await self._join_round(consensus)
+        if consensus.core.term != term or consensus.core.role is not Role.LEADER:
+            raise NoLeaderError(f"member {self._member_id} does not lead any more")
+        return term
+
+    async def wait_applied(self, index: int) -> None:
+        consensus = self._running()
+        if consensus.core.applied_index >= index:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiter_count += 1
+        heapq.heappush(self._applied_waiters, (index, self._waiter_count, waiter))
+        await waiter
+
+    async def request(self, member_id: str, kind: str, payload: bytes) -> bytes:
+        self._running()
+        if member_id not in self._others:
+            raise NoLeaderError(f"no other member is called {member_id!r}")
+        return await self._desk.ask(member_id, kind, payload)
+
+    def on_request(self, kind: str, handler: RequestHandler) -> None:
+        self._desk.set_handler(kind, handler)
+
+    def on_role_change(self, listener: RoleListener) -> None:
+        self._role_listeners.append(listener)
+
+    def on_failure(self, listener: Callable[[BaseException], None]) -> None:
+        self._failure_listeners.append(listener)
+
+    def status(self) -> EngineStatus:
+        if self._consensus is None or self._snapshots is None:
+            return EngineStatus(
+                self._member_id, Role.FOLLOWER, 0, None, 0, 0, 0, 0, False,
+                dict.fromkeys(self._others, False),
+            )  # fmt: skip
+        core = self._consensus.core
+        return EngineStatus(
+            member_id=self._member_id,
+            role=core.role,
+            term=core.term,
+            leader_id=self._consensus.leader_id if self._is_running else None,
+            commit_index=core.commit_index,
+            applied_index=core.applied_index,
+            last_index=self._log.last_index,
+            snapshot_index=self._snapshots.snapshot_index,
+            is_ready=self._is_running and self._is_ready(self._consensus),
+            is_reachable={
+                other: self._is_running and self._transport.is_connected(other)
+                for other in self._others
+            },
+        )
+
+    def metrics(self) -> Mapping[str, float]:
+        found = dict(self._counts)
+        found["queue_length"] = float(self._proposals.queue_length)
+        found["proposals_in_flight"] = float(self._proposals.in_flight)
+        if self._snapshots is not None:
+            found["snapshots_made_total"] = float(self._snapshots.made_total)
+            found["snapshots_sent_total"] = float(self._snapshots.sent_total)
+            found["snapshots_installed_total"] = float(self._snapshots.installed_total)
+            found["log_bytes"] = float(self._log.bytes_in_memory)
+            found["log_entries"] = float(len(self._log))
+        return found
+
+    # Reads.
+
+    def _running(self) -> Consensus:
+        if not self._is_running or self._consensus is None:
+            raise ShuttingDownError(f"member {self._member_id} does not run")
+        return self._consensus
+
+    async def _join_round(self, consensus: Consensus) -> int:
+        joined = consensus.rounds.join()
+        self._wake()
+        return await asyncio.shield(joined)
+
+    async def _read_index(self) -> int:
+        """Return an index that was committed after this call began; NoLeaderError without one."""
+        consensus = self._running()
+        if consensus.core.role is Role.LEADER:
+            if not consensus.is_leader_ready:
+                raise NoLeaderError(f"member {self._member_id} does not lead yet")
+            return await self._join_round(consensus)
+        leader_id = consensus.leader_id
+        if leader_id is None:
+            raise NoLeaderError("no leader is known")
+        reply = await self._desk.ask(leader_id, READ_INDEX, b"")
+        index = msgpack.unpackb(reply)
+        if type(index) is not int:
+            raise ConnectionLostError(f"member {leader_id!r} did not answer with an index")
+        return index
+
+    async def _answer_read_index(self, _member_id: str, _payload: bytes) -> bytes:
+        consensus = self._running()
+        if not consensus.is_leader_ready:
+            raise NoLeaderError(f"member {self._member_id} does not lead")
+        packed: bytes = msgpack.packb(await self._join_round(consensus))
+        return packed
+
+    # What the transport tells.
+
+    def on_message(self, member_id: str, message: Message) -> None:
+        if not self._is_running or self._consensus is None:
+            return
+        self._heard_ms[member_id] = self._clock.monotonic_ms()
+        try:
+            if isinstance(message, say.Request):
+                self._desk.on_request(member_id, message)
+            elif isinstance(message, say.Reply):
+                self._desk.on_reply(member_id, message)
+            else:
+                self._consensus.on_message(member_id, message)
+                self._wake()
+        except Exception as error:
+            self._fail(error)
+
+    def on_connected(self, member_id: str) -> None:
+        self._on_connection(member_id, is_connected=True)
+
+    def on_disconnected(self, member_id: str) -> None:
+        self._on_connection(member_id, is_connected=False)
+
+    def _on_connection(self, member_id: str, *, is_connected: bool) -> None:
+        if not self._is_running or self._consensus is None or self._snapshots is None:
+            return
+        self._desk.on_connection_changed(member_id)
+        self._snapshots.forget(member_id)
+        try:
+            if is_connected:
+                self._consensus.on_connected(member_id)
+            else:
+                self._consensus.on_disconnected(member_id)
+        except Exception as error:
+            self._fail(error)
+        self._wake()
+
+    # What consensus tells (its Outbox).
+
+    def send_now(self, member_id: str, message: Message) -> bool:
+        return self._transport.send(member_id, message)
+
+    def send_durable(self, member_id: str, message: Message) -> None:
+        self._held.append((member_id, message))
+
+    def on_role(self, role: Role) -> None:
+        if role is not Role.LEADER:
+            self._proposals.fail_queued(NoLeaderError(f"member {self._member_id} does not lead"))
+            self._proposals.fail_logged(
+                LeaderChangedError("the leader stepped down while the proposal was under way")
+            )
+            if self._snapshots is not None:
+                self._snapshots.forget_all()
+            self._tell_role(role)
+
+    def on_snapshot_needed(self, member_id: str) -> None:
+        assert self._snapshots is not None
+        assert self._consensus is not None
+        is_connected = self._transport.is_connected(member_id)
+        self._snapshots.send(self._consensus, member_id, is_connected)
+
+    def on_snapshot_piece(self, member_id: str, piece: say.SnapshotPiece) -> None:
+        assert self._snapshots is not None
+        assert self._consensus is not None
+        if self._snapshots.receive(self._consensus, member_id, piece):
+            self._tell_applied()
+
+    def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None:
+        assert self._snapshots is not None
+        assert self._consensus is not None
+        self._snapshots.on_reply(self._consensus, member_id, reply)
+
+    def take_group(self) -> bytes | None:
+        return self._proposals.take_group()
+
+    def on_group_logged(self, index: int, term: int) -> None:
+        self._proposals.on_logged(index)
+
+    def apply_entry(self, index: int, term: int, entry: bytes) -> int:
+        assert self._replica is not None
+        assert self._snapshots is not None
+        self._counts["entries_total"] += 1
+        self._snapshots.note_applied(len(entry))
+        if entry == NO_OP:
+            return 1
+        if entry[:1] != REGULAR:
+            raise InvariantError(f"entry {index} is of no kind known here")
+        commands = unpack_group(entry[1:])
+        waiters = self._proposals.waiters_of(index)
+        if waiters and len(waiters) != len(commands):
+            raise InvariantError(f"entry {index} is not the one that was proposed")
+        self._counts["commands_total"] += len(commands)
+        for position, command in enumerate(commands):
+            result = self._replica.apply(index, term, command)
+            if waiters and not waiters[position].done():
+                waiters[position].set_result(Applied(index, term, result))
+        return len(commands)
+
+    # Passes.
+
+    def _wake(self) -> None:
+        if self._pass_handle is None and self._is_running:
+            self._pass_handle = asyncio.get_running_loop().call_soon(self._pass)
+
+    def _pass(self) -> None:
+        self._pass_handle = None
+        consensus, snapshots = self._consensus, self._snapshots
+        if not self._is_running or consensus is None or snapshots is None:
+            return
+        try:
+            consensus.tick()
+            self._transport.flush()
+            self._sync()
+            for member_id, message in self._held:
+                self._transport.send(member_id, message)
+            self._held.clear()
+            self._transport.flush()
+            self._after_pass(consensus, snapshots)
+        except Exception as error:
+            self._fail(error)
+
+    def _sync(self) -> None:
+        if not self._log.is_dirty:
+            return
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self._log.sync()
+        took = loop.time() - began
+        self._counts["sync_count"] += 1
+        self._counts["sync_seconds_total"] += took
+
+    def _after_pass(self, consensus: Consensus, snapshots: SnapshotExchange) -> None:
+        self._tell_applied()
+        if consensus.is_leader_ready:
+            self._tell_role(Role.LEADER)
+        self._is_ready(consensus)
+        snapshots.maybe_make(consensus.core.applied_index)
+        snapshots.resend(consensus)
+        if consensus.has_more_to_do():
+            self._wake()
+        self._set_timer(consensus.due_ms())
+
+    def _set_timer(self, due_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        at = loop.time() + max(1, due_ms - self._clock.monotonic_ms()) / 1000
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return  # It wakes too early and is set anew then: cheaper than to cancel it.
+            self._timer.cancel()
+        self._timer = loop.call_at(at, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._wake()
+
+    def _tell_applied(self) -> None:
+        assert self._consensus is not None
+        applied_index = self._consensus.core.applied_index
+        waiters = self._applied_waiters
+        while waiters and waiters[0][0] <= applied_index:
+            _, _, waiter = heapq.heappop(waiters)
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _tell_role(self, role: Role) -> None:
+        assert self._consensus is not None
+        if role is self._role_told:
+            return
+        self._role_told = role
+        # The library tells of a candidate just before it moves to the candidate's term.
+        term = self._consensus.core.term + (role is Role.CANDIDATE)
+        logger.info("member %s is %s in term %d", self._member_id, role, term)
+        for listener in self._role_listeners:
+            listener(role, term)
+
+    def _is_ready(self, consensus: Consensus) -> bool:
+        if not self._is_caught_up:
+            target = consensus.first_commit_index
+            if consensus.is_leader_ready or (
+                target is not None and consensus.core.applied_index >= target
+            ):
+                self._is_caught_up = True
+        if consensus.core.role is Role.LEADER:
+            return consensus.is_leader_ready
+        return self._is_caught_up
+
+
+_COUNTERS = ("sync_count", "sync_seconds_total", "entries_total", "commands_total")
+
+
+def _check_members(cluster: ClusterConfig, member: MemberConfig) -> tuple[str, ...]:
+    member_ids = tuple(address.member_id for address in cluster.members)
+    if len(set(member_ids)) != len(member_ids):
+        raise ConfigError(f"cluster.members: expected different member ids, found {member_ids}")
+    if member.member_id not in member_ids:
+        raise ConfigError(
+            f"member.member_id: expected one of {', '.join(member_ids)}, found {member.member_id!r}"
+        )
+    return member_ids
+
+
+def _check_timing(raft: RaftConfig) -> None:
+    low, high = raft.election_timeout_ms_min, raft.election_timeout_ms_max
+    if not 3 * raft.heartbeat_interval_ms < low < high:
+        raise ConfigError(
+            "raft.election_timeout_ms_min: expected more than three heartbeat intervals"
+            f" ({3 * raft.heartbeat_interval_ms} ms) and less than the maximum ({high} ms),"
+            f" found {low} ms"
+        )
+
+
+__all__ = ["PySyncObjEngine", "run_in_place"]

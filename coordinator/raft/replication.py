@@ -1,0 +1,192 @@
+"""What a leader knows of each follower's log, and what it sends next. No I/O, no library.
+
+1. ``match_index`` only grows within a term: what a follower acknowledged stays acknowledged.
+2. A reply counts only in the epoch in which its question was asked. Every step back begins a new
+   epoch, so of a whole pipeline of refused appends only the first refusal moves anything (row 6).
+3. A success never moves ``next_index`` back (row 5), a refusal never below what is acknowledged
+   (row 7).
+4. So many bytes and messages are under way to one follower at once, and no more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.config import RaftConfig
+from coordinator.raft.messages import Append, Appended, CommitNotice, Message, Probe
+
+logger = logging.getLogger(__name__)
+
+APPEND_ENTRIES_MAX = 1_024
+"""Entries in one message."""
+IN_FLIGHT_MESSAGES_MAX = 128
+IN_FLIGHT_BATCHES_MAX = 4
+"""Bytes under way to one follower, in units of ``append_batch_bytes``."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """One follower, as its leader sees it."""
+
+    member_id: str
+    next_index: int = 2
+    match_index: int = 0
+    epoch: int = 0
+    heard_ms: int = 0
+    told_commit_index: int = 0
+    is_doubted: bool = False
+    """It refused what it had acknowledged; once is a stale reply, twice is a lost log."""
+    in_flight: deque[tuple[int, int]] = field(default_factory=deque)
+    """(last index, bytes) of each append that was not answered yet."""
+    in_flight_bytes: int = 0
+
+    def step_back(self, next_index: int) -> None:
+        """Begin a new epoch at ``next_index``."""
+        self.epoch += 1
+        self.next_index = next_index
+        self.in_flight.clear()
+        self.in_flight_bytes = 0
+
+
+class Replication:
+    """The leader's side of the log."""
+
+    def __init__(
+        self,
+        member_ids: Sequence[str],
+        *,
+        log: Any,
+        raft: RaftConfig,
+        send: Callable[[str, Message], bool],
+        on_snapshot_needed: Callable[[str], None],
+    ) -> None:
+        self.followers = {member_id: Progress(member_id) for member_id in member_ids}
+        self._log = log
+        self._batch_bytes = raft.append_batch_bytes
+        self._send = send
+        self._on_snapshot_needed = on_snapshot_needed
+
+    def begin_term(self, now_ms: int) -> None:
+        """Forget what an earlier leadership knew."""
+        for progress in self.followers.values():
+            progress.step_back(self._log[-1][1] + 1)
+            progress.match_index = 0
+            progress.heard_ms = now_ms
+            progress.told_commit_index = 0
+            progress.is_doubted = False
+
+    def send_entries(self, term: int, commit_index: int) -> None:
+        """Send each follower what it has not been sent, as far as there is room."""
+        for progress in self.followers.values():
+            self._send_to(progress, term, commit_index)
+
+    def send_heartbeats(self, term: int, commit_index: int) -> None:
+        """As ``send_entries``, and an append without entries where there are none to send."""
+        for progress in self.followers.values():
+            if self._send_to(progress, term, commit_index):
+                continue
+            if not self._send_append(progress, term, commit_index, []):
+                self._send(progress.member_id, Probe(term, 0))
+
+    def send_commit_index(self, term: int, commit_index: int) -> None:
+        """Tell those who have the entries that they are committed, if nothing else told them."""
+        for progress in self.followers.values():
+            if progress.told_commit_index < commit_index <= progress.match_index:
+                progress.told_commit_index = commit_index
+                self._send(progress.member_id, CommitNotice(term, commit_index))
+
+    def on_appended(self, member_id: str, reply: Appended, term: int, commit_index: int) -> None:
+        """Take a reply of this term; send on."""
+        progress = self.followers[member_id]
+        if reply.epoch != progress.epoch:
+            return
+        last_index = self._log[-1][1]
+        if reply.is_success:
+            match_index = min(reply.next_index - 1, last_index)
+            progress.match_index = max(progress.match_index, match_index)
+            progress.next_index = max(progress.next_index, progress.match_index + 1)
+            progress.is_doubted = False
+            self._land(progress)
+        elif reply.next_index > progress.match_index:
+            progress.step_back(min(reply.next_index, last_index + 1))
+        elif not progress.is_doubted:
+            progress.is_doubted = True
+            progress.step_back(progress.match_index + 1)
+        else:
+            logger.error(
+                "member %s lost entries %d to %d, which it had acknowledged",
+                member_id, reply.next_index, progress.match_index,
+            )  # fmt: skip
+            progress.match_index = 0
+            progress.step_back(reply.next_index)
+        if not self._send_to(progress, term, commit_index) and not reply.is_success:
+            self._send_append(progress, term, commit_index, [])  # a probe of the new epoch
+
+    def on_connection_changed(self, member_id: str) -> None:
+        """What was under way may be lost; ask again from what is acknowledged."""
+        progress = self.followers[member_id]
+        is_known = progress.match_index > 0
+        progress.step_back(progress.match_index + 1 if is_known else progress.next_index)
+        progress.told_commit_index = 0
+
+    def on_snapshot_installed(self, member_id: str, index: int) -> None:
+        """The follower holds everything up to ``index``."""
+        progress = self.followers[member_id]
+        progress.match_index = max(progress.match_index, index)
+        progress.step_back(max(progress.next_index, progress.match_index + 1))
+
+    def _send_to(self, progress: Progress, term: int, commit_index: int) -> bool:
+        """Send entries while there are some and there is room; return whether any left."""
+        first_index, last_index = self._log[0][1], self._log[-1][1]
+        if progress.next_index <= first_index:
+            self._on_snapshot_needed(progress.member_id)
+            return False
+        is_any = False
+        while progress.next_index <= last_index and self._has_room(progress):
+            entries, size = self._batch(progress.next_index - first_index)
+            if not self._send_append(progress, term, commit_index, entries):
+                break
+            progress.next_index += len(entries)
+            progress.in_flight.append((progress.next_index - 1, size))
+            progress.in_flight_bytes += size
+            is_any = True
+        return is_any
+
+    def _send_append(
+        self, progress: Progress, term: int, commit_index: int, entries: list[tuple[int, bytes]]
+    ) -> bool:
+        position = progress.next_index - 1 - self._log[0][1]
+        if position < 0:
+            return False
+        _, previous_index, previous_term = self._log[position]
+        is_sent = self._send(
+            progress.member_id,
+            Append(term, progress.epoch, commit_index, previous_index, previous_term, entries),
+        )
+        if is_sent and progress.match_index >= commit_index:
+            progress.told_commit_index = max(progress.told_commit_index, commit_index)
+        return is_sent
+
+    def _batch(self, position: int) -> tuple[list[tuple[int, bytes]], int]:
+        entries, size = [], 0
+        for command, _, term in self._log[position : position + APPEND_ENTRIES_MAX]:
+            if entries and size + len(command) > self._batch_bytes:
+                break
+            entries.append((term, command))
+            size += len(command)
+        return entries, size
+
+    def _has_room(self, progress: Progress) -> bool:
+        return (
+            len(progress.in_flight) < IN_FLIGHT_MESSAGES_MAX
+            and progress.in_flight_bytes < IN_FLIGHT_BATCHES_MAX * self._batch_bytes
+        )
+
+    def _land(self, progress: Progress) -> None:
+        while progress.in_flight and progress.in_flight[0][0] <= progress.match_index:
+            _, size = progress.in_flight.popleft()
+            progress.in_flight_bytes -= size

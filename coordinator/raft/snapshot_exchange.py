@@ -1,0 +1,288 @@
+"""When snapshots are made, sent and installed, between a store on disk, a replica and a log.
+
+1. Making never stops the member: the replica's pieces are drawn one by one between other work.
+2. The log is trimmed only after a snapshot is durable, and keeps a tail for those who lag (row 29).
+3. One piece is under way to each follower at once, so heartbeats never wait behind many.
+4. Installing is all or nothing: the whole file is verified before the replica sees a byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from coordinator.config import RaftConfig
+from coordinator.errors import StorageError
+from coordinator.raft.consensus import Consensus
+from coordinator.raft.engine import Replica, Role
+from coordinator.raft.hardening import NO_OP, InvariantError
+from coordinator.raft.messages import SnapshotPiece, SnapshotReply
+from coordinator.raft.snapshots import (
+    SnapshotInfo,
+    SnapshotReader,
+    SnapshotStore,
+    SnapshotTransferError,
+)
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+RESEND_ELECTION_TIMEOUTS = 5
+"""A piece without an answer is sent again after so many of the longest election timeouts."""
+
+
+class RunBlocking(Protocol):
+    """Runs a call that may block: in a thread for real members, in place in simulations."""
+
+    def __call__(self, call: Callable[[], Result]) -> Awaitable[Result]: ...
+
+
+async def run_in_place(call: Callable[[], Result]) -> Result:
+    """Run ``call`` here and now."""
+    return call()
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One snapshot on its way to one follower."""
+
+    reader: SnapshotReader
+    offset: int
+    sent_ms: int
+
+
+class SnapshotExchange:
+    """The snapshots of one member."""
+
+    def __init__(
+        self,
+        *,
+        store: SnapshotStore,
+        log: Any,
+        replica: Replica,
+        raft: RaftConfig,
+        now_ms: Callable[[], int],
+        run_blocking: RunBlocking,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._replica = replica
+        self._raft = raft
+        self._now_ms = now_ms
+        self._run_blocking = run_blocking
+        self._on_failure = on_failure
+        self._streams: dict[str, _Stream] = {}
+        self._receiving: tuple[int, bytes] | None = None
+        self._making: asyncio.Task[None] | None = None
+        self._bytes_since = 0
+        self.snapshot_index = 0
+        self.made_total = 0
+        self.sent_total = 0
+        self.installed_total = 0
+
+    def load(self) -> int:
+        """Restore the replica from disk; return the index up to which it is applied."""
+        log = self._log
+        info = self._store.latest()
+        if info is None:
+            if len(log) == 0:
+                log.add(NO_OP, 1, 0)
+                log.sync()
+            if log[0][1] != 1:
+                raise StorageError(
+                    f"the log begins at entry {log[0][1]} and there is no snapshot before it"
+                )
+            return 1
+        self._restore(info)
+        if len(log) and log[0][1] > info.index:
+            raise StorageError(
+                f"the log begins at entry {log[0][1]}, after the snapshot at {info.index}"
+            )
+        self._follow_on(info)
+        log.sync()
+        return info.index
+
+    def _restore(self, info: SnapshotInfo) -> None:
+        reader = self._store.open(info)
+        try:
+            reader.verify()
+            self._replica.restore(reader.pieces())
+        except ValueError as error:
+            raise StorageError(f"the snapshot {info.path} cannot be decoded: {error}") from error
+        finally:
+            reader.close()
+        self.snapshot_index = info.index
+        self._bytes_since = 0
+
+    def _follow_on(self, info: SnapshotInfo) -> None:
+        """Keep the log if it has the snapshot's last entry; else it begins there (row 11)."""
+        log = self._log
+        if len(log) and log[0][1] <= info.index <= log[-1][1]:
+            if log[info.index - log[0][1]][2] == info.term:
+                return
+        log.clear()
+        log.add(NO_OP, info.index, info.term)
+
+    # Making.
+
+    def note_applied(self, entry_bytes: int) -> None:
+        self._bytes_since += entry_bytes
+
+    def maybe_make(self, applied_index: int) -> None:
+        """Begin a snapshot if enough was applied since the last one."""
+        is_due = (
+            applied_index - self.snapshot_index >= self._raft.snapshot_every_entries
+            or self._bytes_since >= self._raft.snapshot_every_bytes
+        )
+        if not is_due or self._making is not None or applied_index <= self.snapshot_index:
+            return
+        self._bytes_since = 0
+        position = applied_index - self._log[0][1]
+        last_entry = self._log[position]
+        previous_entry = self._log[position - 1] if position else (NO_OP, applied_index - 1, 0)
+        pieces = self._replica.snapshot()
+        self._making = asyncio.get_running_loop().create_task(
+            self._make(pieces, last_entry, previous_entry)
+        )
+
+    async def _make(self, pieces: Any, last_entry: Any, previous_entry: Any) -> None:
+        try:
+            writer = self._store.begin_write(last_entry, previous_entry)
+            try:
+                for piece in pieces:
+                    writer.write(piece)
+                    await asyncio.sleep(0)
+                info = await self._run_blocking(writer.finish)
+            except BaseException:
+                writer.abort()
+                raise
+            if info.index > self.snapshot_index:
+                self.snapshot_index = info.index
+                self.made_total += 1
+                self._trim(info.index)
+                logger.info("snapshot at entry %d, %d bytes", info.index, info.size_bytes)
+        except Exception as error:
+            self._on_failure(error)
+        finally:
+            self._making = None
+
+    def _trim(self, index: int) -> None:
+        count = index - self._raft.keep_entries_after_snapshot - self._log[0][1]
+        if count > 0:
+            self._log.deleteEntriesTo(count)
+
+    # Sending.
+
+    def send(self, consensus: Consensus, member_id: str, is_connected: bool) -> None:
+        """The follower needs a snapshot: start sending, unless that is under way."""
+        if member_id in self._streams or not is_connected:
+            return
+        info = self._store.latest()
+        if info is None:
+            raise InvariantError("the log was trimmed and there is no snapshot")
+        self._streams[member_id] = _Stream(self._store.open(info), 0, 0)
+        logger.info("sending the snapshot at entry %d to member %s", info.index, member_id)
+        self._send_piece(consensus, member_id)
+
+    def _send_piece(self, consensus: Consensus, member_id: str) -> None:
+        stream = self._streams[member_id]
+        info = stream.reader.info
+        data = stream.reader.read(stream.offset, self._raft.snapshot_piece_bytes)
+        stream.sent_ms = self._now_ms()
+        consensus.send_now(
+            member_id,
+            SnapshotPiece(
+                consensus.core.term, info.index, info.size_bytes, info.sha256, stream.offset, data
+            ),
+        )
+
+    def on_reply(self, consensus: Consensus, member_id: str, reply: SnapshotReply) -> None:
+        stream = self._streams.get(member_id)
+        if stream is None or stream.reader.info.index != reply.snapshot_index:
+            return
+        if reply.is_installed:
+            self.forget(member_id)
+            self.sent_total += 1
+            consensus.replication.on_snapshot_installed(member_id, reply.snapshot_index)
+            consensus.send_entries()
+        elif reply.next_offset < stream.reader.info.size_bytes:
+            stream.offset = reply.next_offset
+            self._send_piece(consensus, member_id)
+
+    def resend(self, consensus: Consensus) -> None:
+        """Send again what was not answered for long."""
+        limit_ms = RESEND_ELECTION_TIMEOUTS * self._raft.election_timeout_ms_max
+        for member_id, stream in self._streams.items():
+            if self._now_ms() - stream.sent_ms > limit_ms:
+                self._send_piece(consensus, member_id)
+
+    def forget(self, member_id: str) -> None:
+        """The follower is gone, or has what it needs."""
+        stream = self._streams.pop(member_id, None)
+        if stream is not None:
+            stream.reader.close()
+
+    def forget_all(self) -> None:
+        for member_id in list(self._streams):
+            self.forget(member_id)
+
+    # Installing.
+
+    def receive(self, consensus: Consensus, member_id: str, piece: SnapshotPiece) -> bool:
+        """Take a piece; answer it; return whether a snapshot was installed."""
+        core = consensus.core
+        if piece.snapshot_index <= core.commit_index:
+            self._reply(consensus, member_id, piece, 0, is_installed=True)
+            return False
+        try:
+            if self._receiving != (piece.snapshot_index, piece.sha256):
+                self._store.begin_receive(piece.total_bytes, piece.sha256)
+                self._receiving = (piece.snapshot_index, piece.sha256)
+            if piece.offset == self._store.received_bytes:
+                self._store.receive(piece.offset, piece.data)
+            if self._store.received_bytes < piece.total_bytes:
+                self._reply(consensus, member_id, piece, self._store.received_bytes)
+                return False
+            self._receiving = None
+            info = self._store.finish_receive()
+        except SnapshotTransferError as error:
+            logger.warning("the snapshot of member %s is refused: %s", member_id, error)
+            self._receiving = None
+            self._store.abort_receive()
+            self._reply(consensus, member_id, piece, 0)
+            return False
+        self._restore(info)
+        self._follow_on(info)
+        core.install(info.index)
+        self.installed_total += 1
+        logger.info("installed the snapshot at entry %d of member %s", info.index, member_id)
+        self._reply(consensus, member_id, piece, 0, is_installed=True)
+        return True
+
+    def _reply(
+        self,
+        consensus: Consensus,
+        member_id: str,
+        piece: SnapshotPiece,
+        next_offset: int,
+        *,
+        is_installed: bool = False,
+    ) -> None:
+        consensus.send(
+            member_id,
+            SnapshotReply(consensus.core.term, piece.snapshot_index, next_offset, is_installed),
+        )
+
+    async def stop(self) -> None:
+        self.forget_all()
+        if self._making is not None:
+            self._making.cancel()
+            await asyncio.gather(self._making, return_exceptions=True)
+
+
+__all__ = ["Role", "RunBlocking", "SnapshotExchange", "run_in_place"]

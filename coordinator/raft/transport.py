@@ -1,0 +1,497 @@
+"""Member to member over TCP: framed msgpack, nothing before both sides have proved who they are.
+
+Both sides dial, at once and again with a backoff that has jitter; of two connections between the
+same members both keep the same one. What is sent in one pass of the loop leaves in one write. What
+cannot be delivered is dropped: the log is made for that, and a request is told.
+
+Limits: the length of a frame is checked before anything is kept for it; it is 1 KiB until the peer
+is proved, and that must happen within a deadline; only so many connections may be unproved; a peer
+that does not read its socket is disconnected when its send buffer is full.
+
+``MemberTransport`` is the seam: a simulated network takes the place of this one in tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import random as random_module
+import secrets
+import socket
+import ssl
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from coordinator.clock import Clock
+from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
+from coordinator.errors import ConfigError
+from coordinator.raft.frames import LENGTH_BYTES, FrameReader, frame
+from coordinator.raft.handshake import (
+    HANDSHAKE_FRAME_BYTES_MAX,
+    NONCE_BYTES,
+    Acceptor,
+    Dialer,
+    HandshakeError,
+    Identity,
+)
+from coordinator.raft.messages import FrameError, Message, Ping, decode, encode
+
+logger = logging.getLogger(__name__)
+
+UNPROVED_CONNECTIONS_MAX = 64
+SECRET_BYTES_MIN = 16
+SECRET_BYTES_MAX = 4096
+SILENT_PINGS_MAX = 4
+"""A link that brought nothing for this many ping intervals is dead."""
+REFUSAL_LOG_INTERVAL_MS = 1_000
+
+
+class TransportListener(Protocol):
+    """Whom a transport tells; none of these may raise."""
+
+    def on_message(self, member_id: str, message: Message) -> None: ...
+
+    def on_connected(self, member_id: str) -> None:
+        """A new connection is in use; what was sent over an earlier one may be lost."""
+        ...
+
+    def on_disconnected(self, member_id: str) -> None: ...
+
+
+class MemberTransport(Protocol):
+    """Carries messages between members, best effort, in order while a connection lasts."""
+
+    async def start(self, listener: TransportListener) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def send(self, member_id: str, message: Message) -> bool:
+        """Take ``message`` for sending; False when it certainly is not sent."""
+        ...
+
+    def flush(self) -> None:
+        """Hand over now what was taken; it happens by itself at the end of the loop's pass."""
+        ...
+
+    def is_connected(self, member_id: str) -> bool: ...
+
+
+def read_secret(cluster: ClusterConfig) -> bytes:
+    """Return the cluster's secret, or b"" where none is configured.
+
+    Raises ConfigError when the file can be read by others, or is too short to be a secret."""
+    if cluster.secret_file is None:
+        return b""
+    path = Path(cluster.secret_file)
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"cluster.secret_file: cannot read {path}: {error.strerror}") from None
+    if mode & 0o077:
+        raise ConfigError(f"cluster.secret_file: expected mode 0600 of {path}, found {mode:04o}")
+    if not SECRET_BYTES_MIN <= len(secret) <= SECRET_BYTES_MAX:
+        raise ConfigError(
+            f"cluster.secret_file: expected {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes"
+            f" in {path}, found {len(secret)}"
+        )
+    return secret
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class TcpTransport:
+    """The transport of a real member.
+
+    Args:
+        listening_socket: bound already, instead of the member's configured address.
+        server_ssl, client_ssl: contexts for mutual TLS; plain TCP without.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterConfig,
+        member: MemberConfig,
+        raft: RaftConfig,
+        *,
+        clock: Clock,
+        random: random_module.Random,
+        listening_socket: socket.socket | None = None,
+        server_ssl: ssl.SSLContext | None = None,
+        client_ssl: ssl.SSLContext | None = None,
+    ) -> None:
+        self.raft = raft
+        self.clock = clock
+        self._random = random
+        self._addresses = {address.member_id: address for address in cluster.members}
+        own = self._addresses[member.member_id]
+        self._bind = (member.member_bind_host or own.member_host, own.member_port)
+        self.identity = Identity(
+            cluster.name, member.member_id, read_secret(cluster), frozenset(self._addresses)
+        )
+        self._refuse_strangers_without_secret(cluster.members)
+        self._listening_socket = listening_socket
+        self._server_ssl = server_ssl
+        self._client_ssl = client_ssl
+        self._peers = {
+            address.member_id: _Peer(address)
+            for address in cluster.members
+            if address.member_id != member.member_id
+        }
+        self._listener: TransportListener | None = None
+        self._server: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._unproved: set[_Link] = set()
+        self._dirty: list[_Peer] = []
+        self._flush_handle: asyncio.Handle | None = None
+        self._is_stopped = False
+        self._refusals = _RefusalLog(clock)
+        self.sent_bytes_total = 0
+
+    def _refuse_strangers_without_secret(self, members: tuple[MemberAddress, ...]) -> None:
+        if self.identity.secret or len(members) == 1:
+            return
+        for host in (self._bind[0], *(address.member_host for address in members)):
+            if not _is_loopback(host):
+                raise ConfigError(
+                    "cluster.secret_file: expected a file with the cluster's secret, since"
+                    f" {host!r} is not a loopback address; found none"
+                )
+
+    async def start(self, listener: TransportListener) -> None:
+        self._listener = listener
+        if not self._peers:
+            return
+        loop = asyncio.get_running_loop()
+        where = (
+            {"sock": self._listening_socket}
+            if self._listening_socket is not None
+            else {"host": self._bind[0], "port": self._bind[1]}
+        )
+        try:
+            self._server = await loop.create_server(
+                self._accept,
+                ssl=self._server_ssl,
+                **where,  # type: ignore[arg-type]
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"members: cannot listen on {self._bind[0]}:{self._bind[1]}: {error.strerror}"
+            ) from None
+        for peer in self._peers.values():
+            self._tasks.append(loop.create_task(self._keep_connected(peer)))
+        self._tasks.append(loop.create_task(self._keep_alive()))
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        links = [peer.link for peer in self._peers.values() if peer.link is not None]
+        for link in (*links, *self._unproved):
+            link.abort()
+        await asyncio.sleep(0)  # aborted connections are closed in the next pass
+
+    def is_connected(self, member_id: str) -> bool:
+        return self._peers[member_id].link is not None
+
+    def send(self, member_id: str, message: Message) -> bool:
+        peer = self._peers[member_id]
+        if peer.link is None or self._is_stopped:
+            return False
+        payload = encode(message)
+        if len(payload) > self.raft.frame_bytes_max:
+            logger.error("message too large: %s, %d bytes", type(message).__name__, len(payload))
+            return False
+        if not peer.pending:
+            self._dirty.append(peer)
+            if self._flush_handle is None:
+                self._flush_handle = asyncio.get_running_loop().call_soon(self.flush)
+        peer.pending.append(frame(payload))
+        peer.pending_bytes += LENGTH_BYTES + len(payload)
+        if peer.pending_bytes > self.raft.send_buffer_bytes_max:
+            self._drop_slow(peer)
+            return False
+        return True
+
+    def flush(self) -> None:
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_handle = None
+        if not self._dirty:
+            return
+        dirty, self._dirty = self._dirty, []
+        for peer in dirty:
+            data, peer.pending = peer.pending, []
+            self.sent_bytes_total += peer.pending_bytes
+            peer.pending_bytes = 0
+            if peer.link is None or not data:
+                continue
+            if not peer.link.write(data):
+                self._drop_slow(peer)
+
+    def _drop_slow(self, peer: _Peer) -> None:
+        if peer.link is not None:
+            logger.warning("member %s does not read; connection dropped", peer.member_id)
+            peer.link.abort()
+
+    # Connections, as their links report them.
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        acceptor = Acceptor(self.identity, secrets.token_bytes(NONCE_BYTES))
+        return _Link(self, acceptor, self._deliver)
+
+    def link_made(self, link: _Link) -> bool:
+        """Count a new, unproved connection; False when there are too many."""
+        if self._is_stopped or len(self._unproved) >= UNPROVED_CONNECTIONS_MAX:
+            return False
+        self._unproved.add(link)
+        return True
+
+    def link_proved(self, link: _Link) -> None:
+        """Use ``link``, or close it if the one there is to be kept; both sides decide alike."""
+        self._unproved.discard(link)
+        peer = self._peers[link.peer_id]
+        old = peer.link
+        if old is not None and not old.is_silent() and not self._is_better(link, old):
+            link.close()
+            return
+        peer.link = link
+        peer.pending, peer.pending_bytes = [], 0
+        if old is not None:
+            old.close()
+        logger.info("member %s connected", peer.member_id)
+        if self._listener is not None:
+            self._listener.on_connected(peer.member_id)
+
+    def link_lost(self, link: _Link, reason: str) -> None:
+        """Forget ``link``; tell the listener if it was in use."""
+        self._unproved.discard(link)
+        if not link.is_proved:
+            if reason:
+                self._refusals.add(reason)
+            return
+        peer = self._peers[link.peer_id]
+        if peer.link is link:
+            peer.link = None
+            peer.pending, peer.pending_bytes = [], 0
+            peer.has_lost_link.set()
+            if self._is_stopped:
+                return
+            logger.info("member %s disconnected%s", peer.member_id, reason and f": {reason}")
+            if self._listener is not None:
+                self._listener.on_disconnected(peer.member_id)
+
+    def _is_better(self, new: _Link, old: _Link) -> bool:
+        if new.is_dialed == old.is_dialed:
+            return True  # The peer began anew; its old end is gone.
+        # The connection that the member with the lower id dialed stays.
+        return new.is_dialed == (self.identity.member_id < new.peer_id)
+
+    def _deliver(self, link: _Link, message: Message) -> None:
+        # A link that lost against another one may still bring something: it is as good.
+        if self._listener is not None and not isinstance(message, Ping):
+            self._listener.on_message(link.peer_id, message)
+
+    # Dialling and keeping alive.
+
+    async def _keep_connected(self, peer: _Peer) -> None:
+        raft = self.raft
+        if peer.member_id < self.identity.member_id:
+            await asyncio.sleep(raft.reconnect_delay_ms_min / 1000)  # its dialling is preferred
+        delay_ms = raft.reconnect_delay_ms_min
+        while True:
+            if peer.link is None and await self._dial(peer):
+                delay_ms = raft.reconnect_delay_ms_min
+            if peer.link is not None:
+                peer.has_lost_link.clear()
+                await peer.has_lost_link.wait()
+                delay_ms = raft.reconnect_delay_ms_min
+            await asyncio.sleep(delay_ms * (0.5 + self._random.random()) / 1000)
+            delay_ms = min(2 * delay_ms, raft.reconnect_delay_ms_max)
+
+    async def _dial(self, peer: _Peer) -> bool:
+        loop = asyncio.get_running_loop()
+        link = _Link(
+            self,
+            Dialer(self.identity, peer.member_id, secrets.token_bytes(NONCE_BYTES)),
+            self._deliver,
+        )
+        try:
+            async with asyncio.timeout(self.raft.handshake_deadline_ms / 1000):
+                await loop.create_connection(
+                    lambda: link,
+                    peer.address.member_host,
+                    peer.address.member_port,
+                    ssl=self._client_ssl,
+                )
+                await link.is_settled.wait()
+        except (OSError, TimeoutError) as error:
+            logger.debug("member %s not reached: %s", peer.member_id, error)
+            link.abort()
+        return peer.link is not None
+
+    async def _keep_alive(self) -> None:
+        interval_ms = self.raft.election_timeout_ms_min
+        last_ms = self.clock.monotonic_ms()
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            now_ms = self.clock.monotonic_ms()
+            was_paused = now_ms - last_ms > 2 * interval_ms
+            last_ms = now_ms
+            for peer in self._peers.values():
+                if peer.link is None:
+                    continue
+                if was_paused:
+                    peer.link.heard_ms = now_ms  # it was us who did not read
+                if peer.link.is_silent():
+                    peer.link.abort("nothing heard")
+                else:
+                    self.send(peer.member_id, Ping())
+
+
+class _Peer:
+    """Another member: its address, the link in use, what waits to be written to it."""
+
+    def __init__(self, address: MemberAddress) -> None:
+        self.address = address
+        self.member_id = address.member_id
+        self.link: _Link | None = None
+        self.pending: list[bytes] = []
+        self.pending_bytes = 0
+        self.has_lost_link = asyncio.Event()
+
+
+class _Link(asyncio.Protocol):
+    """One connection, from its handshake to its end."""
+
+    def __init__(
+        self,
+        owner: TcpTransport,
+        handshake: Dialer | Acceptor,
+        deliver: Callable[[_Link, Message], None],
+    ) -> None:
+        self._owner = owner
+        self._handshake = handshake
+        self._deliver = deliver
+        self._reader = FrameReader(HANDSHAKE_FRAME_BYTES_MAX)
+        self._stream: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._reason = ""
+        self.is_dialed = isinstance(handshake, Dialer)
+        self.is_proved = False
+        self.is_settled = asyncio.Event()
+        """Set when the handshake is over, either way."""
+        self.heard_ms = owner.clock.monotonic_ms()
+
+    @property
+    def peer_id(self) -> str:
+        return self._handshake.peer_id
+
+    def is_silent(self) -> bool:
+        """Return whether nothing came for so long that the other end must be gone."""
+        limit_ms = SILENT_PINGS_MAX * self._owner.raft.election_timeout_ms_min
+        return self._owner.clock.monotonic_ms() - self.heard_ms > limit_ms
+
+    def write(self, chunks: list[bytes]) -> bool:
+        """Write; False when the peer leaves too much unread."""
+        if self._stream is None:
+            return True
+        self._stream.write(b"".join(chunks))
+        return self._stream.get_write_buffer_size() <= self._owner.raft.send_buffer_bytes_max
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def abort(self, reason: str = "") -> None:
+        self._reason = self._reason or reason
+        if self._stream is not None:
+            self._stream.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._stream = transport
+        if not self._owner.link_made(self):
+            self.abort("too many connections that prove nothing")
+            return
+        self._deadline = asyncio.get_running_loop().call_later(
+            self._owner.raft.handshake_deadline_ms / 1000, self.abort, "handshake took too long"
+        )
+        if isinstance(self._handshake, Dialer):
+            transport.write(frame(self._handshake.begin()))
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_ms = self._owner.clock.monotonic_ms()
+        self._reader.feed(data)
+        try:
+            while (payload := self._reader.next()) is not None:
+                if self.is_proved:
+                    self._deliver(self, decode(payload))
+                else:
+                    self._shake_hands(payload)
+        except FrameError as error:
+            self.abort(str(error))
+
+    def _shake_hands(self, payload: bytes) -> None:
+        answer = self._handshake.receive(payload)
+        assert self._stream is not None
+        if answer is not None:
+            self._stream.write(frame(answer))
+        if self._handshake.is_done:
+            self.is_proved = True
+            self._reader.frame_bytes_max = self._owner.raft.frame_bytes_max
+            self._settle()
+            self._owner.link_proved(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._settle()
+        self._owner.link_lost(self, self._reason)
+
+    def _settle(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self.is_settled.set()
+
+
+class _RefusalLog:
+    """Logs refused connections, at most one line a second, so that a stranger cannot flood it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._next_ms = 0
+        self._dropped = 0
+
+    def add(self, reason: str) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_ms:
+            self._dropped += 1
+            return
+        logger.warning("connection refused: %s (%d more not logged)", reason, self._dropped)
+        self._next_ms = now_ms + REFUSAL_LOG_INTERVAL_MS
+        self._dropped = 0
+
+
+__all__ = [
+    "HandshakeError",
+    "MemberTransport",
+    "TcpTransport",
+    "TransportListener",
+    "read_secret",
+]
