@@ -141,15 +141,11 @@ class Delivery:
     async def write(self, call: Call, parse: Callable[[Any], T], timeout_ms: int) -> T:
         """Return the parsed answer of a call that is applied exactly once."""
         deadline_ms = self.clock.monotonic_ms() + timeout_ms
+        if self.index_seen == 0:
+            await self._learn_floor(timeout_ms)
         async with self.lanes.write() as lane:
             remaining_ms = deadline_ms - self.clock.monotonic_ms()
             return await self._until_answered(call, parse, remaining_ms, lane)
-
-    async def write_in(
-        self, lane: Lane, call: Call, parse: Callable[[Any], T], timeout_ms: int
-    ) -> T:
-        """Like ``write``, in a lane that the caller has taken."""
-        return await self._until_answered(call, parse, timeout_ms, lane)
 
     async def attempt(
         self, call: Call, parse: Callable[[Any], T], timeout_ms: int, lane: Lane | None = None
@@ -230,6 +226,14 @@ class Delivery:
             if not await self.pause(trouble, deadline_ms):
                 break
         raise trouble.verdict(is_write=lane is not None)
+
+    async def _learn_floor(self, timeout_ms: int) -> None:
+        """Ask once for a log index before the first write: the floor of the first lane."""
+        try:
+            attempt_ms = self.attempt_ms(timeout_ms, timeout_ms)
+            await self.attempt(Call("GET", "/v1/status"), lambda body: None, attempt_ms)
+        except CoordinatorError:
+            pass  # the floor stays 0, which is true, and at worst forgotten sooner
 
     def _parsed(self, endpoint: str, response: Response, parse: Callable[[Any], T]) -> T:
         self._note_index(response.headers)

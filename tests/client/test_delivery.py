@@ -1,0 +1,282 @@
+"""One call answered: what is tried again, what is raised, and that it happens once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator.client.delivery import Call, Delivery
+from coordinator.client.retry import RetryPolicy
+from coordinator.errors import (
+    BadArgumentsError,
+    ConnectionLostError,
+    CoordinatorError,
+    NodeExistsError,
+    NoLeaderError,
+    OutcomeUnknownError,
+    RequestForgottenError,
+    UnavailableError,
+)
+from tests.client.fake_members import BROKEN, REFUSED, A, B, C, FakeMembers, answer, refusal
+from tests.client.virtual_time import LoopClock, run
+
+WRITE = Call("POST", "/v1/tree/a", {"data": "x"})
+READ = Call("GET", "/v1/tree/a")
+
+
+def deliver(members: FakeMembers, *urls: str, retry: RetryPolicy | None = None) -> Delivery:
+    clock = LoopClock(asyncio.get_running_loop())
+    return Delivery(members, urls or (A, B, C), clock, retry or RetryPolicy(seed=1))
+
+
+def script(*happenings: object) -> FakeMembers:
+    """Members that do these things, one for each request, then answer."""
+    rest: Iterator[object] = iter(happenings)
+    return FakeMembers(lambda seen: next(rest, answer({"ok": True})))  # type: ignore[arg-type]
+
+
+async def write(delivery: Delivery, timeout_ms: int = 10_000) -> object:
+    return await delivery.write(WRITE, lambda body: body, timeout_ms)
+
+
+def test_a_write_is_repeated_with_the_same_number_until_it_is_answered() -> None:
+    """A lost reply is asked for again under the same client id and number (S053, S054)."""
+
+    async def scenario() -> None:
+        members = script(BROKEN, refusal(NoLeaderError()), REFUSED, answer({"zxid": 4}))
+
+        reply = await write(deliver(members))
+
+        assert reply == {"zxid": 4}
+        assert len({(each.client_id, each.number) for each in members.seen}) == 1
+        assert members.seen[0].number == "1"
+
+    run(scenario())
+
+
+def test_each_write_has_the_next_number() -> None:
+    """Numbers grow from 1 within one client id."""
+
+    async def scenario() -> None:
+        members = script()
+        delivery = deliver(members)
+
+        for _ in range(3):
+            await write(delivery)
+
+        assert [each.number for each in members.seen] == ["1", "2", "3"]
+        assert len({each.client_id for each in members.seen}) == 1
+
+    run(scenario())
+
+
+def test_writes_at_the_same_time_never_share_a_client_id() -> None:
+    """At most one request is under way for each client id, so none falls out of the window."""
+
+    async def scenario() -> None:
+        members = script()
+        delivery = deliver(members)
+
+        await asyncio.gather(*(write(delivery) for _ in range(200)))
+
+        pairs = [(each.client_id, each.number) for each in members.seen]
+        assert len(set(pairs)) == 200
+        assert len({client_id for client_id, _ in pairs}) <= 128
+
+    run(scenario())
+
+
+def test_a_definite_refusal_is_raised_at_once() -> None:
+    """What cannot succeed as sent is not sent again."""
+
+    async def scenario() -> None:
+        members = script(refusal(NodeExistsError("/a exists", path="/a")))
+
+        with pytest.raises(NodeExistsError, match="/a exists") as raised:
+            await write(deliver(members))
+
+        assert raised.value.path == "/a"
+        assert len(members.seen) == 1
+
+    run(scenario())
+
+
+def test_without_a_quorum_a_write_fails_within_its_deadline_with_no_leader() -> None:
+    """Unavailable is tried again at all members, then raised as it is (S078, S156)."""
+
+    async def scenario() -> None:
+        members = FakeMembers(
+            lambda seen: REFUSED if seen.endpoint == A else refusal(NoLeaderError("no quorum"))
+        )
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        with pytest.raises(NoLeaderError) as raised:
+            await write(deliver(members), 5_000)
+
+        assert raised.value.definite
+        assert loop.time() - began <= 5.0
+        assert {each.endpoint for each in members.seen} == {A, B, C}
+
+    run(scenario())
+
+
+def test_a_write_that_may_have_arrived_is_never_reported_as_failed() -> None:
+    """One lost answer makes the end unknown, whatever certain refusals follow."""
+
+    async def scenario() -> None:
+        members = FakeMembers(
+            lambda seen: BROKEN if len(members.seen) == 1 else refusal(NoLeaderError())
+        )
+
+        with pytest.raises(OutcomeUnknownError) as raised:
+            await write(deliver(members), 3_000)
+
+        assert not raised.value.definite
+        assert len(members.seen) > 2
+
+    run(scenario())
+
+
+def test_a_refused_connection_is_definite() -> None:
+    """When nothing was ever sent, the write certainly did not happen."""
+
+    async def scenario() -> None:
+        with pytest.raises(UnavailableError):
+            await write(deliver(FakeMembers(lambda seen: REFUSED)), 2_000)
+
+    run(scenario())
+
+
+def test_a_read_without_an_answer_changed_nothing() -> None:
+    """A read that was never answered ends as unavailable, not as unknown."""
+
+    async def scenario() -> None:
+        with pytest.raises(UnavailableError):
+            await deliver(FakeMembers(lambda seen: None)).read(READ, lambda body: body, 3_000)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("deaf", [None, BROKEN, REFUSED, refusal(NoLeaderError())])
+def test_a_dead_slow_or_deaf_member_is_left_within_the_deadline(deaf: object) -> None:
+    """The others answer although the current member does not (S157)."""
+
+    async def scenario() -> None:
+        members = FakeMembers(
+            lambda seen: deaf if seen.endpoint == bad else answer({"ok": True})  # type: ignore[arg-type, return-value]
+        )
+        delivery = deliver(members)
+        bad = delivery.endpoints.current
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        await write(delivery, 10_000)
+        left = loop.time() - began
+        await write(delivery, 10_000)
+
+        assert left < 4.0
+        assert delivery.endpoints.current != bad
+        assert [each.endpoint for each in members.seen].count(bad) == 1  # sticks to one that works
+
+    run(scenario())
+
+
+def test_one_attempt_never_outlives_the_call() -> None:
+    """The overall deadline has the last word over attempts and pauses."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        with pytest.raises(OutcomeUnknownError):
+            await write(deliver(FakeMembers(lambda seen: None)), 2_500)
+
+        assert 2.0 <= loop.time() - began <= 2.6
+
+    run(scenario())
+
+
+def test_the_number_of_tries_is_honoured() -> None:
+    """``tries`` bounds how often one call is sent (S008, S026)."""
+
+    async def scenario() -> None:
+        members = FakeMembers(lambda seen: refusal(NoLeaderError()))
+
+        with pytest.raises(NoLeaderError):
+            await write(deliver(members, retry=RetryPolicy(base_ms=1, tries=3)))
+
+        assert len(members.seen) == 3
+
+    run(scenario())
+
+
+def test_a_forgotten_first_attempt_is_sent_anew_under_a_new_id() -> None:
+    """A client the table has evicted was told so before anything happened: it may begin again."""
+
+    async def scenario() -> None:
+        members = script(refusal(RequestForgottenError(), index=900), answer({"ok": True}))
+
+        await write(deliver(members))
+
+        first, second = members.seen
+        assert first.client_id != second.client_id
+        assert second.number == "1"
+        assert second.request.headers["Coordinator-Floor-Index"] == "900"
+
+    run(scenario())
+
+
+def test_a_forgotten_later_attempt_is_unknown() -> None:
+    """After a lost answer "forgotten" may mean "done long ago", and is raised as what it is."""
+
+    async def scenario() -> None:
+        with pytest.raises(RequestForgottenError):
+            await write(deliver(script(BROKEN, refusal(RequestForgottenError()))))
+
+    run(scenario())
+
+
+def test_an_answer_that_nobody_of_ours_gave_is_unknown() -> None:
+    """A proxy's error page says nothing about the write."""
+
+    async def scenario() -> None:
+        members = FakeMembers(lambda seen: answer({"message": "Bad Gateway"}, 502))
+
+        with pytest.raises(OutcomeUnknownError, match="502"):
+            await write(deliver(members), 2_000)
+
+    run(scenario())
+
+
+def test_an_answer_that_cannot_be_read_is_unknown() -> None:
+    """A broken success is not reported as a mistake of the caller."""
+
+    async def scenario() -> None:
+        members = FakeMembers(lambda seen: answer({}))
+        delivery = deliver(members)
+
+        def parse(body: object) -> object:
+            raise BadArgumentsError("no such field")
+
+        with pytest.raises(OutcomeUnknownError, match="could not be read"):
+            await delivery.write(WRITE, parse, 1_500)
+
+    run(scenario())
+
+
+def test_all_waiting_is_bounded_even_when_every_member_hangs() -> None:
+    """Nothing but errors of the tree comes out, in time (S123)."""
+
+    async def scenario() -> None:
+        delivery = deliver(FakeMembers(lambda seen: None))
+        results = await asyncio.gather(
+            *(write(delivery, 1_500) for _ in range(20)), return_exceptions=True
+        )
+
+        assert all(isinstance(each, ConnectionLostError) for each in results)
+        assert all(isinstance(each, CoordinatorError) for each in results)
+
+    run(scenario())

@@ -1,0 +1,280 @@
+"""Being alive: heartbeats, suspended, lost, and the truth after a pause."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.client import RetryPolicy, Session, SessionState
+from coordinator.client.delivery import Delivery
+from coordinator.client.session import open_session
+from coordinator.errors import (
+    ConnectionLostError,
+    NoLeaderError,
+    SessionExpiredError,
+)
+from tests.client.fake_members import (
+    BROKEN,
+    REFUSED,
+    A,
+    B,
+    C,
+    FakeMembers,
+    Happening,
+    Seen,
+    answer,
+    refusal,
+)
+from tests.client.virtual_time import LoopClock, run
+
+TIMEOUT_MS = 9_000
+ALIVE = {"session_id": "s1", "timeout_ms": TIMEOUT_MS}
+
+
+class World:
+    """Members whose heartbeats do as ``happens`` says; everything else works."""
+
+    def __init__(self) -> None:
+        self.happens: Callable[[Seen], Happening] = lambda seen: answer(ALIVE)
+        self.members = FakeMembers(self._on_request)
+        self.clock = LoopClock(asyncio.get_running_loop())
+        self.delivery = Delivery(self.members, (A, B, C), self.clock, RetryPolicy(seed=3))
+        self.states: list[tuple[SessionState, float]] = []
+
+    async def open(self) -> Session:
+        session = await open_session(
+            self.delivery, TIMEOUT_MS, label="", timeout_ms=5_000, margin_ratio=0.025
+        )
+        began = asyncio.get_running_loop().time()
+        session.on_state(
+            lambda state: self.states.append((state, asyncio.get_running_loop().time() - began))
+        )
+        return session
+
+    def _on_request(self, seen: Seen) -> Happening:
+        if seen.request.target.endswith("/heartbeat"):
+            return self.happens(seen)
+        if seen.request.method == "DELETE":
+            return answer({"session_id": "s1", "was_open": True})
+        return answer(ALIVE, 201)
+
+    def heartbeats(self) -> list[Seen]:
+        return [each for each in self.members.seen if each.request.target.endswith("/heartbeat")]
+
+
+def test_heartbeats_keep_a_session_without_any_user_code() -> None:
+    """A ten minute task lives on a nine second lease (S080)."""
+
+    async def scenario() -> None:
+        world = World()
+        session = await world.open()
+
+        await asyncio.sleep(600)
+
+        assert session.state is SessionState.CONNECTED
+        assert session.remaining_safe_ms() > TIMEOUT_MS / 2
+        assert 198 <= len(world.heartbeats()) <= 202
+        assert world.states == []
+        await session.close(1_000)
+
+    run(scenario())
+
+
+def test_three_seconds_without_heartbeats_change_nothing() -> None:
+    """A short blockade suspends and heals (S059, field note 39)."""
+
+    async def scenario() -> None:
+        world = World()
+        session = await world.open()
+        world.happens = lambda seen: refusal(NoLeaderError())
+        await asyncio.sleep(3.5)
+        during = session.state
+        world.happens = lambda seen: answer(ALIVE)
+        await asyncio.sleep(3)
+
+        assert during is SessionState.SUSPENDED
+        assert session.state is SessionState.CONNECTED
+        assert [state for state, _ in world.states] == ["suspended", "connected"]
+        session.check()
+        await session.close(1_000)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("trouble", [REFUSED, BROKEN, None, refusal(NoLeaderError())])
+def test_heartbeats_are_tried_until_the_real_deadline_and_then_the_session_is_lost(
+    trouble: Happening,
+) -> None:
+    """Lost is told before the server can expire the session, and not much earlier (S059, S045)."""
+
+    async def scenario() -> None:
+        world = World()
+        session = await world.open()
+        world.happens = lambda seen: trouble
+        await asyncio.sleep(30)
+
+        (suspended, _), (lost, at_s) = world.states
+        assert (suspended, lost) == (SessionState.SUSPENDED, SessionState.LOST)
+        assert 8.5 < at_s <= (TIMEOUT_MS - 225) / 1000 + 0.02
+        assert world.heartbeats()[-1].at_s - world.heartbeats()[0].at_s > 3.5
+        assert {each.endpoint for each in world.heartbeats()} == {A, B, C}
+        with pytest.raises(SessionExpiredError, match="no heartbeat"):
+            session.check()
+
+    run(scenario())
+
+
+def test_a_member_that_says_expired_ends_the_session_at_once() -> None:
+    """The holder on the wrong side of a partition is told "expired", never "still held" (S113)."""
+
+    async def scenario() -> None:
+        world = World()
+        session = await world.open()
+        world.happens = lambda seen: refusal(SessionExpiredError("it ended"))
+        await asyncio.sleep(3.1)
+
+        assert session.state is SessionState.LOST
+        assert "it ended" in session.reason
+        assert len(world.heartbeats()) == 1
+
+    run(scenario())
+
+
+def test_after_a_pause_the_first_question_gets_the_truth_before_any_task_ran() -> None:
+    """A frozen process learns on waking that its session is lost, before it can act (S061)."""
+
+    async def scenario() -> None:
+        world = World()
+        session = await world.open()
+        await asyncio.sleep(4)
+        assert not session.is_lost
+
+        world.clock.paused_ms += 60_000  # no await: the process wakes and asks at once
+
+        assert session.is_lost
+        assert session.remaining_safe_ms() == 0
+        with pytest.raises(SessionExpiredError):
+            session.check()
+        await asyncio.sleep(20)
+        assert [state for state, _ in world.states] == ["lost"]
+
+    run(scenario())
+
+
+def test_an_acknowledgement_that_comes_after_the_safe_time_does_not_revive() -> None:
+    """Once anybody may have been told "lost" it stays lost (S060)."""
+
+    async def scenario() -> None:
+        world = World()
+        session = await world.open()
+        world.happens = lambda seen: REFUSED
+        await asyncio.sleep(8.7)
+        assert session.state is SessionState.SUSPENDED
+        world.happens = lambda seen: answer(ALIVE)
+        world.clock.paused_ms += 200  # the heartbeat is under way; its answer comes too late
+
+        await asyncio.sleep(5)
+
+        assert session.state is SessionState.LOST
+
+    run(scenario())
+
+
+def test_a_slow_acknowledgement_counts_from_when_it_was_sent() -> None:
+    """A heartbeat that took a second extends the lease by a second less (S006)."""
+
+    async def scenario() -> None:
+        world = World()
+
+        async def slow() -> Happening:
+            await asyncio.sleep(1)
+            return answer(ALIVE)
+
+        world.happens = lambda seen: slow()  # type: ignore[assignment, return-value]
+        session = await world.open()
+        await asyncio.sleep(4.05)
+
+        assert session.remaining_safe_ms() == pytest.approx(TIMEOUT_MS - 225 - 1_050, abs=10)
+        await session.close(1_000)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("rate", [0.99, 1.01])
+def test_a_client_whose_clock_drifts_still_gives_up_first(rate: float) -> None:
+    """At 0.99 or 1.01 of the true rate lost comes before the server's expiry (S110)."""
+
+    async def scenario() -> None:
+        world = World()
+        world.clock = LoopClock(asyncio.get_running_loop(), rate)
+        world.delivery.clock = world.clock
+        session = await world.open()
+        world.happens = lambda seen: None
+        await asyncio.sleep(30)
+
+        assert session.is_lost
+        assert world.states[-1][1] < TIMEOUT_MS / 1000 / 1.01  # a server that runs 1 % fast
+
+    run(scenario())
+
+
+def test_a_step_of_the_wall_clock_changes_nothing() -> None:
+    """Only the monotonic clock decides (S049, S109)."""
+
+    async def scenario() -> None:
+        world = World()
+        world.clock.wall_ms = lambda: 0  # type: ignore[method-assign]
+        session = await world.open()
+        await asyncio.sleep(100)
+
+        assert not session.is_lost
+        await session.close(1_000)
+
+    run(scenario())
+
+
+def test_opening_again_after_a_lost_answer_opens_one_session() -> None:
+    """The opening carries a request number, and its lease counts from the first sending."""
+
+    async def scenario() -> None:
+        world = World()
+        opened = iter([ConnectionLostError("lost"), answer(ALIVE, 201)])
+        world.members.on_request = lambda seen: (
+            world.happens(seen) if seen.request.target.endswith("/heartbeat") else next(opened)
+        )
+        began = world.clock.monotonic_ms()
+        session = await world.open()
+
+        openings = [each for each in world.members.seen if each.request.target == "/v1/sessions"]
+        assert len({(each.client_id, each.number) for each in openings}) == 1
+        assert session.remaining_safe_ms() <= began + TIMEOUT_MS - 225 - world.clock.monotonic_ms()
+
+    run(scenario())
+
+
+def test_one_callback_that_fails_does_not_keep_the_others_uninformed() -> None:
+    """Every holder hears of the loss."""
+
+    async def scenario() -> None:
+        world = World()
+        session = await world.open()
+        reported: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: reported.append(context["exception"])
+        )
+
+        def broken(_: SessionState) -> None:
+            raise ValueError("a holder's mistake")
+
+        heard: list[SessionState] = []
+        session.on_state(broken)
+        session.on_state(heard.append)
+        world.happens = lambda seen: refusal(SessionExpiredError())
+        await asyncio.sleep(3.1)
+
+        assert heard == [SessionState.LOST]
+        assert isinstance(reported[0], ValueError)
+
+    run(scenario())
