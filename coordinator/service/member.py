@@ -16,26 +16,29 @@ from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.clock import Clock
 from coordinator.config import Config
-from coordinator.errors import BadArgumentsError, ShuttingDownError
+from coordinator.errors import NoNodeError, SessionExpiredError
 from coordinator.raft.engine import Engine, Role
 from coordinator.service.elections import ElectionService
 from coordinator.service.heartbeats import HeartbeatAck, Heartbeats
+from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
 from coordinator.service.locks import LockService
 from coordinator.service.metrics import Metrics
 from coordinator.service.proposals import Committed, Proposals
 from coordinator.service.queues import Queues
-from coordinator.service.reads import ReadMode, ReadReply, Reads, SessionView
+from coordinator.service.reads import ChildrenPage, ReadMode, ReadReply, Reads, SessionView
 from coordinator.service.reaper import Reaper
 from coordinator.service.replica import MachineReplica
-from coordinator.service.status import MemberStatus, describe
+from coordinator.service.status import MemberStatus, in_words, members_of, what_is_wrong
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
 from coordinator.service.watches import WatchHub, WatchSelector, WatchStream
-from coordinator.state.commands import CloseSession, Operation, OpenSession, RequestId
+from coordinator.state import paths
+from coordinator.state.commands import CloseSession, OpenSession, Operation, RequestId
+from coordinator.state.limits import MachineLimits
+from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import SessionEnded, SessionOpened, Stat
-
-_SESSION_LABEL_CHARS_MAX = 200
+from coordinator.state.sessions import Session
 
 
 class Member:
@@ -48,17 +51,93 @@ class Member:
         random: draws session ids; a test passes a seeded one. None: the system's entropy.
     """
 
-    locks: LockService
-    elections: ElectionService
+    def __init__(
+        self,
+        config: Config,
+        engine: Engine,
+        clock: Clock,
+        *,
+        random: random_module.Random | None = None,
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._random = random or random_module.SystemRandom()
+        self._failure: BaseException | None = None
+        self._on_failure: list[Callable[[BaseException], None]] = []
+        self.metrics = metrics = Metrics()
+        limits = config.limits
+        machine = StateMachine(MachineLimits.of(limits, config.sessions))
+        self._replica = replica = MachineReplica(machine)
+        self._timers = timers = Timers(clock)
+        self._tasks = tasks = Tasks(self._fail)
+        self._leadership = leadership = Leadership(engine, clock)
+        self._proposals = Proposals(
+            engine, clock, timers, leadership, metrics, config.raft.proposals_in_flight_max
+        )
+        self._reads = Reads(engine, timers, leadership, replica, metrics)
+        self._leases = Leases(engine, clock, replica, tasks, metrics)
+        self._heartbeats = Heartbeats(
+            engine, clock, timers, tasks, leadership, self._leases, replica, metrics
+        )
+        self._reaper = Reaper(engine, clock, replica, leadership, tasks, metrics)
+        self._hub = WatchHub(replica, limits, metrics)
+        self._queues = Queues(
+            proposals=self._proposals,
+            reads=self._reads,
+            replica=replica,
+            leadership=leadership,
+            timers=timers,
+            clock=clock,
+            tasks=tasks,
+            metrics=metrics,
+            entropy=self._random,
+            waiters_max=limits.lock_waiters_max,
+        )
+        self.locks = LockService(self._proposals, self._reads, replica, self._queues)
+        self.elections = ElectionService(
+            self._proposals, self._reads, replica, self._queues, self._hub
+        )
+        for listener in (self._hub, self._reads, self._leases, self._queues):
+            replica.add_listener(listener)
+        engine.on_role_change(self._on_role_change)
+        engine.on_failure(self._fail)
+        metrics.add_facts("engine_", engine.metrics)
+        metrics.add_facts("", self._facts)
 
-    async def start(self) -> None: ...
+    # --- life
 
-    async def stop(self) -> None: ...
+    async def start(self) -> None:
+        """Load what is on disk and take part; there may be no leader yet when this returns."""
+        await self._engine.start(self._replica)
+        tick_ms = self._config.sessions.tick_ms
+        self._timers.every(tick_ms, self._leases.tick)
+        self._timers.every(tick_ms, self._leadership.observe)
+        self._timers.every(self._config.limits.bookmark_interval_ms, self._hub.bookmark)
+        self._timers.every(self._config.limits.reap_interval_ms, self._reaper.look)
+
+    async def stop(self) -> None:
+        """Refuse what is new, end what waits, and leave the cluster. Idempotent."""
+        self._leadership.stop()
+        self._queues.close()
+        self._reads.close()
+        self._heartbeats.close()
+        self._hub.close()
+        self._leases.stop()
+        await self._tasks.stop()
+        await self._engine.stop()
+        self._timers.close()
 
     def tick(self, now_ms: int) -> None:
-        """Fire every deadline, lease and period that is due; a running loop does this itself."""
+        """Do everything that is due at ``now_ms``; a running loop calls this by itself."""
+        self._timers.tick(now_ms)
 
-    def on_failure(self, listener: Callable[[BaseException], None]) -> None: ...
+    def on_failure(self, listener: Callable[[BaseException], None]) -> None:
+        """Tell ``listener`` once, when this member must stop."""
+        self._on_failure.append(listener)
+        if self._failure is not None:
+            listener(self._failure)
+
+    # --- writes
 
     async def submit(
         self,
@@ -69,11 +148,31 @@ class Member:
         deadline_ms: int,
         need_local: bool = True,
     ) -> Committed:
-        """Order ``operation`` and return what it came to; raises its refusal as its error."""
+        """Order ``operation`` and return what it came to; raises its refusal as its error.
+
+        ``proposals`` says when it is sent again, and what ``need_local`` waits for.
+        """
+        return await self._proposals.submit(
+            operation,
+            request=request,
+            identity=identity,
+            deadline_ms=deadline_ms,
+            need_local=need_local,
+        )
+
+    # --- reads
 
     async def get(
         self, path: str, mode: ReadMode, deadline_ms: int
-    ) -> ReadReply[tuple[bytes, Stat]]: ...
+    ) -> ReadReply[tuple[bytes, Stat]]:
+        """Return data and Stat of a znode; NoNodeError when there is none."""
+        machine = self._replica.machine
+        paths.validate(path, machine.limits)
+        age_ms = await self._reads.fresh(mode, deadline_ms)
+        found = machine.get(path)
+        if found is None:
+            raise self._no_node(path)
+        return self._reads.reply(found, age_ms)
 
     async def children(
         self,
@@ -84,25 +183,95 @@ class Member:
         after: str | None = None,
         limit: int | None = None,
         with_stat: bool = False,
-    ) -> ReadReply[ChildrenPage]: ...
+    ) -> ReadReply[ChildrenPage]:
+        """Return the children of a znode behind the name ``after``, at most ``limit``."""
+        machine = self._replica.machine
+        paths.validate(path, machine.limits)
+        age_ms = await self._reads.fresh(mode, deadline_ms)
+        stat = machine.stat(path)
+        if stat is None:
+            raise self._no_node(path)
+        beyond = None if limit is None else limit + 1
+        stats: tuple[Stat, ...] = ()
+        if with_stat:
+            found = machine.children_with_stat(path, after=after, limit=beyond) or []
+            names = tuple(name for name, _ in found)[:limit]
+            stats = tuple(each for _, each in found)[:limit]
+            is_more = len(found) > len(names)
+        else:
+            listed = machine.children(path, after=after, limit=beyond) or []
+            names = tuple(listed[:limit])
+            is_more = len(listed) > len(names)
+        page = ChildrenPage(names, stats, stat, names[-1] if is_more and names else None)
+        return self._reads.reply(page, age_ms)
+
+    # --- sessions
 
     async def open_session(
-        self, timeout_ms: int | None, label: str, request: RequestId | None, deadline_ms: int
-    ) -> SessionOpened: ...
+        self,
+        timeout_ms: int | None,
+        label: str,
+        request: RequestId | None,
+        deadline_ms: int,
+        *,
+        identity: str = "",
+    ) -> SessionOpened:
+        """Open a session under an id drawn here; None is the default timeout."""
+        if timeout_ms is None:
+            timeout_ms = self._config.sessions.timeout_ms_default
+        session_id = f"{self._random.getrandbits(64):016x}"
+        committed = await self._proposals.submit(
+            OpenSession(session_id, timeout_ms, label),
+            request=request,
+            identity=identity,
+            deadline_ms=deadline_ms,
+        )
+        result = committed.outcome.unwrap()
+        assert isinstance(result, SessionOpened), "an open comes to a SessionOpened"
+        return result
 
     async def close_session(
-        self, session_id: str, request: RequestId | None, deadline_ms: int
-    ) -> SessionEnded: ...
+        self,
+        session_id: str,
+        request: RequestId | None,
+        deadline_ms: int,
+        *,
+        identity: str = "",
+    ) -> SessionEnded:
+        """End a session and all its ephemerals; again if need be."""
+        committed = await self._proposals.submit(
+            CloseSession(session_id), request=request, identity=identity, deadline_ms=deadline_ms
+        )
+        result = committed.outcome.unwrap()
+        assert isinstance(result, SessionEnded), "a close comes to a SessionEnded"
+        return result
 
-    async def heartbeat(self, session_id: str, deadline_ms: int) -> HeartbeatAck: ...
+    async def heartbeat(self, session_id: str, deadline_ms: int) -> HeartbeatAck:
+        """Extend a lease; SessionExpiredError when it has ended, NoLeaderError if unconfirmed."""
+        self._leadership.refuse_when_stopping()
+        return await self._heartbeats.heartbeat(session_id, deadline_ms)
 
     async def list_sessions(
         self, mode: ReadMode, deadline_ms: int
-    ) -> ReadReply[tuple[SessionView, ...]]: ...
+    ) -> ReadReply[tuple[SessionView, ...]]:
+        """Return every open session, in the order of their opening."""
+        age_ms = await self._reads.fresh(mode, deadline_ms)
+        views = tuple(self._view(session) for session in self._replica.machine.sessions())
+        return self._reads.reply(views, age_ms)
 
     async def session(
         self, session_id: str, mode: ReadMode, deadline_ms: int
-    ) -> ReadReply[SessionView]: ...
+    ) -> ReadReply[SessionView]:
+        """Return one session with its ephemerals; SessionExpiredError when it is not open."""
+        age_ms = await self._reads.fresh(mode, deadline_ms)
+        session = self._replica.machine.session(session_id)
+        if session is None:
+            raise SessionExpiredError(
+                f"session {session_id} has ended or never was", session_id=session_id
+            )
+        return self._reads.reply(self._view(session, is_single=True), age_ms)
+
+    # --- watches
 
     def watch(
         self,
@@ -110,13 +279,99 @@ class Member:
         *,
         from_zxid: int | None = None,
         is_one_shot: bool = False,
-    ) -> WatchStream: ...
+    ) -> WatchStream:
+        """Return a stream of changes; ``watches`` says what it promises and what is refused."""
+        self._leadership.refuse_when_stopping()
+        return self._hub.watch(selectors, from_zxid=from_zxid, is_one_shot=is_one_shot)
 
-    def status(self) -> MemberStatus: ...
+    # --- what it says of itself
+
+    def status(self) -> MemberStatus:
+        """Return what this member knows now, without asking the others."""
+        engine = self._engine.status()
+        machine = self._replica.machine
+        members = members_of(self._config.cluster.members, engine)
+        wrong = self.not_ready_reason()
+        return MemberStatus(
+            member_id=engine.member_id,
+            cluster=self._config.cluster.name,
+            role=engine.role.value,
+            leader_id=engine.leader_id,
+            term=engine.term,
+            commit_index=engine.commit_index,
+            applied_index=engine.applied_index,
+            last_index=engine.last_index,
+            snapshot_index=engine.snapshot_index,
+            zxid=machine.zxid,
+            is_ready=not wrong,
+            is_stopping=self._leadership.is_stopping,
+            summary=in_words(members, engine, wrong),
+            members=members,
+            sessions=machine.session_count,
+            znodes=machine.znode_count,
+            data_bytes=machine.data_bytes,
+        )
+
+    def labels(self) -> tuple[str, int, int]:
+        """Return (member_id, zxid, applied index), cheaply: every reply carries them."""
+        machine = self._replica.machine
+        return self._engine.member_id, machine.zxid, machine.applied_index
 
     @property
-    def is_ready(self) -> bool: ...
+    def is_ready(self) -> bool:
+        """True when requests may be sent here: it has caught up and knows a leader."""
+        return not self.not_ready_reason()
 
-    def not_ready_reason(self) -> str: ...
+    def not_ready_reason(self) -> str:
+        """Return in words why it is not ready; "" when it is."""
+        failure = None if self._failure is None else str(self._failure)
+        is_stopping = self._leadership.is_stopping
+        return what_is_wrong(self._engine.status(), is_stopping=is_stopping, failure=failure)
 
-    def render_metrics(self) -> bytes: ...
+    def render_metrics(self) -> bytes:
+        """Return the Prometheus text of this member."""
+        return self.metrics.render()
+
+    # --- own steps
+
+    def _on_role_change(self, role: Role, term: int) -> None:
+        self._leadership.on_role_change(role, term)
+        if role is Role.LEADER:
+            self._leases.start(term)
+        else:
+            self._leases.stop()
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is not None:
+            return
+        self._failure = error
+        for listener in self._on_failure:
+            listener(error)
+
+    def _no_node(self, path: str) -> NoNodeError:
+        zxid = self._replica.machine.zxid
+        return NoNodeError(f"no znode {paths.shown(path)} at zxid {zxid}", path=path, zxid=zxid)
+
+    def _view(self, session: Session, *, is_single: bool = False) -> SessionView:
+        machine = self._replica.machine
+        session_id = session.session_id
+        return SessionView(
+            session_id=session_id,
+            timeout_ms=session.timeout_ms,
+            label=session.label,
+            opened_ms=session.opened_ms,
+            ephemeral_count=machine.ephemeral_count(session_id),
+            ephemerals=machine.ephemerals_of(session_id) if is_single else None,
+        )
+
+    def _facts(self) -> Mapping[str, float]:
+        machine = self._replica.machine
+        return {
+            "zxid": machine.zxid,
+            "applied_index": machine.applied_index,
+            "is_leader": float(self._leadership.is_leader),
+            "is_ready": float(self.is_ready),
+            "sessions": machine.session_count,
+            "znodes": machine.znode_count,
+            "data_bytes": machine.data_bytes,
+        }

@@ -10,9 +10,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
+
+from coordinator.errors import NoLeaderError
+from coordinator.raft.engine import Engine
+from coordinator.service.leadership import Leadership
+from coordinator.service.metrics import Metrics
+from coordinator.service.replica import MachineReplica
+from coordinator.service.timers import Timers
+from coordinator.state.commands import Command
+from coordinator.state.outcomes import Outcome, Stat
 
 T = TypeVar("T")
 
@@ -53,3 +64,120 @@ class ReadReply(Generic[T]):
     zxid: int
     index: int
     age_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenPage:
+    """Some of a znode's children, by name. ``stats`` is empty unless asked for.
+
+    ``stat`` is that of the parent; ``next`` is the name to go on after, None at the end.
+    """
+
+    names: tuple[str, ...]
+    stats: tuple[Stat, ...]
+    stat: Stat
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """One open session. ``ephemerals`` is None in a list; alone, the paths of its znodes."""
+
+    session_id: str
+    timeout_ms: int
+    label: str
+    opened_ms: int
+    ephemeral_count: int
+    ephemerals: tuple[str, ...] | None = None
+
+
+class Reads:
+    """Makes the local state fresh enough to read, and says how fresh it is."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        timers: Timers,
+        leadership: Leadership,
+        replica: MachineReplica,
+        metrics: Metrics,
+    ) -> None:
+        self._engine = engine
+        self._timers = timers
+        self._leadership = leadership
+        self._replica = replica
+        self._metrics = metrics
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiting_count = 0
+
+    async def fresh(self, mode: ReadMode, deadline_ms: int) -> int | None:
+        """Return once the local state may be read; the age in ms for a stale read.
+
+        The caller reads in the same step, before it awaits anything else.
+
+        Raises:
+            NoLeaderError: not fresh enough by the deadline.
+        """
+        self._leadership.refuse_when_stopping()
+        self._metrics.reads.labels(mode.consistency.value).inc()
+        if mode.consistency is Consistency.STALE:
+            return self._leadership.contact_age_ms()
+        try:
+            async with self._timers.deadline(deadline_ms):
+                if mode.consistency is Consistency.AT_LEAST:
+                    await self._until_zxid(mode.zxid)
+                else:
+                    await self._until_confirmed()
+        except TimeoutError:
+            raise NoLeaderError(self._late(mode)) from None
+        return None
+
+    def reply(self, value: T, age_ms: int | None) -> ReadReply[T]:
+        """Label ``value``, just read, with what the local state is."""
+        machine = self._replica.machine
+        return ReadReply(value, machine.zxid, machine.applied_index, age_ms)
+
+    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        if self._waiting:
+            self._wake(outcome.zxid)
+
+    def on_restore(self) -> None:
+        self._wake(self._replica.machine.zxid)
+
+    async def _until_confirmed(self) -> None:
+        while True:
+            try:
+                await self._engine.read_barrier()
+                self._leadership.note_contact()
+                return
+            except NoLeaderError:
+                await self._leadership.pause()
+
+    async def _until_zxid(self, zxid: int) -> None:
+        while self._replica.machine.zxid < zxid:
+            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting_count += 1
+            heapq.heappush(self._waiting, (zxid, self._waiting_count, woken))
+            await woken
+            self._leadership.refuse_when_stopping()
+
+    def close(self) -> None:
+        """Wake everybody who waits for a zxid, when the member stops."""
+        for _, _, woken in self._waiting:
+            if not woken.done():
+                woken.set_result(None)
+        self._waiting.clear()
+
+    def _wake(self, zxid: int) -> None:
+        while self._waiting and (self._waiting[0][0] <= zxid or self._waiting[0][2].done()):
+            _, _, woken = heapq.heappop(self._waiting)
+            if not woken.done():
+                woken.set_result(None)
+
+    def _late(self, mode: ReadMode) -> str:
+        if mode.consistency is Consistency.AT_LEAST:
+            return (
+                f"expected zxid {mode.zxid}, found {self._replica.machine.zxid} when the deadline "
+                "passed"
+            )
+        return "no quorum confirmed a leader before the deadline of the read"

@@ -6,7 +6,7 @@ synchronous: when ``apply`` returns, every watch, lease and waiter knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from coordinator.state.codec import decode_command
@@ -30,12 +30,9 @@ class StateListener(Protocol):
 class MachineReplica:
     """Adapts a StateMachine to the engine's Replica."""
 
-    def __init__(
-        self, new: Callable[[], StateMachine], load: Callable[[Iterable[bytes]], StateMachine]
-    ) -> None:
-        self._load = load
+    def __init__(self, machine: StateMachine) -> None:
+        self.machine = machine
         self._listeners: list[StateListener] = []
-        self.machine = new()
 
     def add_listener(self, listener: StateListener) -> None:
         """Tell ``listener`` of every outcome, after those added before it."""
@@ -52,6 +49,6 @@ class MachineReplica:
         return self.machine.snapshot()
 
     def restore(self, pieces: Iterable[bytes]) -> None:
-        self.machine = self._load(pieces)
+        self.machine.restore(pieces)
         for listener in self._listeners:
             listener.on_restore()

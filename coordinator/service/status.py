@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from coordinator.config import MemberAddress
+from coordinator.raft.engine import EngineStatus, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +41,57 @@ class MemberStatus:
     sessions: int
     znodes: int
     data_bytes: int
+
+
+def members_of(addresses: Sequence[MemberAddress], engine: EngineStatus) -> tuple[MemberView, ...]:
+    """Return every configured member; a cluster without a list of members is this one alone."""
+    url_of = {each.member_id: each.client_url for each in addresses}
+    url_of.setdefault(engine.member_id, "")
+    return tuple(
+        MemberView(
+            member_id=member_id,
+            client_url=url,
+            is_reachable=member_id == engine.member_id or engine.is_reachable.get(member_id, False),
+            is_self=member_id == engine.member_id,
+            is_leader=member_id == engine.leader_id,
+        )
+        for member_id, url in url_of.items()
+    )
+
+
+def what_is_wrong(engine: EngineStatus, *, is_stopping: bool, failure: str | None) -> str:
+    """Return why this member should not be sent requests; "" when it can take them."""
+    name = f"member {engine.member_id}"
+    if failure is not None:
+        return f"{name} has failed and stops: {failure}"
+    if is_stopping:
+        return f"{name} is stopping"
+    if engine.leader_id is None:
+        return f"{name} knows no leader: {_quorum(engine)}"
+    if not engine.is_ready:
+        behind = max(0, engine.commit_index - engine.applied_index)
+        return f"{name} is catching up: {behind} committed entries are still to be applied"
+    return ""
+
+
+def in_words(members: Sequence[MemberView], engine: EngineStatus, wrong: str) -> str:
+    """Return the summary: what is wrong, or that all is well and who is missing."""
+    if wrong:
+        return wrong + "."
+    role = "leads" if engine.role is Role.LEADER else f"follows member {engine.leader_id}"
+    lead = f"member {engine.member_id} {role} in term {engine.term}"
+    missing = [each.member_id for each in members if not each.is_reachable]
+    if not missing:
+        return f"All is well: {lead}, and every member is reachable."
+    more = (len(members) - 1) // 2 - len(missing)
+    spare = f"{more} more may fail" if more > 0 else "no other may fail"
+    return f"{lead}; not reachable: {', '.join(missing)}; {spare}."
+
+
+def _quorum(engine: EngineStatus) -> str:
+    total = len(engine.is_reachable) + 1
+    reachable = sum(engine.is_reachable.values()) + 1
+    needed = total // 2 + 1
+    if reachable < needed:
+        return f"it reaches {reachable} of {total} members, itself included, and needs {needed}"
+    return f"it reaches {reachable} of {total} members; an election is under way"

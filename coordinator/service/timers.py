@@ -105,10 +105,10 @@ class Timers:
 
     async def sleep_until(self, at_ms: int) -> None:
         """Return once the clock has reached ``at_ms``."""
-        woken = asyncio.get_running_loop().create_future()
-        timer = self.at(at_ms, lambda: woken.done() or woken.set_result(None))
+        woken = asyncio.Event()
+        timer = self.at(at_ms, woken.set)
         try:
-            await woken
+            await woken.wait()
         finally:
             timer.cancel()
 

@@ -1,0 +1,266 @@
+"""Elections: the queue of a lock, where whoever holds is elected and proclaims a value.
+
+The epoch of the elected is its fencing token, the ``czxid`` of ``/elections/<name>/candidate-N``;
+the data of that znode is the value it proclaims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from coordinator.errors import BadVersionError, NoNodeError, NotOwnerError
+from coordinator.service.contenders import (
+    ELECTIONS,
+    Contender,
+    contenders_of,
+    lowest_of,
+    require_standing,
+)
+from coordinator.service.proposals import Proposals
+from coordinator.service.queues import Attempt, Queues
+from coordinator.service.reads import LINEARIZABLE, ReadMode, ReadReply, Reads
+from coordinator.service.replica import MachineReplica
+from coordinator.service.watches import Bookmark, Resync, WatchHub, WatchKind, WatchSelector
+from coordinator.state.commands import Abandon, Check, Multi, Release, RequestId, SetData
+from coordinator.state.outcomes import Abandoned, Released
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """One election won. ``epoch`` grows with every elected; it is the fencing token."""
+
+    grant_id: str
+    election: str
+    epoch: int
+    session_id: str
+    zxid: int
+    path: str
+    position: int = 0
+
+    @property
+    def fencing_token(self) -> int:
+        return self.epoch
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateView:
+    """One candidate; ``label`` is that of its session."""
+
+    grant_id: str
+    epoch: int
+    session_id: str
+    position: int
+    path: str
+    value: bytes
+    label: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionView:
+    """Who is elected, and who would be next, in order."""
+
+    election: str
+    elected: CandidateView | None
+    candidates: tuple[CandidateView, ...]
+    zxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proclaimed:
+    """``zxid`` is that of the proclamation, or later."""
+
+    grant_id: str
+    epoch: int
+    zxid: int
+
+
+class ElectionService:
+    """The elections as one member serves them."""
+
+    def __init__(
+        self,
+        proposals: Proposals,
+        reads: Reads,
+        replica: MachineReplica,
+        queues: Queues,
+        hub: WatchHub,
+    ) -> None:
+        self._proposals = proposals
+        self._reads = reads
+        self._replica = replica
+        self._queues = queues
+        self._hub = hub
+
+    async def campaign(
+        self,
+        name: str,
+        *,
+        session_id: str,
+        request: RequestId | None,
+        value: bytes,
+        wait_deadline_ms: int,
+        is_try: bool = False,
+        identity: str = "",
+        on_position: Callable[[int], None] | None = None,
+        leave_on_cancel: bool = True,
+    ) -> Elected:
+        """Stand for election until elected; the arguments and errors are those of a lock."""
+        attempt = Attempt(
+            recipe=ELECTIONS,
+            name=name,
+            session_id=session_id,
+            data=value,
+            request=request,
+            wait_deadline_ms=wait_deadline_ms,
+            describe=self._described,
+            identity=identity,
+            is_try=is_try,
+            leave_on_cancel=leave_on_cancel,
+            on_position=on_position,
+        )
+        won = await self._queues.acquire(attempt)
+        return Elected(won.grant_id, name, won.czxid, won.session_id, won.zxid, won.path)
+
+    async def proclaim(
+        self,
+        name: str,
+        grant_id: str,
+        value: bytes,
+        request: RequestId | None,
+        deadline_ms: int,
+        *,
+        identity: str = "",
+    ) -> Proclaimed:
+        """Replace the value of the elected.
+
+        One command checks that the candidate is still this incarnation and sets the value.
+        That it was elected is read before; it cannot cease to be without the znode going, so the
+        whole is atomic.
+
+        Raises:
+            NotOwnerError: this grant is not elected (yet, or any more); nothing was changed.
+        """
+        path, czxid = ELECTIONS.contender_path(name, grant_id)
+        await self._reads.fresh(LINEARIZABLE, deadline_ms)
+        if self._contends(path, czxid):  # if not, the command finds out; it may be a repeat
+            require_standing(self._replica.machine, ELECTIONS, path, czxid)
+        operation = Multi((Check(path, expected_czxid=czxid), SetData(path, value)))
+        try:
+            committed = await self._proposals.submit(
+                operation, request=request, identity=identity, deadline_ms=deadline_ms
+            )
+        except (NoNodeError, BadVersionError):
+            raise NotOwnerError(
+                f"{path} of zxid {czxid} is not elected any more", path=path
+            ) from None
+        return Proclaimed(grant_id, czxid, committed.outcome.zxid)
+
+    async def resign(
+        self,
+        name: str,
+        grant_id: str,
+        request: RequestId | None,
+        deadline_ms: int,
+        *,
+        identity: str = "",
+    ) -> Released:
+        """Step down, or leave the queue; again if need be. NotOwnerError if it has ended."""
+        path, czxid = ELECTIONS.contender_path(name, grant_id)
+        try:
+            committed = await self._proposals.submit(
+                Release(path, czxid), request=request, identity=identity, deadline_ms=deadline_ms
+            )
+        except NotOwnerError as error:
+            elected = lowest_of(self._replica.machine, ELECTIONS.directory(name))
+            error.fields["holder"] = None if elected is None else self._described(elected)
+            raise
+        result = committed.outcome.unwrap()
+        assert isinstance(result, Released), "a release comes to a Released"
+        return result
+
+    async def abandon(
+        self,
+        name: str,
+        client_id: str,
+        number: int,
+        floor_index: int,
+        deadline_ms: int,
+        *,
+        identity: str = "",
+    ) -> Abandoned:
+        """Undo the campaign with this request number, or make sure that it never runs."""
+        ELECTIONS.directory(name)
+        operation = Abandon(client_id, number, floor_index)
+        committed = await self._proposals.submit(
+            operation, request=None, identity=identity, deadline_ms=deadline_ms
+        )
+        result = committed.outcome.unwrap()
+        assert isinstance(result, Abandoned), "an abandon comes to an Abandoned"
+        return result
+
+    async def who(self, name: str, mode: ReadMode, deadline_ms: int) -> ReadReply[ElectionView]:
+        """Return who is elected, and the candidates behind."""
+        ELECTIONS.directory(name)
+        age_ms = await self._reads.fresh(mode, deadline_ms)
+        return self._reads.reply(self._view(name), age_ms)
+
+    async def observe(self, name: str) -> AsyncIterator[ElectionView | Bookmark]:
+        """Yield who is elected now, then again whenever the elected or its value changes.
+
+        Each view is the latest one; what changed and changed back between two looks is not told.
+        Bookmarks come through for whoever must show that the stream lives. It ends when the
+        member stops.
+        """
+        selector = WatchSelector(ELECTIONS.directory(name), WatchKind.SUBTREE)
+        stream = self._hub.watch([selector])
+        try:
+            view = self._view(name)
+            yield view
+            while True:
+                is_broken = False
+                async for item in stream:
+                    is_broken = isinstance(item, Resync)
+                    latest = self._view(name)
+                    if latest.elected != view.elected:
+                        view = latest
+                        yield view
+                    elif isinstance(item, Bookmark):
+                        yield item
+                if not is_broken:
+                    return
+                stream = self._hub.watch([selector])
+        finally:
+            stream.close()
+
+    def _contends(self, path: str, czxid: int) -> bool:
+        found = self._replica.machine.get(path)
+        return found is not None and found[1].czxid == czxid
+
+    def _view(self, name: str) -> ElectionView:
+        machine = self._replica.machine
+        views = tuple(
+            self._candidate(each, position)
+            for position, each in enumerate(contenders_of(machine, ELECTIONS.directory(name)))
+        )
+        return ElectionView(name, views[0] if views else None, views[1:], machine.zxid)
+
+    def _candidate(self, contender: Contender, position: int) -> CandidateView:
+        session = self._replica.machine.session(contender.session_id)
+        return CandidateView(
+            grant_id=contender.grant_id,
+            epoch=contender.czxid,
+            session_id=contender.session_id,
+            position=position,
+            path=contender.path,
+            value=contender.data,
+            label="" if session is None else session.label,
+            since_ms=contender.ctime_ms,
+        )
+
+    def _described(self, holder: Contender) -> Mapping[str, Any]:
+        shown = asdict(self._candidate(holder, 0))
+        shown["value"] = shown["value"].decode("utf-8", "replace")
+        return shown

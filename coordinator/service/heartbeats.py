@@ -1,0 +1,245 @@
+"""Heartbeats: from any member, in batches, to the leader, who answers once a quorum has agreed.
+
+1. The leader acknowledges only after a quorum confirmed, in a round that began after the heartbeat
+   arrived, that it still leads, and after everything that was committed then is applied. So no
+   deposed leader keeps a client believing (house.md, "Heartbeats").
+2. One round serves everybody who arrived before it began; those who come meanwhile share the next.
+   A follower has one request under way to the leader and sends the others together in the next.
+3. A heartbeat that was not confirmed by its deadline is NoLeaderError; sending it again is
+   harmless, so members do that by themselves until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from coordinator.clock import Clock
+from coordinator.errors import (
+    CoordinatorError,
+    NoLeaderError,
+    OutcomeUnknownError,
+    SessionExpiredError,
+    ThrottledError,
+    UnavailableError,
+    from_problem,
+    to_problem,
+)
+from coordinator.raft.engine import Engine
+from coordinator.service.leadership import Leadership
+from coordinator.service.leases import Leases
+from coordinator.service.metrics import Metrics
+from coordinator.service.replica import MachineReplica
+from coordinator.service.tasks import Tasks
+from coordinator.service.timers import Timers
+
+REQUEST_KIND = "heartbeat"
+
+_ROUND_DEADLINE_MS = 2_000
+_SESSIONS_PER_ROUND_MAX = 10_000
+
+Timeouts = Mapping[str, int | None]
+"""The timeout of each session in ms; None for one that has ended. A session whose expiry is under
+way is left out: nothing can be said of it yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAck:
+    """The session lives for at least ``timeout_ms`` from when the heartbeat was sent."""
+
+    session_id: str
+    timeout_ms: int
+
+
+class _Rounds:
+    """Runs one round at a time; whoever asks during a round is part of the next."""
+
+    def __init__(
+        self, run: Callable[[list[str]], Awaitable[Timeouts]], tasks: Tasks, name: str
+    ) -> None:
+        self._run = run
+        self._tasks = tasks
+        self._name = name
+        self._waiting: list[tuple[tuple[str, ...], asyncio.Future[Timeouts]]] = []
+        self._served: list[asyncio.Future[Timeouts]] = []
+        self._is_running = False
+        self._asked_count = 0
+
+    def close(self, error: CoordinatorError) -> None:
+        """Answer everybody with ``error``; the task that serves them is being stopped."""
+        for answer in [*self._served, *(answer for _, answer in self._waiting)]:
+            if not answer.done():
+                answer.set_exception(error)
+        self._waiting.clear()
+
+    async def ask(self, session_ids: Iterable[str]) -> Timeouts:
+        """Return the timeouts of at least ``session_ids``, from a round that begins after now."""
+        asked = tuple(session_ids)
+        if self._asked_count + len(asked) > 10 * _SESSIONS_PER_ROUND_MAX:
+            raise ThrottledError(f"{self._asked_count} heartbeats wait for the leader already")
+        answer: asyncio.Future[Timeouts] = asyncio.get_running_loop().create_future()
+        self._waiting.append((asked, answer))
+        self._asked_count += len(asked)
+        if not self._is_running:
+            self._is_running = True
+            self._tasks.spawn(self._serve(), self._name)
+        return await answer
+
+    async def _serve(self) -> None:
+        try:
+            await asyncio.sleep(0)  # what arrives in this pass of the loop shares the first round
+            while self._waiting:
+                await self._serve_one()
+        finally:
+            self._is_running = False
+
+    async def _serve_one(self) -> None:
+        taken: list[tuple[tuple[str, ...], asyncio.Future[Timeouts]]] = []
+        session_ids: dict[str, None] = {}
+        while self._waiting and len(session_ids) < _SESSIONS_PER_ROUND_MAX:
+            asked, answer = self._waiting.pop(0)
+            self._asked_count -= len(asked)
+            if not answer.done():  # nobody waits for it any more
+                taken.append((asked, answer))
+                session_ids.update(dict.fromkeys(asked))
+        if not taken:
+            return
+        self._served = [answer for _, answer in taken]
+        try:
+            timeouts = await self._run(list(session_ids))
+        except CoordinatorError as error:
+            for _, answer in taken:
+                if not answer.done():
+                    answer.set_exception(error)
+            return
+        for _, answer in taken:
+            if not answer.done():
+                answer.set_result(timeouts)
+
+
+class Heartbeats:
+    """Takes the heartbeats of clients, and on the leader those of the other members."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        timers: Timers,
+        tasks: Tasks,
+        leadership: Leadership,
+        leases: Leases,
+        replica: MachineReplica,
+        metrics: Metrics,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._timers = timers
+        self._leadership = leadership
+        self._leases = leases
+        self._replica = replica
+        self._metrics = metrics
+        self._here = _Rounds(self._confirm, tasks, "confirm heartbeats")
+        self._there = _Rounds(self._pass_on, tasks, "pass heartbeats on")
+        engine.on_request(REQUEST_KIND, self._on_request)
+
+    async def heartbeat(self, session_id: str, deadline_ms: int) -> HeartbeatAck:
+        """Extend the lease of ``session_id``.
+
+        Raises:
+            SessionExpiredError: it has ended, as confirmed by a leader.
+            NoLeaderError: no leader confirmed it in time; the session may live on.
+        """
+        try:
+            async with self._timers.deadline(deadline_ms):
+                timeouts = await self._until_confirmed(session_id)
+        except TimeoutError:
+            self._metrics.heartbeats.labels("unconfirmed").inc()
+            raise NoLeaderError(
+                f"no leader confirmed the heartbeat of session {session_id} in time"
+            ) from None
+        timeout_ms = timeouts.get(session_id)
+        if timeout_ms is None:
+            self._metrics.heartbeats.labels("expired").inc()
+            raise SessionExpiredError(f"session {session_id} has ended", session_id=session_id)
+        self._metrics.heartbeats.labels("acknowledged").inc()
+        return HeartbeatAck(session_id, timeout_ms)
+
+    def close(self) -> None:
+        """Answer everybody who waits, when the member stops."""
+        for rounds in (self._here, self._there):
+            rounds.close(self._leadership.stopping_error())
+
+    async def _until_confirmed(self, session_id: str) -> Timeouts:
+        while True:
+            leader_id = await self._leadership.leader()
+            rounds = self._here if leader_id == self._engine.member_id else self._there
+            try:
+                timeouts = await rounds.ask((session_id,))
+                if session_id in timeouts:
+                    return timeouts
+            except ThrottledError:
+                raise
+            except (UnavailableError, OutcomeUnknownError):
+                pass  # there will be another leader, or this one's next round succeeds
+            await self._leadership.pause()
+
+    async def _confirm(self, session_ids: list[str]) -> Timeouts:
+        """One round on the leader."""
+        leases, arrived_ms = self._leases, self._clock.monotonic_ms()
+        term = leases.term
+        if term is None:
+            raise NoLeaderError(f"member {self._engine.member_id} does not lead")
+        # Before the round: an earlier end of the lease could only be too early.
+        for session_id in session_ids:
+            leases.extend(session_id, arrived_ms)
+        committed_index = self._engine.status().commit_index
+        try:
+            async with self._timers.deadline(arrived_ms + _ROUND_DEADLINE_MS):
+                confirmed_term = await self._engine.confirm_leadership()
+                await self._engine.wait_applied(committed_index)
+        except TimeoutError:
+            raise NoLeaderError("a quorum did not confirm the leader in time") from None
+        if leases.term != term or confirmed_term != term:
+            raise NoLeaderError("the leader changed while it confirmed heartbeats")
+        self._metrics.heartbeat_rounds.inc()
+        self._leadership.note_contact()
+        machine = self._replica.machine
+        timeouts: dict[str, int | None] = {}
+        for session_id in session_ids:
+            session = machine.session(session_id)
+            if session is None:
+                timeouts[session_id] = None
+            elif leases.is_promised(session_id):
+                timeouts[session_id] = session.timeout_ms
+        return timeouts
+
+    async def _pass_on(self, session_ids: list[str]) -> Timeouts:
+        """One request to the leader."""
+        leader_id = self._leadership.known_leader()
+        if leader_id is None or leader_id == self._engine.member_id:
+            raise NoLeaderError("the leader changed before the heartbeats were passed on")
+        deadline_ms = self._clock.monotonic_ms() + _ROUND_DEADLINE_MS
+        payload = json.dumps(session_ids).encode()
+        try:
+            async with self._timers.deadline(deadline_ms):
+                reply = json.loads(await self._engine.request(leader_id, REQUEST_KIND, payload))
+        except TimeoutError:
+            raise NoLeaderError(f"leader {leader_id} did not answer heartbeats in time") from None
+        if "problem" in reply:
+            raise from_problem(reply["problem"])
+        self._metrics.heartbeat_requests.inc()
+        self._leadership.note_contact()
+        timeouts: Timeouts = reply["timeouts"]
+        return timeouts
+
+    async def _on_request(self, _sender: str, payload: bytes) -> bytes:
+        asked: list[str] = json.loads(payload)
+        try:
+            self._leadership.refuse_when_stopping()
+            timeouts = await self._here.ask(asked)
+        except CoordinatorError as error:
+            return json.dumps({"problem": to_problem(error)}).encode()
+        known = {key: timeouts[key] for key in asked if key in timeouts}
+        return json.dumps({"timeouts": known}).encode()

@@ -1,0 +1,67 @@
+"""The changes a member still remembers, so that a watch can resume from a past zxid.
+
+Bounded by count and by bytes. It starts empty at the zxid of the snapshot the member was restored
+from and fills again as the log is applied; below ``floor_zxid`` the answer is CompactedError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coordinator.errors import CompactedError
+from coordinator.state.events import Change
+
+# Rough cost in memory: a Change and its dict entry; an Event and its path beyond its characters.
+_CHANGE_BYTES = 200
+_EVENT_BYTES = 200
+
+
+def change_bytes(change: Change) -> int:
+    """Return roughly how much memory ``change`` takes."""
+    return _CHANGE_BYTES + sum(_EVENT_BYTES + len(event.path) for event in change.events)
+
+
+class History:
+    """Changes by zxid. The zxids between them belong to changes without events."""
+
+    def __init__(self, changes_max: int, bytes_max: int) -> None:
+        self._changes_max = changes_max
+        self._bytes_max = bytes_max
+        self._changes: dict[int, Change] = {}  # in zxid order, because it is only appended to
+        self._bytes = 0
+        self._last_zxid = 0
+        self.floor_zxid = 0
+
+    def restart(self, zxid: int) -> None:
+        """Forget everything: the state is now the one of ``zxid``."""
+        self._changes.clear()
+        self._bytes = 0
+        self._last_zxid = self.floor_zxid = zxid
+
+    def append(self, change: Change) -> None:
+        assert change.zxid > self._last_zxid, "changes arrive in zxid order"
+        self._changes[change.zxid] = change
+        self._last_zxid = change.zxid
+        self._bytes += change_bytes(change)
+        while len(self._changes) > self._changes_max or self._bytes > self._bytes_max:
+            oldest_zxid = next(iter(self._changes))
+            self._bytes -= change_bytes(self._changes.pop(oldest_zxid))
+            self.floor_zxid = oldest_zxid
+            if not self._changes:
+                break
+
+    def refuse_compacted(self, from_zxid: int) -> None:
+        """Raise CompactedError unless every change after ``from_zxid`` is still here."""
+        if from_zxid < self.floor_zxid:
+            raise CompactedError(
+                f"expected a zxid of at least {self.floor_zxid}, found {from_zxid}: this member no "
+                "longer keeps the changes after it; read the state anew and watch from its zxid",
+                floor_zxid=self.floor_zxid,
+            )
+
+    def after(self, zxid: int, zxids_max: int) -> Iterator[Change]:
+        """Yield the changes within the ``zxids_max`` zxids that follow ``zxid``."""
+        for number in range(zxid + 1, min(zxid + zxids_max, self._last_zxid) + 1):
+            change = self._changes.get(number)
+            if change is not None:
+                yield change

@@ -1,0 +1,160 @@
+"""Leases: the leader's promise to keep each session until a deadline, on its monotonic clock.
+
+1. Only a ready leader has leases. On becoming one it starts the lease of every session in full; on
+   stepping down it drops them all (house law 10).
+2. A session is never expired before ``timeout_ms`` have passed since the arrival of its last
+   acknowledged heartbeat, and in calm at most one tick after that.
+3. Expiry is a command that carries the leader's term; the log decides a race. While it is
+   undecided, no heartbeat of that session is acknowledged.
+4. A leader that stalled for longer than ``_STALL_MS`` starts all leases again in full: the
+   heartbeats that came meanwhile may still be unread (etcd issue 15247 is what happens otherwise).
+5. A tick costs O(leases that end, or were extended since they were last looked at); not O(all).
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from coordinator.clock import Clock
+from coordinator.errors import OutcomeUnknownError, UnavailableError
+from coordinator.raft.engine import Engine
+from coordinator.service.metrics import Metrics
+from coordinator.service.replica import MachineReplica
+from coordinator.service.tasks import Tasks
+from coordinator.state.codec import encode_command
+from coordinator.state.commands import Command, ExpireSession
+from coordinator.state.outcomes import Outcome, SessionEnded, SessionOpened
+
+_STALL_MS = 1_000
+_EXPIRING_AT_ONCE_MAX = 500
+
+
+class Leases:
+    """The lease of every open session, while this member leads."""
+
+    def __init__(
+        self, engine: Engine, clock: Clock, replica: MachineReplica, tasks: Tasks, metrics: Metrics
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._replica = replica
+        self._tasks = tasks
+        self._metrics = metrics
+        self._deadlines: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+        self._undecided: set[str] = set()
+        self._last_tick_ms = 0
+        self.term: int | None = None
+        """The term of the leadership these leases belong to; None while there are none."""
+
+    def start(self, term: int) -> None:
+        """This member leads and is ready: every session gets its lease in full."""
+        self.stop()
+        self.term = term
+        self._last_tick_ms = self._clock.monotonic_ms()
+        self._start_all(self._last_tick_ms)
+
+    def stop(self) -> None:
+        """This member does not lead: it promises nothing any more."""
+        self.term = None
+        self._deadlines.clear()
+        self._heap.clear()
+        self._undecided.clear()
+        self._metrics.leases.set(0)
+
+    def deadline_ms(self, session_id: str) -> int | None:
+        """Return when the lease ends unless it is extended; None if there is none here."""
+        return self._deadlines.get(session_id)
+
+    def extend(self, session_id: str, arrived_ms: int) -> None:
+        """Extend by the session's timeout, counted from the arrival of a heartbeat."""
+        session = self._replica.machine.session(session_id)
+        if session is not None and session_id in self._deadlines:
+            # The heap keeps the older time and is put right when that comes.
+            self._deadlines[session_id] = max(
+                self._deadlines[session_id], arrived_ms + session.timeout_ms
+            )
+
+    def is_promised(self, session_id: str) -> bool:
+        """Say whether the session's lease may be acknowledged: there is one, and no expiry of it
+        is under way."""
+        return session_id in self._deadlines and session_id not in self._undecided
+
+    def tick(self, now_ms: int) -> None:
+        """Propose the end of every session whose lease has run out."""
+        if self.term is None:
+            return
+        stalled_ms, self._last_tick_ms = now_ms - self._last_tick_ms, now_ms
+        if stalled_ms > _STALL_MS:
+            self._metrics.lease_restarts.inc()
+            self._start_all(now_ms)
+            return
+        due: list[str] = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            if len(due) + len(self._undecided) >= _EXPIRING_AT_ONCE_MAX:
+                break  # the others at the next tick
+            _, session_id = heapq.heappop(self._heap)
+            deadline_ms = self._deadlines.get(session_id)
+            if deadline_ms is None:
+                continue
+            if deadline_ms > now_ms:
+                heapq.heappush(self._heap, (deadline_ms, session_id))
+            else:
+                due.append(session_id)
+        for session_id in due:
+            self._undecided.add(session_id)
+            self._tasks.spawn(self._expire(session_id, self.term), f"expire {session_id}")
+
+    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        if self.term is None:
+            return
+        result = outcome.result
+        if isinstance(result, SessionOpened):
+            session = self._replica.machine.session(result.session_id)
+            if session is not None and result.session_id not in self._deadlines:
+                self._start_one(result.session_id, session.timeout_ms, self._clock.monotonic_ms())
+        elif isinstance(result, SessionEnded):
+            self._maybe_drop(result.session_id)
+
+    def on_restore(self) -> None:
+        """A leader is never sent a snapshot; whoever gets one has no leases."""
+        self.stop()
+
+    def _start_all(self, now_ms: int) -> None:
+        self._heap.clear()
+        self._deadlines.clear()
+        for session in self._replica.machine.sessions():
+            deadline_ms = now_ms + session.timeout_ms
+            self._deadlines[session.session_id] = deadline_ms
+            self._heap.append((deadline_ms, session.session_id))
+        heapq.heapify(self._heap)
+        self._metrics.leases.set(len(self._deadlines))
+
+    def _start_one(self, session_id: str, timeout_ms: int, now_ms: int) -> None:
+        self._deadlines[session_id] = now_ms + timeout_ms
+        heapq.heappush(self._heap, (now_ms + timeout_ms, session_id))
+        self._metrics.leases.set(len(self._deadlines))
+
+    def _maybe_drop(self, session_id: str) -> None:
+        # A void expiry ends nothing, so the state is asked, not the outcome.
+        if self._replica.machine.session(session_id) is None:
+            self._deadlines.pop(session_id, None)
+            self._metrics.leases.set(len(self._deadlines))
+
+    async def _expire(self, session_id: str, term: int) -> None:
+        command = Command(ExpireSession(session_id, term), self._clock.wall_ms())
+        is_decided = True
+        try:
+            await self._engine.propose(encode_command(command))
+        except UnavailableError:
+            pass  # certainly not proposed: tried again at the next tick, heartbeats may win
+        except OutcomeUnknownError:
+            is_decided = False  # proposed again at the next tick; until then nothing is promised
+        if self.term != term:
+            return  # all leases were dropped meanwhile, and with them this expiry
+        if session_id in self._deadlines:
+            heapq.heappush(self._heap, (self._deadlines[session_id], session_id))
+        else:
+            self._metrics.sessions_expired.inc()
+        if is_decided:
+            self._undecided.discard(session_id)

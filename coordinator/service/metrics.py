@@ -1,0 +1,93 @@
+"""What a member counts, in a registry of its own; rendered as Prometheus text.
+
+Names start with ``coordinator_`` and end in their unit. Nothing here names a path, a session or a
+client: metrics must not leak what they count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_HELD_SECONDS = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Facts(Collector):
+    """Gauges that are read when they are asked for."""
+
+    def __init__(self, prefix: str, read: Callable[[], Mapping[str, float]]) -> None:
+        self._prefix = prefix
+        self._read = read
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        for name, value in sorted(self._read().items()):
+            yield GaugeMetricFamily(self._prefix + name, f"{name} of this member", value=value)
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        return iter(())
+
+
+class Metrics:
+    """Counters and histograms of one member; created once and handed to its parts."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.proposals = self._counter(
+            "proposals", "Writes taken by this member, by what they came to.", "result"
+        )
+        self.proposal_seconds = self._histogram(
+            "proposal_seconds", "From taking a write to knowing its outcome.", _SECONDS
+        )
+        self.reads = self._counter("reads", "Reads taken by this member.", "consistency")
+        self.heartbeats = self._counter("heartbeats", "Heartbeats taken, by answer.", "result")
+        self.heartbeat_rounds = self._counter(
+            "heartbeat_rounds", "Rounds in which a quorum confirmed heartbeats here."
+        )
+        self.heartbeat_requests = self._counter(
+            "heartbeat_requests", "Batches of heartbeats passed on to the leader."
+        )
+        self.leases = self._gauge("leases", "Leases this member keeps as leader.")
+        self.lease_restarts = self._counter(
+            "lease_restarts", "Times all leases were started anew because the leader stalled."
+        )
+        self.sessions_expired = self._counter("sessions_expired", "Sessions ended by silence.")
+        self.reaped = self._counter("znodes_reaped", "Idle containers and ttl znodes deleted.")
+        self.watch_streams = self._gauge("watch_streams", "Open watch streams.")
+        self.watch_changes = self._counter("watch_changes", "Changes put to watch streams.")
+        self.contenders_waiting = self._gauge(
+            "contenders_waiting", "Acquires and campaigns that wait on this member."
+        )
+        self.wakeups = self._counter(
+            "contender_wakeups", "Waiting contenders woken because their predecessor left."
+        )
+        self.grants = self._counter("grants", "Grants answered by this member.", "recipe")
+        self.wait_seconds = self._histogram(
+            "grant_wait_seconds", "From asking for a grant to having it.", _HELD_SECONDS, "recipe"
+        )
+
+    def add_facts(self, prefix: str, read: Callable[[], Mapping[str, float]]) -> None:
+        """Show what ``read`` returns, by name, whenever the metrics are asked for."""
+        self.registry.register(_Facts(f"coordinator_{prefix}", read))
+
+    def render(self) -> bytes:
+        """Return the text exposition of everything."""
+        return generate_latest(self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"coordinator_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"coordinator_{name}", text, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, buckets: tuple[float, ...], *labels: str
+    ) -> Histogram:
+        return Histogram(
+            f"coordinator_{name}", text, labels, buckets=buckets, registry=self.registry
+        )

@@ -1,0 +1,225 @@
+"""Watches: who asked to be told, and what they are told, in zxid order and never split.
+
+1. A stream gets every change with zxid > its ``start_zxid`` that touches one of its selectors, each
+   once, in order. All matching events of one zxid come together, as one Change.
+2. A change is visible to reads on this member before a stream can deliver it.
+3. Never a silent gap: a zxid that is no longer kept is refused with CompactedError, and a stream
+   that cannot be continued (slow reader, snapshot installed) ends with a Resync.
+4. ``Bookmark(zxid)`` promises that everything up to that zxid has been delivered.
+5. A change costs O(its events x their depth + the watchers that match), whoever else watches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coordinator.config import LimitsConfig
+from coordinator.errors import BadArgumentsError, QuotaExceededError, ThrottledError
+from coordinator.service.history import History
+from coordinator.service.metrics import Metrics
+from coordinator.service.replica import MachineReplica
+from coordinator.service.watch_stream import Bookmark, Resync, WatchItem, WatchStream
+from coordinator.state import paths
+from coordinator.state.commands import Command
+from coordinator.state.events import Change, Event, EventType
+from coordinator.state.outcomes import Outcome
+
+__all__ = [
+    "Bookmark",
+    "Resync",
+    "WatchHub",
+    "WatchItem",
+    "WatchKind",
+    "WatchSelector",
+    "WatchStream",
+]
+
+
+class WatchKind(StrEnum):
+    """What a selector matches.
+
+    ZNODE: creation, data change and deletion of the path itself. CHILDREN: creation and deletion
+    of its direct children. SUBTREE: everything at or below it.
+    """
+
+    ZNODE = "znode"
+    CHILDREN = "children"
+    SUBTREE = "subtree"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSelector:
+    """One thing to watch; ``kind`` may be given as its word."""
+
+    path: str
+    kind: WatchKind | str = WatchKind.ZNODE
+
+
+class Selection:
+    """The selectors of one stream, asked about one change at a time (for the replay)."""
+
+    __slots__ = ("_by_kind",)
+
+    def __init__(self, selectors: Sequence[tuple[WatchKind, str]]) -> None:
+        self._by_kind: dict[WatchKind, set[str]] = {kind: set() for kind in WatchKind}
+        for kind, path in selectors:
+            self._by_kind[kind].add(path)
+
+    def matches(self, event: Event) -> bool:
+        return any(path in self._by_kind[kind] for kind, path in _keys_of(event))
+
+
+class WatchHub:
+    """All watches of one member, and the history that lets them resume."""
+
+    def __init__(self, replica: MachineReplica, limits: LimitsConfig, metrics: Metrics) -> None:
+        self._replica = replica
+        self._limits = limits
+        self._metrics = metrics
+        self._history = History(limits.watch_history_changes, limits.watch_history_bytes)
+        self._history.restart(replica.machine.zxid)
+        self._streams: dict[WatchStream, tuple[tuple[WatchKind, str], ...]] = {}
+        self._live: dict[tuple[WatchKind, str], dict[WatchStream, None]] = {}
+
+    @property
+    def stream_count(self) -> int:
+        return len(self._streams)
+
+    @property
+    def floor_zxid(self) -> int:
+        """The lowest zxid from which a watch can resume here."""
+        return self._history.floor_zxid
+
+    def watch(
+        self,
+        selectors: Sequence[WatchSelector],
+        *,
+        from_zxid: int | None = None,
+        is_one_shot: bool = False,
+    ) -> WatchStream:
+        """Return a stream of the changes with zxid > ``from_zxid`` (None: from now on).
+
+        Raises:
+            BadArgumentsError: no selectors, an unknown kind, a path that cannot be.
+            QuotaExceededError: more selectors than one stream may have.
+            ThrottledError: this member serves its maximum of streams.
+            CompactedError: changes after ``from_zxid`` are no longer kept.
+        """
+        keys = self._checked(selectors)
+        if len(self._streams) >= self._limits.watch_streams_max:
+            raise ThrottledError(f"{len(self._streams)} watch streams are open on this member")
+        start_zxid = self._replica.machine.zxid if from_zxid is None else from_zxid
+        self._history.refuse_compacted(start_zxid)
+        stream = WatchStream(
+            start_zxid=start_zxid,
+            is_one_shot=is_one_shot,
+            buffer_events_max=self._limits.watch_buffer_changes,
+            source=self,
+            selection=Selection(keys).matches,
+        )
+        self._streams[stream] = keys
+        self._metrics.watch_streams.set(len(self._streams))
+        if start_zxid >= self._replica.machine.zxid:
+            self.go_live(stream)
+        return stream
+
+    # --- what a stream asks of its source
+
+    def replay(self, after_zxid: int, count_max: int) -> Iterator[Change] | None:
+        """Return up to ``count_max`` kept changes after ``after_zxid``; None if some are gone."""
+        if after_zxid < self._history.floor_zxid:
+            return None
+        return self._history.after(after_zxid, count_max)
+
+    @property
+    def zxid(self) -> int:
+        return self._replica.machine.zxid
+
+    def go_live(self, stream: WatchStream) -> None:
+        """From the next change on, push to ``stream`` what matches."""
+        stream.is_live = True
+        for key in self._streams[stream]:
+            self._live.setdefault(key, {})[stream] = None
+
+    def forget(self, stream: WatchStream) -> None:
+        """Let go of a stream that has ended; idempotent."""
+        for key in self._streams.pop(stream, ()):
+            watching = self._live.get(key)
+            if watching is not None:
+                watching.pop(stream, None)
+                if not watching:
+                    del self._live[key]
+        self._metrics.watch_streams.set(len(self._streams))
+
+    # --- what the replica and the member tell
+
+    def on_outcome(self, command: Command, outcome: Outcome) -> None:
+        if not outcome.events or outcome.is_repeat:
+            return
+        change = Change(outcome.zxid, outcome.events)
+        self._history.append(change)
+        matching: dict[WatchStream, list[Event]] = {}
+        for event in change.events:
+            told: set[WatchStream] = set()
+            for key in _keys_of(event):
+                for stream in self._live.get(key, ()):
+                    if stream not in told:
+                        told.add(stream)
+                        matching.setdefault(stream, []).append(event)
+        for stream, events in matching.items():
+            whole = len(events) == len(change.events)
+            stream.push(change if whole else Change(change.zxid, tuple(events)))
+        if matching:
+            self._metrics.watch_changes.inc(len(matching))
+
+    def on_restore(self) -> None:
+        self._history.restart(self._replica.machine.zxid)
+        for stream in list(self._streams):
+            stream.resync(self._replica.machine.zxid)
+
+    def bookmark(self, _now_ms: int) -> None:
+        """Tell every idle live stream how far it is; called every ``bookmark_interval_ms``."""
+        zxid = self._replica.machine.zxid
+        for stream in list(self._streams):
+            stream.maybe_bookmark(zxid)
+
+    def close(self) -> None:
+        """End every stream, when the member stops: the reader resumes elsewhere by zxid."""
+        for stream in list(self._streams):
+            stream.close()
+
+    def _checked(self, selectors: Sequence[WatchSelector]) -> tuple[tuple[WatchKind, str], ...]:
+        if not selectors:
+            raise BadArgumentsError("expected at least one path to watch, found none")
+        if len(selectors) > self._limits.watches_per_stream_max:
+            raise QuotaExceededError(
+                f"expected at most {self._limits.watches_per_stream_max} watches in one stream, "
+                f"found {len(selectors)}"
+            )
+        keys: dict[tuple[WatchKind, str], None] = {}
+        for selector in selectors:
+            try:
+                kind = WatchKind(selector.kind)
+            except ValueError:
+                raise BadArgumentsError(
+                    f"expected a kind of znode, children or subtree, found {selector.kind!r}"
+                ) from None
+            paths.validate(selector.path, self._replica.machine.limits)
+            keys[kind, selector.path] = None
+        return tuple(keys)
+
+
+def _keys_of(event: Event) -> Iterator[tuple[WatchKind, str]]:
+    """Yield every (kind, path) a selector may have to be told of ``event``."""
+    path = event.path
+    yield WatchKind.ZNODE, path
+    yield WatchKind.SUBTREE, path
+    is_first_parent = event.type is not EventType.DATA_CHANGED
+    while path != "/":
+        path = path[: path.rindex("/")] or "/"
+        if is_first_parent:
+            yield WatchKind.CHILDREN, path
+            is_first_parent = False
+        yield WatchKind.SUBTREE, path
