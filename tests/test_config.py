@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -331,3 +332,22 @@ def _toml(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return repr(value)
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    """docs/operations.md has a row for each key, and no row for a key that is not there."""
+    document = (Path(__file__).resolve().parent.parent / "docs" / "operations.md").read_text()
+    _, *chapters = re.split(r"^### \[(\w+)\]$", document, flags=re.MULTILINE)
+    rows = {
+        (section, key): default
+        for section, text in zip(chapters[::2], chapters[1::2], strict=True)
+        for key, default in re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", text, re.MULTILINE)
+    }
+
+    defaults = {(section, key): getattr(getattr(Config(), section), key) for section, key in KEYS}
+
+    assert set(rows) == set(defaults)
+    for name, default in defaults.items():
+        words = {None: "not set", (): "none", True: "true", False: "false"}
+        is_number = isinstance(default, int) and not isinstance(default, bool)
+        assert rows[name] == (str(default) if is_number else words.get(default, str(default))), name

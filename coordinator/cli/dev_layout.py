@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 import shutil
 import socket
 import sys
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from coordinator.cli.secret import ensure_secret
 from coordinator.errors import ConfigError
 
 HOST = "127.0.0.1"
@@ -91,14 +91,11 @@ def prepare_directory(layout: Layout) -> None:
     """Make the directory, for this user only, and the secret in it, once."""
     try:
         layout.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not layout.secret.exists():
-            descriptor = os.open(layout.secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(secrets.token_hex(32) + "\n")
     except OSError as error:
         raise ConfigError(
             f"{layout.directory}: expected a directory to write to, found: {error.strerror}"
         ) from error
+    ensure_secret(layout.secret)
 
 
 @contextmanager

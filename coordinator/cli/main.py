@@ -8,6 +8,7 @@ from coordinator.cli.cluster import locks, sessions, status
 from coordinator.cli.connection import shared_options
 from coordinator.cli.dev import dev
 from coordinator.cli.holding import elect, lock
+from coordinator.cli.secret import secret
 from coordinator.cli.serving import serve
 from coordinator.cli.transactions import multi
 from coordinator.cli.watching import watch
@@ -17,7 +18,7 @@ SECTIONS: tuple[tuple[str, tuple[click.Command, ...]], ...] = (
     ("Run a command while holding something", (lock, elect)),
     ("Read and write znodes", (create, get, set_, delete, ls, stat, watch, multi)),
     ("Look at the service", (status, sessions, locks)),
-    ("Run members", (dev, serve)),
+    ("Run members", (dev, serve, secret)),
 )
 
 
