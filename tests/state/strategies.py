@@ -1,0 +1,146 @@
+"""Random commands for the property tests: few names and numbers, so that they meet each other."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from coordinator.state.commands import (
+    Abandon,
+    Check,
+    CloseSession,
+    Command,
+    Create,
+    CreateMode,
+    Delete,
+    ExpireSession,
+    Guarded,
+    Multi,
+    OpenSession,
+    Operation,
+    Read,
+    Reap,
+    Release,
+    RequestId,
+    SetData,
+    ZnodeOperation,
+)
+from coordinator.state.limits import MachineLimits
+from coordinator.state.machine import StateMachine
+from coordinator.state.outcomes import Outcome
+
+SMALL_LIMITS = MachineLimits(
+    data_bytes_max=8,
+    path_bytes_max=40,
+    path_depth_max=4,
+    children_max=5,
+    znodes_max=20,
+    state_bytes_max=10_000,
+    operations_per_multi_max=5,
+    ephemerals_per_session_max=4,
+    recursive_delete_max=6,
+    request_window=3,
+    clients_max=2,
+    remembered_bytes_max=6_000,
+    released_grants_max=2,
+    timeout_ms_min=10,
+    timeout_ms_max=100,
+    sessions_max=2,
+)
+
+SESSION_IDS = ("s1", "s2", "s3")
+
+names = st.sampled_from(["a", "b", "n-", "n-0000000001"])
+good_paths = st.lists(names, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
+bad_paths = st.sampled_from(
+    ["", "/", "a", "/a/", "//", "/a//b", "/.", "/a/..", "/\x00", "/\x85", "/" + "x" * 60, "/a" * 5]
+)
+paths = st.one_of(*[good_paths] * 9, bad_paths)
+data = st.binary(max_size=9)
+versions = st.integers(-1, 2)
+zxids = st.integers(0, 12)
+maybe_zxids = st.one_of(st.none(), zxids)
+session_ids = st.sampled_from(SESSION_IDS)
+terms = st.integers(1, 2)
+modes = st.sampled_from(CreateMode)
+
+
+@st.composite
+def fitting_creates(draw: st.DrawFn) -> Create:
+    """Creates whose arguments fit their mode."""
+    mode = draw(modes)
+    return Create(
+        draw(good_paths),
+        draw(data),
+        mode,
+        draw(session_ids) if mode.is_ephemeral else None,
+        draw(st.integers(1, 9)) if mode.is_ttl else None,
+        draw(st.sampled_from([None, CreateMode.CONTAINER, CreateMode.PERSISTENT])),
+    )
+
+
+any_creates = st.builds(
+    Create,
+    paths,
+    data,
+    modes,
+    st.one_of(st.none(), session_ids),
+    st.one_of(st.none(), st.integers(-1, 9)),
+    st.one_of(st.none(), modes),
+)
+checks = st.builds(
+    Check,
+    paths,
+    st.one_of(st.none(), st.booleans()),
+    versions,
+    maybe_zxids,
+    st.one_of(st.none(), st.booleans()),
+    st.one_of(st.none(), session_ids),
+)
+znode_operations: st.SearchStrategy[ZnodeOperation] = st.one_of(
+    fitting_creates(),
+    fitting_creates(),
+    any_creates,
+    st.builds(SetData, paths, data, versions),
+    st.builds(Delete, paths, versions, maybe_zxids, st.booleans()),
+    checks,
+    st.builds(Read, paths),
+)
+branches = st.lists(znode_operations, max_size=4).map(tuple)
+operations: st.SearchStrategy[Operation] = st.one_of(
+    fitting_creates(),
+    fitting_creates(),
+    znode_operations.filter(lambda each: not isinstance(each, Read)),
+    st.builds(Multi, branches),
+    st.builds(Guarded, st.lists(checks, max_size=2).map(tuple), branches, branches),
+    st.builds(OpenSession, session_ids, st.integers(9, 101), st.text(max_size=3)),
+    st.builds(OpenSession, session_ids, st.just(50)),
+    st.builds(CloseSession, session_ids),
+    st.builds(ExpireSession, session_ids, terms),
+    st.builds(Release, paths, zxids),
+    st.builds(
+        Abandon,
+        st.sampled_from(["c1", "c2", "s1", "bad id"]),
+        st.integers(0, 6),
+        st.integers(-1, 30),
+    ),
+    st.builds(Reap, paths, zxids, zxids, terms),
+)
+request_ids = st.builds(
+    RequestId,
+    st.sampled_from(["c1", "c2", "c3", "c4", "s1", "s2", "bad id", ""]),
+    st.integers(-1, 8),
+    st.sampled_from([-1, 0, 0, 5, 20, 1_000]),
+)
+commands: st.SearchStrategy[Command] = st.builds(
+    Command,
+    operations,
+    st.integers(0, 2**40),
+    st.one_of(st.none(), st.none(), request_ids),
+    st.just(""),
+)
+histories = st.lists(commands, min_size=1, max_size=40)
+
+
+def apply_all(machine: StateMachine, history: list[Command], *, first: int = 1) -> list[Outcome]:
+    """Apply each command in an entry of its own, all of term 1."""
+    return [machine.apply(command, index, 1) for index, command in enumerate(history, first)]

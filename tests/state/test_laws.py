@@ -1,0 +1,396 @@
+"""The laws of the pure core (coordinator.state.machine), each as a property of random histories."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from coordinator.state.codec import decode_command, encode_command, encode_outcome
+from coordinator.state.commands import (
+    Abandon,
+    CloseSession,
+    Command,
+    Create,
+    CreateMode,
+    ExpireSession,
+    RequestId,
+)
+from coordinator.state.events import EventType
+from coordinator.state.machine import StateMachine
+from coordinator.state.outcomes import Created, GuardedDone, MultiDone, Outcome, Stat
+from coordinator.state.paths import split
+from coordinator.state.tree import Tree
+from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def machine_after(history: list[Command]) -> StateMachine:
+    machine = StateMachine(SMALL_LIMITS)
+    apply_all(machine, history)
+    return machine
+
+
+def all_znodes(machine: StateMachine, path: str = "/") -> dict[str, tuple[bytes, Stat]]:
+    """Read the whole tree through the public reads, the way a client would walk it."""
+    found = machine.get(path)
+    assert found is not None
+    znodes = {path: found}
+    for name in machine.children(path) or []:
+        znodes.update(all_znodes(machine, path.rstrip("/") + "/" + name))
+    return znodes
+
+
+def truth(machine: StateMachine) -> tuple[object, ...]:
+    """Everything that is true, without what is remembered for retries."""
+    return machine.zxid, all_znodes(machine), tuple(machine.sessions())
+
+
+@thorough
+@given(histories)
+def test_law_1_total(history: list[Command]) -> None:
+    """Any command comes to an outcome with a result or a refusal, and none raises."""
+    machine = StateMachine(SMALL_LIMITS)
+
+    outcomes = apply_all(machine, history)
+
+    assert all((each.result is None) != (each.refusal is None) for each in outcomes)
+
+
+@thorough
+@given(histories, st.randoms(use_true_random=False))
+def test_law_1_total_for_mutated_commands(history: list[Command], chance: random.Random) -> None:
+    """Bytes that were damaged either do not decode, as a ValueError, or come to an outcome."""
+    machine = StateMachine(SMALL_LIMITS)
+    for index, command in enumerate(history, 1):
+        damaged = bytearray(encode_command(command))
+        for _ in range(chance.randint(1, 3)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        try:
+            decoded = decode_command(bytes(damaged))
+        except ValueError:
+            continue
+
+        outcome = machine.apply(decoded, index, 1)
+
+        assert (outcome.result is None) != (outcome.refusal is None)
+        assert encode_outcome(outcome)
+        assert machine.digest()
+
+
+@thorough
+@given(histories, commands)
+def test_law_2_all_or_nothing(history: list[Command], command: Command) -> None:
+    """A refused command changes no znode, no session, no zxid, and has no events."""
+    machine = machine_after(history)
+    before, digest_before = truth(machine), machine.digest()
+    tree_before = indexes(machine)
+
+    outcome = machine.apply(command, len(history) + 1, 1)
+    assume(outcome.refusal is not None)
+
+    assert truth(machine) == before
+    assert outcome.events == ()
+    assert indexes(machine) == tree_before
+    if command.request is None:
+        assert machine.digest() == digest_before
+
+
+def test_law_3_deterministic_in_other_processes() -> None:
+    """Processes with other hash seeds come to the same outcomes, digests and snapshot bytes."""
+    collected: list[list[Command]] = []
+
+    @settings(
+        max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(histories)
+    def collect(history: list[Command]) -> None:
+        collected.append(history)
+
+    collect()
+    text = "\n\n".join(
+        "\n".join(encode_command(command).hex() for command in history) for history in collected
+    )
+
+    printed = {
+        seed: subprocess.run(
+            [sys.executable, "-m", "tests.state.replay"],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            timeout=60,
+        ).stdout
+        for seed in ("0", "1", "4242")
+    }
+
+    assert len(set(printed.values())) == 1
+    expected = []
+    for history in collected:
+        machine = StateMachine(SMALL_LIMITS)
+        expected += [encode_outcome(each).hex() for each in apply_all(machine, history)]
+        expected.append(machine.digest())
+        expected.append(b"".join(machine.snapshot()).hex())
+    assert printed["0"].split() == expected
+
+
+@thorough
+@given(histories, st.data())
+def test_law_4_snapshots_are_transparent(history: list[Command], chance: st.DataObject) -> None:
+    """A machine that went through a snapshot at any point does as one that did not."""
+    cut = chance.draw(st.integers(0, len(history)))
+    straight = StateMachine(SMALL_LIMITS)
+    expected = apply_all(straight, history)
+
+    before = machine_after(history[:cut])
+    after = StateMachine(SMALL_LIMITS)
+    after.restore(before.snapshot())
+
+    assert after.digest() == before.digest()
+    assert after.applied_index == before.applied_index
+    assert after.remembered_bytes == before.remembered_bytes
+    assert indexes(after) == indexes(before)
+    assert apply_all(after, history[cut:], first=cut + 1) == expected[cut:]
+    assert after.digest() == straight.digest()
+    assert b"".join(after.snapshot()) == b"".join(straight.snapshot())
+
+
+@thorough
+@given(histories)
+def test_law_5_zxid_grows_by_one_for_each_change(history: list[Command]) -> None:
+    """The zxid grows by exactly one with each change of the tree or the sessions, else not."""
+    machine = StateMachine(SMALL_LIMITS)
+    for index, command in enumerate(history, 1):
+        before = truth(machine)
+
+        outcome = machine.apply(command, index, 1)
+
+        is_changed = bool(outcome.events) or truth(machine)[1:] != before[1:]
+        assert machine.zxid == machine_zxid(before) + is_changed
+        if not outcome.is_repeat:
+            assert outcome.zxid == machine.zxid
+
+
+def machine_zxid(state: tuple[object, ...]) -> int:
+    zxid = state[0]
+    assert isinstance(zxid, int)
+    return zxid
+
+
+@thorough
+@given(histories)
+def test_law_6_events_tell_the_whole_change_in_order(history: list[Command]) -> None:
+    """Replaying the events alone gives the same znodes: parents come first, children go first."""
+    machine = StateMachine(SMALL_LIMITS)
+    known: dict[str, tuple[int, int]] = {"/": (0, 0)}
+    for index, command in enumerate(history, 1):
+        for event in machine.apply(command, index, 1).events:
+            if event.type is EventType.CREATED:
+                assert event.path not in known
+                assert split(event.path)[0] in known
+            elif event.type is EventType.DELETED:
+                assert known.pop(event.path) == (event.czxid, event.version)
+                assert not any(split(path)[0] == event.path for path in known if path != "/")
+                continue
+            known[event.path] = (event.czxid, event.version)
+
+        found = all_znodes(machine).items()
+        assert known == {path: (stat.czxid, stat.version) for path, (_, stat) in found}
+
+
+@thorough
+@given(histories)
+def test_law_7_ephemerals_belong_to_open_sessions(history: list[Command]) -> None:
+    """Every ephemeral znode has one open session, which knows it; ending it takes all (S011)."""
+    machine = StateMachine(SMALL_LIMITS)
+    for index, command in enumerate(history, 1):
+        machine.apply(command, index, 1)
+
+        owned: dict[str, set[str]] = {each.session_id: set() for each in machine.sessions()}
+        for path, (_, stat) in all_znodes(machine).items():
+            if stat.ephemeral_owner is not None:
+                owned[stat.ephemeral_owner].add(path)
+                assert stat.num_children == 0
+        assert owned == {
+            each.session_id: set(machine.ephemerals_of(each.session_id))
+            for each in machine.sessions()
+        }
+
+    for session in machine.sessions():
+        zxid, expected = machine.zxid, set(machine.ephemerals_of(session.session_id))
+
+        ended = machine.apply(Command(CloseSession(session.session_id), 0), len(history) + 1, 1)
+
+        assert {event.path for event in ended.events} == expected
+        assert machine.zxid == zxid + 1
+
+
+@thorough
+@given(histories)
+def test_law_8_sequence_numbers_never_repeat(history: list[Command]) -> None:
+    """No two sequential znodes of one parent path ever get the same number (S012)."""
+    machine = StateMachine(SMALL_LIMITS)
+    seen: set[tuple[str, int]] = set()
+    for index, command in enumerate(history, 1):
+        if index % 7 == 0:
+            restored = StateMachine(SMALL_LIMITS)
+            restored.restore(machine.snapshot())
+            machine = restored
+        outcome = machine.apply(command, index, 1)
+        if outcome.is_repeat or outcome.result is None:
+            continue
+        for created in created_by(outcome):
+            parent, name = split(created[0])
+            number = (parent, int(name[-10:]))
+            assert number not in seen
+            seen.add(number)
+
+
+def created_by(outcome: Outcome) -> list[tuple[str, Stat]]:
+    """Return the sequential znodes that the outcome tells of."""
+    result = outcome.result
+    results = result.results if isinstance(result, MultiDone | GuardedDone) else (result,)
+    return [
+        (each.path, each.stat)
+        for each in results
+        if isinstance(each, Created) and CreateMode(each.stat.mode).is_sequential
+    ]
+
+
+@thorough
+@given(histories)
+def test_law_9_a_repeated_request_gets_its_first_outcome(history: list[Command]) -> None:
+    """Repeating a request at once, or after other commands, changes nothing and tells the same."""
+    machine = StateMachine(SMALL_LIMITS)
+    first: dict[tuple[str, int], Outcome] = {}
+    for index, command in enumerate(history, 1):
+        outcome = machine.apply(command, index, 1)
+        if command.request is None:
+            continue
+        key = (command.request.client_id, command.request.number)
+        if outcome.is_repeat and key in first:
+            abandoned = outcome.refusal is not None and outcome.refusal.fields.get("is_abandoned")
+            assert abandoned or replace(outcome, is_repeat=False) == first[key]
+        elif not outcome.is_repeat:
+            first[key] = replace(outcome, events=())
+        before = truth(machine)
+
+        again = machine.apply(command, index, 1)
+
+        is_closing = isinstance(command.operation, CloseSession | ExpireSession)
+        if not is_closing:
+            assert again.result == outcome.result
+            assert refusal_code(again) == refusal_code(outcome)
+        assert again.events == ()
+        assert truth(machine) == before
+
+
+def refusal_code(outcome: Outcome) -> str | None:
+    return None if outcome.refusal is None else outcome.refusal.code
+
+
+@thorough
+@given(histories, st.integers(0, 2**40))
+def test_law_10_no_clock_decides(history: list[Command], wall_ms: int) -> None:
+    """With any wall times the same things happen; only ctime, mtime and opened_ms differ."""
+    timeless = StateMachine(SMALL_LIMITS)
+    timed = StateMachine(SMALL_LIMITS)
+    for index, command in enumerate(history, 1):
+        expected = timed.apply(command, index, 1)
+
+        found = timeless.apply(replace(command, wall_ms=wall_ms), index, 1)
+
+        assert found.events == expected.events
+        assert found.zxid == expected.zxid
+        assert refusal_code(found) == refusal_code(expected)
+
+
+def indexes(machine: StateMachine) -> dict[str, object]:
+    """Read everything that is kept beside the znodes, for comparison with a rebuilt one."""
+    return {
+        "ephemerals": {
+            each.session_id: machine.ephemerals_of(each.session_id) for each in machine.sessions()
+        },
+        "idle": sorted(machine.idle_candidates()),
+        "data_bytes": machine.data_bytes,
+        "state_bytes": machine.state_bytes,
+        "count": machine.znode_count,
+    }
+
+
+@thorough
+@given(histories)
+def test_derived_indexes_equal_rebuilt_ones(history: list[Command]) -> None:
+    """Ephemerals, idle znodes, sorted names and byte counts are what the znodes alone give."""
+    machine = machine_after(history)
+    restored = StateMachine(SMALL_LIMITS)
+
+    restored.restore(machine.snapshot())
+
+    assert indexes(restored) == indexes(machine)
+    assert all_znodes(restored) == all_znodes(machine)
+    for path in all_znodes(machine):
+        names = machine.children(path)
+        assert names == sorted(names or [])
+
+
+@thorough
+@given(histories)
+def test_limits_hold(history: list[Command]) -> None:
+    """Whatever is asked, nothing grows beyond its limit."""
+    machine = StateMachine(SMALL_LIMITS)
+    for index, command in enumerate(history, 1):
+        machine.apply(command, index, 1)
+
+        assert machine.znode_count <= SMALL_LIMITS.znodes_max
+        assert machine.state_bytes <= SMALL_LIMITS.state_bytes_max
+        assert machine.session_count <= SMALL_LIMITS.sessions_max
+        assert machine.client_count <= SMALL_LIMITS.clients_max + machine.session_count
+        for path, (value, stat) in all_znodes(machine).items():
+            assert len(value) <= SMALL_LIMITS.data_bytes_max
+            assert len(path.encode()) <= SMALL_LIMITS.path_bytes_max
+            assert stat.num_children <= SMALL_LIMITS.children_max
+
+
+@thorough
+@given(histories, st.integers(1, 8))
+def test_an_abandoned_request_never_runs_afterwards(history: list[Command], number: int) -> None:
+    """After Abandon the request is refused, or was known to have run and left nothing (S007)."""
+    machine = machine_after(history)
+    index = len(history) + 1
+    abandon = Command(Abandon("c1", number, 1_000), 0)
+    late = Create("/late", b"", CreateMode.EPHEMERAL, "s9")
+    abandoned = machine.apply(abandon, index, 1)
+    assume(abandoned.refusal is None)
+    before = truth(machine)
+
+    outcome = machine.apply(Command(late, 0, RequestId("c1", number, 1_000)), index, 1)
+
+    assert outcome.is_repeat
+    assert truth(machine) == before
+
+
+def test_a_tree_is_refused_when_its_znodes_do_not_fit() -> None:
+    """Znodes without their parent, or counting children they do not have, are no tree."""
+    tree = Tree()
+    root = tree.find("/")
+    assert root is not None
+    orphan = [("/", root), ("/a/b", root)]
+    miscounted = [("/", root._replace(num_children=1))]
+
+    for znodes in (orphan, miscounted, [], [("/", root), ("/", root)]):
+        try:
+            Tree.of(znodes, 0)
+        except ValueError:
+            continue
+        raise AssertionError(f"taken: {znodes}")
