@@ -13,7 +13,7 @@ from coordinator.wire.messages.znodes import Children, Stat, Znode, stat_body
 
 STAT = Stat(3, 4, 5, 6, 7, 1, 2, 0, "00000000000000aa", 4, 0, "ephemeral", None)
 GRANT = locks.Grant("42-1337", "daily", 1337, "aa", "/locks/daily/lock-0000000042", 1340)
-HOLDER = locks.Contender("42-1337", 1337, "aa", "/locks/daily/lock-0000000042", "me", "h", 7, "t")
+HOLDER = locks.Contender("42-1337", 1337, "aa", "/locks/daily/lock-42", 0, 9, "me", "h", 7, "t")
 ELECTED = locks.Contender("1-5", 5, "aa", "/elections/e/candidate-0000000001", value=b"\x00\xff")
 
 

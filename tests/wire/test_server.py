@@ -8,7 +8,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -38,8 +37,8 @@ Handler = Callable[[Door, web.Request], Awaitable[web.StreamResponse]]
 class QuietMember:
     """Just enough of a member for a door: who it is and how far."""
 
-    def status(self) -> Any:
-        return SimpleNamespace(member_id="1", zxid=7, applied_index=9)
+    def labels(self) -> tuple[str, int, int]:
+        return "1", 7, 9
 
 
 async def answer(door: Door, request: web.Request) -> web.StreamResponse:
@@ -99,6 +98,13 @@ class Wire:
 
     def close(self) -> None:
         self.writer.close()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Return once ``is_so``, looking again at each turn of the loop."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():  # noqa: ASYNC110 (a counter, not an event)
+            await asyncio.sleep(0)
 
 
 def elapsed_ms(since: float) -> float:
@@ -278,8 +284,7 @@ async def test_one_address_has_a_share_of_the_connections() -> None:
         assert await refused.rest() == b""
         wires[0].close()
         await wires[0].writer.wait_closed()
-        while server.connection_count == 4:
-            await asyncio.sleep(0.001)
+        await until(lambda: server.connection_count == 3)
         again = await Wire.to(server)
         await again.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
         assert (await again.response())[0] == 200
@@ -360,7 +365,7 @@ async def test_stopping_lets_requests_finish_and_takes_no_more() -> None:
         await entered.wait()
 
         stopping = asyncio.create_task(server.stop())
-        status, headers, _ = await wire.response()
+        status, _, _ = await wire.response()
         await stopping
 
         assert status == 200
@@ -379,8 +384,7 @@ async def test_stopping_does_not_wait_for_ever() -> None:
     async with serving(stuck, shutdown_grace_ms=50) as server:
         wire = await Wire.to(server)
         await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
-        while not server.connection_count:
-            await asyncio.sleep(0.001)
+        await until(lambda: server.connection_count == 1)
 
         async with asyncio.timeout(PATIENCE_S):
             await server.stop()
@@ -400,7 +404,7 @@ async def test_our_own_mistake_is_logged_once_and_not_told(
         wire = await Wire.to(server)
         await wire.send(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
 
-        status, headers, body = await wire.response()
+        status, _, body = await wire.response()
 
         problem = json.loads(body)
         assert (status, problem["code"], problem["definite"]) == (500, "Error", False)

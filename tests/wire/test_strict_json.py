@@ -81,7 +81,7 @@ def test_the_limits_themselves_pass() -> None:
     assert decode_json(b"[9223372036854775807,-9223372036854775808]") == [INTEGER_MAX, INTEGER_MIN]
     assert decode_json(b"[" * 32 + b"]" * 32)
     assert decode_msgpack(msgpack.packb([INTEGER_MAX, INTEGER_MIN])) == [INTEGER_MAX, INTEGER_MIN]
-    assert decode_json('"\\ud83d\\ude00"'.encode()) == "😀"
+    assert decode_json(b'"\\ud83d\\ude00"') == "😀"
 
 
 PLAIN = st.recursive(

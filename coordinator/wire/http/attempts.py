@@ -1,4 +1,4 @@
-"""One wish to hold a lock or to be elected, from the request to the grant and what can come between.
+"""One wish to hold a lock or to be elected: from the request to the grant, or to its end.
 
 1. The wait is in the server: one request, answered by the grant, or streamed line by line.
 2. ``on_disconnect: leave``: a client that goes away leaves the queue, and a grant that it can no
@@ -17,9 +17,13 @@ from aiohttp import web
 
 from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
 from coordinator.wire import messages
-from coordinator.wire.http.door import Door
+from coordinator.wire.http.door import Door, checked_client_id
+from coordinator.wire.http.paths import name_at
+from coordinator.wire.http.queries import Query, parsed_integer
 from coordinator.wire.http.streams import KEEP_ALIVE_S, LineStream, wants
 from coordinator.wire.messages import locks as shapes
+
+_CLIENT_ID, _NUMBER = 4, 5
 
 Begin = Callable[[str, Callable[[int], None] | None], Awaitable[shapes.Grant]]
 """Enters the queue for (session_id, on_position) and returns the grant."""
@@ -34,7 +38,7 @@ class Contest:
 
     begin: Begin
     give_back: GiveBack
-    is_election: bool
+    is_election: bool = False
 
 
 class Attempt:
@@ -157,6 +161,20 @@ class Attempt:
                 self._session_id, None, self._door.cleanup_deadline_ms()
             )
             self._door.spawn(closing, f"close session {self._session_id}")
+
+
+def wait_deadline_ms(door: Door, request: web.Request, asked: shapes.Acquire) -> int:
+    """Return until when to wait; a try is bounded as every request is."""
+    return door.clock.monotonic_ms() + (asked.timeout_ms or door.timeout_ms(request))
+
+
+def attempt_id(request: web.Request) -> tuple[str, int, int]:
+    """Return client id, request number and floor index of the attempt that the URL names."""
+    query = Query(request.rel_url.raw_query_string, ("floor_index",))
+    client_id = name_at(request.path_qs, _CLIENT_ID, "client_id")
+    number = parsed_integer(name_at(request.path_qs, _NUMBER, "number"), "number", minimum=1)
+    floor_index = query.integer("floor_index", minimum=0)
+    return checked_client_id(client_id), number, floor_index or 0
 
 
 class _Positions:

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
@@ -24,6 +24,7 @@ from coordinator.errors import (
     SlowRequestError,
     to_problem,
 )
+from coordinator.service.member import Member
 from coordinator.service.reads import ReadReply
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
@@ -31,15 +32,13 @@ from coordinator.wire.encoding import Encoding, decode, encode
 from coordinator.wire.http.queries import parsed_integer
 from coordinator.wire.strict_json import encode_json, shortened
 
-if TYPE_CHECKING:
-    from coordinator.service.member import Member
-
 logger = logging.getLogger("coordinator.http")
 
 _CLIENT_ID = re.compile(r"[\x21-\x7e]{1,64}")
 _VERSION_TAG = re.compile(r'"(\d{1,10})"', re.ASCII)
 _ANY_VERSION = -1
 _RETRY_AFTER_S = "1"
+_SERVER = "coordinator"
 _JSON_TYPES = frozenset({"application/json"})
 _MSGPACK_TYPES = frozenset({"application/msgpack", "application/x-msgpack"})
 _NO_BODY: dict[str, Any] = {}
@@ -55,7 +54,7 @@ class Door:
         self.is_closing = False
         self._chores: set[asyncio.Future[None]] = set()
         self._on_closing: set[Callable[[], None]] = set()
-        self._member_id = member.status().member_id
+        self._member_id = member.labels()[0]
 
     def close(self) -> None:
         """End the streams and give up the waits; what is short goes on. Idempotent."""
@@ -233,6 +232,7 @@ class Door:
             messages.ZXID_HEADER: str(zxid),
             messages.INDEX_HEADER: str(index),
             messages.MEMBER_HEADER: self._member_id,
+            "Server": _SERVER,
         }
         if headers is not None:
             labelled.update(headers)
@@ -263,6 +263,7 @@ class Door:
             messages.ZXID_HEADER: str(read.zxid),
             messages.INDEX_HEADER: str(read.index),
             messages.MEMBER_HEADER: self._member_id,
+            "Server": _SERVER,
             **headers,
         }
         if read.age_ms is not None:
@@ -271,16 +272,17 @@ class Door:
 
     def reply_now(self, request: web.Request, body: Any, *, status: int = 200) -> web.Response:
         """Return a response about this member as it is now."""
-        now = self.member.status()
-        return self.reply(request, body, zxid=now.zxid, index=now.applied_index, status=status)
+        _, zxid, index = self.member.labels()
+        return self.reply(request, body, zxid=zxid, index=index, status=status)
 
     def labels(self) -> dict[str, str]:
         """Return the headers that say who answers, and how far it has come."""
-        now = self.member.status()
+        member_id, zxid, index = self.member.labels()
         return {
-            messages.ZXID_HEADER: str(now.zxid),
-            messages.INDEX_HEADER: str(now.applied_index),
-            messages.MEMBER_HEADER: self._member_id,
+            messages.ZXID_HEADER: str(zxid),
+            messages.INDEX_HEADER: str(index),
+            messages.MEMBER_HEADER: member_id,
+            "Server": _SERVER,
         }
 
     def problem(

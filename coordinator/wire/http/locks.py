@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from coordinator.wire.http.attempts import Attempt, Contest
+from coordinator.service.locks import ContenderView, HolderInfo
+from coordinator.wire.http.attempts import Attempt, Contest, attempt_id, wait_deadline_ms
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.paths import name_at
 from coordinator.wire.http.queries import READ_MODES, Query
@@ -16,7 +17,7 @@ from coordinator.wire.messages import locks as shapes
 LIST_LIMIT_DEFAULT = 1_000
 LIST_LIMIT_MAX = 10_000
 
-_NAME, _GRANT_ID, _CLIENT_ID, _NUMBER = 2, 4, 4, 5
+_NAME, _GRANT_ID = 2, 4
 
 
 class LockRoutes:
@@ -44,30 +45,37 @@ class LockRoutes:
         """Wait in the queue until the lock is granted, or the time is up."""
         door = self._door
         Query(request.rel_url.raw_query_string)
-        name = lock_name(request)
+        name = _name(request)
         asked = shapes.Acquire.from_body(await door.body(request))
         request_id = door.request_id(request)
-        wait_deadline_ms = wait_deadline(door, request, asked)
+        deadline_ms = wait_deadline_ms(door, request, asked)
 
         async def begin(session_id: str, on_position: Callable[[int], None] | None) -> shapes.Grant:
             grant = await door.member.locks.acquire(
                 name,
                 session_id=session_id,
                 request=request_id,
-                holder=holder_info(asked),
-                wait_deadline_ms=wait_deadline_ms,
+                holder=HolderInfo(asked.label, asked.host, asked.pid, asked.trace_id),
+                wait_deadline_ms=deadline_ms,
                 is_try=asked.timeout_ms == 0,
                 on_position=on_position,
                 leave_on_cancel=asked.on_disconnect == "leave",
             )
-            return grant_shape(grant, grant.lock)
+            return shapes.Grant(
+                grant_id=grant.grant_id,
+                lock=grant.lock,
+                fencing_token=grant.fencing_token,
+                session_id=grant.session_id,
+                path=grant.path,
+                zxid=grant.zxid,
+            )
 
         async def give_back(grant: shapes.Grant) -> object:
             return await door.member.locks.release(
                 name, grant.grant_id, None, door.cleanup_deadline_ms()
             )
 
-        return await Attempt(door, request, asked, Contest(begin, give_back, False)).answer()
+        return await Attempt(door, request, asked, Contest(begin, give_back)).answer()
 
     async def release(self, request: web.Request) -> web.Response:
         """Release a grant; again if need be, and never somebody else's."""
@@ -75,7 +83,7 @@ class LockRoutes:
         Query(request.rel_url.raw_query_string)
         grant_id = name_at(request.path_qs, _GRANT_ID, "grant_id")
         await door.member.locks.release(
-            lock_name(request), grant_id, door.request_id(request), door.deadline_ms(request)
+            _name(request), grant_id, door.request_id(request), door.deadline_ms(request)
         )
         return door.reply_now(request, shapes.ReleaseReply(grant_id).to_body())
 
@@ -84,7 +92,7 @@ class LockRoutes:
         door = self._door
         client_id, number, floor_index = attempt_id(request)
         abandoned = await door.member.locks.abandon(
-            lock_name(request), client_id, number, floor_index, door.deadline_ms(request)
+            _name(request), client_id, number, floor_index, door.deadline_ms(request)
         )
         return door.reply_now(request, shapes.AbandonReply(abandoned.deleted_path).to_body())
 
@@ -93,13 +101,13 @@ class LockRoutes:
         door = self._door
         query = Query(request.rel_url.raw_query_string, {*READ_MODES, "fencing_token"})
         token = query.integer("fencing_token", minimum=0)
-        name = lock_name(request)
+        name = _name(request)
         read = await door.member.locks.query(name, query.read_mode(), door.deadline_ms(request))
         view = read.value
         body = shapes.LockView(
             lock=name,
-            holder=None if view.holder is None else contender_shape(view.holder),
-            queue=tuple(contender_shape(each) for each in view.queue),
+            holder=None if view.holder is None else _contender(view.holder),
+            queue=tuple(_contender(each) for each in view.queue),
             zxid=read.zxid,
             is_current=None
             if token is None
@@ -123,7 +131,7 @@ class LockRoutes:
             locks=tuple(
                 shapes.LockSummary(
                     lock=each.lock,
-                    holder=None if each.holder is None else contender_shape(each.holder),
+                    holder=None if each.holder is None else _contender(each.holder),
                     queue_length=each.queue_length,
                 )
                 for each in page.locks
@@ -131,3 +139,22 @@ class LockRoutes:
             next=page.next,
         ).to_body()
         return door.reply_read(request, body, read)
+
+
+def _name(request: web.Request) -> str:
+    return name_at(request.path_qs, _NAME, "name")
+
+
+def _contender(view: ContenderView) -> shapes.Contender:
+    return shapes.Contender(
+        grant_id=view.grant_id,
+        fencing_token=view.fencing_token,
+        session_id=view.session_id,
+        path=view.path,
+        position=view.position,
+        since_ms=view.since_ms,
+        label=view.label,
+        host=view.host,
+        pid=view.pid,
+        trace_id=view.trace_id,
+    )

@@ -97,7 +97,7 @@ OPERATIONS: dict[str, Described] = {
         is_write=True,
     ),
     "multi": Described(
-        "POST", "/v1/multi", "Do all operations or none; or, under conditions, one of two branches.",
+        "POST", "/v1/multi", "Do all operations or none; under conditions, one of two branches.",
         takes=("Multi", "Guarded"), gives="MultiReply", errors=(404, 409, 410, 412, 413),
         is_write=True,
     ),

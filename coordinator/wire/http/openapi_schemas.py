@@ -91,10 +91,9 @@ CONTENDER_FIELDS = {
     "fencing_token": integer(1),
     "session_id": TEXT,
     "path": TEXT,
+    "position": integer(),
+    "since_ms": integer(),
     "label": TEXT,
-    "host": TEXT,
-    "pid": maybe(integer(0, PID_MAX)),
-    "trace_id": TEXT,
 }
 ACQUIRE = {
     "session_id": {**TEXT, "description": "an open session; this or lease_ms"},
@@ -278,7 +277,14 @@ SCHEMAS: dict[str, Schema] = {
             reference("ErrorLine"),
         ]
     },
-    "Contender": response(CONTENDER_FIELDS),
+    "Contender": response(
+        {
+            **CONTENDER_FIELDS,
+            "host": TEXT,
+            "pid": maybe(integer(0, PID_MAX)),
+            "trace_id": TEXT,
+        }
+    ),
     "Candidate": response({**CONTENDER_FIELDS, "epoch": integer(1)}, VALUE),
     "LockView": response(
         {
@@ -296,7 +302,7 @@ SCHEMAS: dict[str, Schema] = {
     "Released": response({"grant_id": TEXT, "released": BOOLEAN}),
     "Abandoned": response({"deleted_path": maybe(TEXT)}),
     "Proclaim": body({}, VALUE),
-    "Proclaimed": response({"grant_id": TEXT, "zxid": integer(1)}),
+    "Proclaimed": response({"grant_id": TEXT, "epoch": integer(1), "zxid": integer(1)}),
     "ElectionView": response(
         {
             "election": TEXT,

@@ -69,6 +69,23 @@ def read_observe_line(body: Any) -> Elected | StreamError:
     raise BadArgumentsError(f"line.type: expected elected or error, found {kind!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class Proclaimed:
+    """The reply of a proclamation; ``zxid`` is its own, or a later one."""
+
+    grant_id: str
+    epoch: int
+    zxid: int
+
+    def to_body(self) -> dict[str, Any]:
+        return {"grant_id": self.grant_id, "epoch": self.epoch, "zxid": self.zxid}
+
+    @classmethod
+    def from_body(cls, body: Any) -> Proclaimed:
+        fields = Fields(body, "body")
+        return cls(fields.text("grant_id"), fields.integer("epoch"), fields.integer("zxid"))
+
+
 def proclaim_body(value: bytes, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
     """Return the body of PUT /v1/elections/{name}/grants/{grant_id}."""
     return value_fields(value, encoding)

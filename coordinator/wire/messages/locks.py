@@ -186,12 +186,17 @@ def read_acquire_line(body: Any) -> AcquireLine:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Who holds, or stands in the queue. ``value`` only in elections."""
+    """Who holds (position 0), or stands in the queue since the wall time ``since_ms``.
+
+    ``value`` only in elections; ``host``, ``pid`` and ``trace_id`` only in locks.
+    """
 
     grant_id: str
     fencing_token: int
     session_id: str
     path: str
+    position: int = 0
+    since_ms: int = 0
     label: str = ""
     host: str = ""
     pid: int | None = None
@@ -204,12 +209,13 @@ class Contender:
             "fencing_token": self.fencing_token,
             "session_id": self.session_id,
             "path": self.path,
+            "position": self.position,
+            "since_ms": self.since_ms,
             "label": self.label,
-            "host": self.host,
-            "pid": self.pid,
-            "trace_id": self.trace_id,
         }
-        if self.value is not None:
+        if self.value is None:
+            body.update(host=self.host, pid=self.pid, trace_id=self.trace_id)
+        else:
             body["epoch"] = self.fencing_token
             body.update(value_fields(self.value, encoding))
         return body
@@ -223,6 +229,8 @@ class Contender:
             fencing_token=fields.integer("fencing_token"),
             session_id=fields.text("session_id", ""),
             path=fields.text("path", ""),
+            position=fields.integer("position", 0),
+            since_ms=fields.integer("since_ms", 0),
             label=fields.text("label", ""),
             host=fields.text("host", ""),
             pid=fields.integer("pid", None),

@@ -1,0 +1,193 @@
+"""/v1/elections: campaign, proclaim, resign, abandon, ask who is elected, observe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from aiohttp import web
+
+from coordinator.errors import BadArgumentsError, CoordinatorError
+from coordinator.service.elections import CandidateView, ElectionView
+from coordinator.service.watches import Bookmark
+from coordinator.wire import messages
+from coordinator.wire.http.attempts import Attempt, Contest, attempt_id, wait_deadline_ms
+from coordinator.wire.http.door import Door
+from coordinator.wire.http.paths import name_at
+from coordinator.wire.http.queries import READ_MODES, Query
+from coordinator.wire.http.routes import Route
+from coordinator.wire.http.streams import LineStream, wants
+from coordinator.wire.messages import elections as shapes
+from coordinator.wire.messages import locks as lock_shapes
+
+_NAME, _GRANT_ID = 2, 4
+
+
+class ElectionRoutes:
+    """The routes of one door."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def routes(self) -> tuple[Route, ...]:
+        one = "/v1/elections/{name}"
+        grant = f"{one}/grants/{{grant_id}}"
+        attempt = f"{one}/attempts/{{client_id}}/{{number}}"
+        return (
+            Route("GET", one, self.who, "get_election"),
+            Route("POST", one, self.campaign, "campaign"),
+            Route("PUT", grant, self.proclaim, "proclaim"),
+            Route("DELETE", grant, self.resign, "resign"),
+            Route("DELETE", attempt, self.abandon, "abandon_campaign"),
+        )
+
+    async def campaign(self, request: web.Request) -> web.StreamResponse:
+        """Stand for election until elected, or the time is up."""
+        door = self._door
+        Query(request.rel_url.raw_query_string)
+        name = _name(request)
+        asked = lock_shapes.Acquire.from_body(await door.body(request), is_election=True)
+        request_id = door.request_id(request)
+        deadline_ms = wait_deadline_ms(door, request, asked)
+
+        async def begin(
+            session_id: str, on_position: Callable[[int], None] | None
+        ) -> lock_shapes.Grant:
+            won = await door.member.elections.campaign(
+                name,
+                session_id=session_id,
+                request=request_id,
+                value=asked.value or b"",
+                wait_deadline_ms=deadline_ms,
+                is_try=asked.timeout_ms == 0,
+                on_position=on_position,
+                leave_on_cancel=asked.on_disconnect == "leave",
+            )
+            return lock_shapes.Grant(
+                grant_id=won.grant_id,
+                lock=won.election,
+                fencing_token=won.epoch,
+                session_id=won.session_id,
+                path=won.path,
+                zxid=won.zxid,
+            )
+
+        async def give_back(grant: lock_shapes.Grant) -> object:
+            return await door.member.elections.resign(
+                name, grant.grant_id, None, door.cleanup_deadline_ms()
+            )
+
+        contest = Contest(begin, give_back, is_election=True)
+        return await Attempt(door, request, asked, contest).answer()
+
+    async def proclaim(self, request: web.Request) -> web.Response:
+        """Publish another value; only while elected."""
+        door = self._door
+        Query(request.rel_url.raw_query_string)
+        value = shapes.read_proclaim(await door.body(request))
+        done = await door.member.elections.proclaim(
+            _name(request),
+            _grant_id(request),
+            value,
+            door.request_id(request),
+            door.deadline_ms(request),
+        )
+        body = shapes.Proclaimed(done.grant_id, done.epoch, done.zxid).to_body()
+        return door.reply_now(request, body)
+
+    async def resign(self, request: web.Request) -> web.Response:
+        """Step down, or leave the queue; again if need be."""
+        door = self._door
+        Query(request.rel_url.raw_query_string)
+        grant_id = _grant_id(request)
+        await door.member.elections.resign(
+            _name(request), grant_id, door.request_id(request), door.deadline_ms(request)
+        )
+        return door.reply_now(request, lock_shapes.ReleaseReply(grant_id).to_body())
+
+    async def abandon(self, request: web.Request) -> web.Response:
+        """Undo a campaign whose answer never came."""
+        door = self._door
+        client_id, number, floor_index = attempt_id(request)
+        abandoned = await door.member.elections.abandon(
+            _name(request), client_id, number, floor_index, door.deadline_ms(request)
+        )
+        return door.reply_now(request, lock_shapes.AbandonReply(abandoned.deleted_path).to_body())
+
+    async def who(self, request: web.Request) -> web.StreamResponse:
+        """Return who is elected and who else stands, once or each time it changes."""
+        door = self._door
+        query = Query(request.rel_url.raw_query_string, {*READ_MODES, "observe"})
+        name = _name(request)
+        mode = query.read_mode()
+        # An observer first sees what a read would have shown.
+        read = await door.member.elections.who(name, mode, door.deadline_ms(request))
+        if query.flag("observe"):
+            return await self._observe(request, name)
+        body = _view(name, read.value).to_body(door.reply_encoding(request))
+        return door.reply_read(request, body, read)
+
+    async def _observe(self, request: web.Request, name: str) -> web.StreamResponse:
+        is_ndjson = wants(request, messages.NDJSON_TYPE)
+        if not is_ndjson and not wants(request, messages.EVENT_STREAM_TYPE):
+            raise BadArgumentsError(
+                f"Accept: expected {messages.NDJSON_TYPE} or {messages.EVENT_STREAM_TYPE} "
+                "with observe, found neither"
+            )
+        stream = LineStream(request, is_sse=not is_ndjson, labels=self._door.labels())
+        try:
+            await self._tell(stream, self._door.member.elections.observe(name))
+        except CoordinatorError as error:
+            if not stream.is_open:
+                raise
+            await stream.send_error(error)
+        await stream.end()
+        return stream.response
+
+    async def _tell(
+        self, stream: LineStream, views: AsyncGenerator[ElectionView | Bookmark]
+    ) -> None:
+        """Send every view until the observation ends or the door closes."""
+        try:
+            async with aclosing(views), asyncio.timeout(None) as scope:
+                with self._door.told_of_closing(lambda: scope.reschedule(0)):
+                    async for view in views:
+                        if isinstance(view, Bookmark):
+                            await stream.keep_alive()
+                        else:
+                            elected = None if view.elected is None else _candidate(view.elected)
+                            await stream.send(shapes.Elected(elected, view.zxid).to_body())
+        except TimeoutError:
+            if not scope.expired():
+                raise
+
+
+def _name(request: web.Request) -> str:
+    return name_at(request.path_qs, _NAME, "name")
+
+
+def _grant_id(request: web.Request) -> str:
+    return name_at(request.path_qs, _GRANT_ID, "grant_id")
+
+
+def _view(name: str, view: ElectionView) -> shapes.ElectionView:
+    return shapes.ElectionView(
+        election=name,
+        elected=None if view.elected is None else _candidate(view.elected),
+        candidates=tuple(_candidate(each) for each in view.candidates),
+        zxid=view.zxid,
+    )
+
+
+def _candidate(view: CandidateView) -> lock_shapes.Contender:
+    return lock_shapes.Contender(
+        grant_id=view.grant_id,
+        fencing_token=view.epoch,
+        session_id=view.session_id,
+        path=view.path,
+        position=view.position,
+        since_ms=view.since_ms,
+        label=view.label,
+        value=view.value,
+    )
