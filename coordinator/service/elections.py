@@ -6,7 +6,7 @@ the data of that znode is the value it proclaims.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -207,7 +207,7 @@ class ElectionService:
         age_ms = await self._reads.fresh(mode, deadline_ms)
         return self._reads.reply(self._view(name), age_ms)
 
-    async def observe(self, name: str) -> AsyncIterator[ElectionView | Bookmark]:
+    async def observe(self, name: str) -> AsyncGenerator[ElectionView | Bookmark, None]:
         """Yield who is elected now, then again whenever the elected or its value changes.
 
         Each view is the latest one; what changed and changed back between two looks is not told.

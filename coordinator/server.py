@@ -1,0 +1,170 @@
+"""The only place that builds things: a whole member from a Config, its start and its end.
+
+1. The order of starting: the log (what is on disk is applied), then the door. A member that cannot
+   trust its disk, or whose address is taken, never listens.
+2. The order of stopping: the door closes (waits are given up, streams end, short requests finish
+   within the grace), then the member leaves the cluster, then its files are closed.
+3. A member that fails (its disk, an invariant, a background task) stops loudly: ``run`` raises what
+   it was, after everything was closed that still could be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from dataclasses import replace
+
+from coordinator.clock import Clock, SystemClock
+from coordinator.config import Config, MemberAddress
+from coordinator.errors import CoordinatorError, StorageError
+from coordinator.raft.engine import Engine
+from coordinator.raft.loopback import LoopbackEngine
+from coordinator.raft.pysyncobj_engine import PySyncObjEngine
+from coordinator.service.member import Member
+from coordinator.wire.http.app import create_app
+from coordinator.wire.http.door import DOOR
+from coordinator.wire.http.server import HttpServer
+
+logger = logging.getLogger("coordinator.server")
+
+_STOP_DEADLINE_S = 10.0
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class Server:
+    """One member with its door.
+
+    Args:
+        config: of this member.
+        engine: orders the commands; None: PySyncObj's Raft with the log of ``config`` on disk.
+        clock: None: the clock of this machine.
+    """
+
+    def __init__(
+        self, config: Config, *, engine: Engine | None = None, clock: Clock | None = None
+    ) -> None:
+        self._config = config = _with_members(config)
+        self._clock = clock or SystemClock()
+        self._engine = engine or PySyncObjEngine(
+            config.cluster, config.member, config.raft, clock=self._clock
+        )
+        self.member = Member(config, self._engine, self._clock)
+        self._app = create_app(self.member, config.http, self._clock)
+        self._http = HttpServer(self._app, config.http, self._clock)
+        self._has_failed: asyncio.Event | None = None
+        self._failure: BaseException | None = None
+        self.member.on_failure(self._fail)
+
+    @classmethod
+    def in_memory(cls, config: Config, *, clock: Clock | None = None) -> Server:
+        """Return a server of one member that forgets everything when it stops."""
+        return cls(config, engine=LoopbackEngine(config.member.member_id), clock=clock)
+
+    @property
+    def url(self) -> str:
+        """Where clients on this machine reach it, once started."""
+        return self._http.url
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the member must stop; None while it need not."""
+        return self._failure
+
+    async def start(self) -> None:
+        """Load, take part, listen. On an error everything that was started is stopped again.
+
+        Raises:
+            ConfigError: the address is taken, the members or the timing cannot be.
+            StorageError: what is on disk cannot be trusted.
+        """
+        self._has_failed = asyncio.Event()
+        if self._failure is not None:
+            self._has_failed.set()
+        try:
+            await self.member.start()
+            await self._http.start()
+        except BaseException:
+            await self.stop()
+            raise
+        logger.info("member %s listens on %s", self._config.member.member_id, self.url)
+
+    async def stop(self) -> None:
+        """Close the door, then leave the cluster. Idempotent."""
+        await self._http.stop()
+        try:
+            async with asyncio.timeout(self._config.http.shutdown_grace_ms / 1_000):
+                await self._app[DOOR].settle()
+        except TimeoutError:
+            logger.warning("member %s stops before all was tidied", self._config.member.member_id)
+        await self.member.stop()
+
+    async def failed(self) -> BaseException:
+        """Wait until the member must stop, and return why."""
+        assert self._has_failed is not None, "started before it is waited for"
+        await self._has_failed.wait()
+        assert self._failure is not None, "set before the event"
+        return self._failure
+
+    def _fail(self, error: BaseException) -> None:
+        logger.critical("member %s must stop: %s", self._config.member.member_id, error)
+        self._failure = error
+        if self._has_failed is not None:
+            self._has_failed.set()
+
+
+def run(config: Config) -> None:
+    """Run one member until SIGTERM or SIGINT; a second signal ends the process at once.
+
+    Raises:
+        ConfigError, StorageError: it could not start, or had to stop.
+    """
+    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
+    asyncio.run(_serve(config))
+
+
+async def _serve(config: Config) -> None:
+    asked_to_stop = asyncio.Event()
+    server = Server(config)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _on_signal, number, asked_to_stop)
+    await server.start()
+    asked = asyncio.create_task(asked_to_stop.wait(), name="wait for a signal")
+    failed = asyncio.create_task(server.failed(), name="wait for a failure")
+    await asyncio.wait({asked, failed}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (asked, failed):
+        task.cancel()
+    logger.info("member %s stops", config.member.member_id)
+    try:
+        async with asyncio.timeout(_STOP_DEADLINE_S + config.http.shutdown_grace_ms / 1_000):
+            await server.stop()
+    except TimeoutError:
+        logger.error("member %s did not stop in time; its log is safe", config.member.member_id)
+    failure = server.failure
+    if isinstance(failure, CoordinatorError):
+        raise failure
+    if failure is not None:
+        raise StorageError(f"the member had to stop: {failure!r}") from failure
+
+
+def _on_signal(number: int, asked_to_stop: asyncio.Event) -> None:
+    if asked_to_stop.is_set():
+        # Nothing acknowledged is lost: it was synced before it was acknowledged.
+        os._exit(128 + number)
+    asked_to_stop.set()
+
+
+def _with_members(config: Config) -> Config:
+    """Return ``config`` with this member alone as the cluster, if it names no members."""
+    if config.cluster.members:
+        return config
+    http = config.http
+    alone = MemberAddress(
+        member_id=config.member.member_id,
+        client_url=f"http://{http.bind_host}:{http.bind_port}",
+        member_host="127.0.0.1",
+        member_port=0,  # never listened on: there is nobody to talk to
+    )
+    return replace(config, cluster=replace(config.cluster, members=(alone,)))
