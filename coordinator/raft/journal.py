@@ -119,6 +119,9 @@ class Journal:
         self._size_bytes = self._synced_bytes = found.replay.valid_bytes
         self._content_bytes = found.replay.content_bytes
         self._marked_bytes = found.replay.synced_bytes
+        if not self._entries and self._next_index is not None:
+            # All that is left is before what a snapshot covers; begin anew wherever that ends.
+            self.clear()
 
     # ------------------------------------------------------------------ what PySyncObj calls
 
