@@ -23,7 +23,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Any
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 
 from coordinator.raft.messages import FrameError
 
@@ -70,8 +70,7 @@ class Dialer:
     def receive(self, payload: bytes) -> bytes | None:
         """Take the other side's next payload; return what to answer. Raises HandshakeError."""
         if not self._is_proved:
-            kind, fields = _unpack(payload, _CHALLENGE, (bytes, bytes))
-            nonce, proof = fields
+            nonce, proof = _unpack(payload, _CHALLENGE, (bytes, bytes))
             _expect_nonce(nonce)
             told = (self._identity.member_id, self.peer_id, self._nonce, nonce)
             _check(proof, _proof(self._identity, "accept", *told), f"member {self.peer_id!r}")
@@ -96,15 +95,15 @@ class Acceptor:
         """Take the other side's next payload; return what to answer. Raises HandshakeError."""
         if self._peer_nonce is None:
             return self._answer_hello(payload)
-        _, (proof,) = _unpack(payload, _PROOF, (bytes,))
+        (proof,) = _unpack(payload, _PROOF, (bytes,))
         _check(proof, self._own_proof("dial"), f"a caller that says it is {self.peer_id!r}")
         self.is_done = True
         return _pack(_WELCOME)
 
     def _answer_hello(self, payload: bytes) -> bytes:
         me = self._identity
-        _, fields = _unpack(payload, _HELLO, (int, str, str, str, bytes))
-        version, cluster, peer_id, own_id, nonce = fields
+        said = _unpack(payload, _HELLO, (int, str, str, str, bytes))
+        version, cluster, peer_id, own_id, nonce = said
         if version != PROTOCOL_VERSION:
             raise HandshakeError(f"expected protocol {PROTOCOL_VERSION}, found {version}")
         if cluster != me.cluster:
@@ -155,7 +154,7 @@ def _pack(kind: str, *fields: Any) -> bytes:
     return packed
 
 
-def _unpack(payload: bytes, kind: str, types: tuple[type, ...]) -> tuple[str, tuple[Any, ...]]:
+def _unpack(payload: bytes, kind: str, types: tuple[type, ...]) -> tuple[Any, ...]:
     try:
         said = msgpack.unpackb(payload, use_list=False, strict_map_key=True)
     except Exception as error:  # msgpack raises a dozen kinds for bytes that are not msgpack
@@ -164,7 +163,7 @@ def _unpack(payload: bytes, kind: str, types: tuple[type, ...]) -> tuple[str, tu
         raise HandshakeError(f"expected a {kind}, found something else")
     if any(type(value) is not wanted for value, wanted in zip(said[1:], types, strict=True)):
         raise HandshakeError(f"expected other types in a {kind}")
-    return kind, said[1:]
+    return said[1:]
 
 
 def _short(text: str) -> str:

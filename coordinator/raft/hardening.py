@@ -2,7 +2,8 @@
 
 PySyncObj keeps elections, roles, terms and votes, the commit rule and the writing of entries to the
 log. It is driven from outside: no thread, no socket, no file, no clock of its own. What it may see
-and say is decided in ``consensus``; rows of the study of the engine are named where they are mended.
+and say is decided in ``consensus``. Its known defects are numbered in docs/engine.md; the numbers
+stand where they are mended.
 
 Private names are overridden by methods called ``_SyncObj__name``, which Python finds first. They
 hold for the exact source they were written for, so the version and a hash of the source are

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 
 from coordinator.errors import CoordinatorError, DataTooLargeError, ThrottledError
 from coordinator.raft.engine import Applied

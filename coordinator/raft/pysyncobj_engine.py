@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 
 from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
@@ -186,12 +186,12 @@ class PySyncObjEngine:
             await self._snapshots.stop()
         await self._desk.stop()
         await self._transport.stop()
-        if was_running and self._log.is_dirty:
-            try:
+        try:
+            if was_running and self._log.is_dirty:
                 self._log.sync()
-            except Exception as error:  # it stops anyway, and acknowledged nothing of this
-                logger.warning("member %s: last sync failed: %s", self._member_id, error)
-        self._log._destroy()
+            self._log._destroy()
+        except Exception as error:  # it stops anyway, and acknowledged nothing of this
+            logger.warning("member %s: closing its log: %s", self._member_id, error)
 
     def _fail(self, error: BaseException) -> None:
         """Stop for good: never answer, acknowledge or vote again."""

@@ -172,7 +172,8 @@ class Replication:
         return is_sent
 
     def _batch(self, position: int) -> tuple[list[tuple[int, bytes]], int]:
-        entries, size = [], 0
+        entries: list[tuple[int, bytes]] = []
+        size = 0
         for command, _, term in self._log[position : position + APPEND_ENTRIES_MAX]:
             if entries and size + len(command) > self._batch_bytes:
                 break

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Any
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 
 from coordinator.errors import (
     REGISTRY,

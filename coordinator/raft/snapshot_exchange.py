@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from coordinator.config import RaftConfig
 from coordinator.errors import StorageError
 from coordinator.raft.consensus import Consensus
-from coordinator.raft.engine import Replica, Role
+from coordinator.raft.engine import Replica
 from coordinator.raft.hardening import NO_OP, InvariantError
 from coordinator.raft.messages import SnapshotPiece, SnapshotReply
 from coordinator.raft.snapshots import (
@@ -79,6 +79,7 @@ class SnapshotExchange:
         self._streams: dict[str, _Stream] = {}
         self._receiving: tuple[int, bytes] | None = None
         self._making: asyncio.Task[None] | None = None
+        self._is_finishing = False
         self._bytes_since = 0
         self.snapshot_index = 0
         self.made_total = 0
@@ -122,9 +123,9 @@ class SnapshotExchange:
     def _follow_on(self, info: SnapshotInfo) -> None:
         """Keep the log if it has the snapshot's last entry; else it begins there (row 11)."""
         log = self._log
-        if len(log) and log[0][1] <= info.index <= log[-1][1]:
-            if log[info.index - log[0][1]][2] == info.term:
-                return
+        is_inside = len(log) > 0 and log[0][1] <= info.index <= log[-1][1]
+        if is_inside and log[info.index - log[0][1]][2] == info.term:
+            return
         log.clear()
         log.add(NO_OP, info.index, info.term)
 
@@ -157,6 +158,7 @@ class SnapshotExchange:
                 for piece in pieces:
                     writer.write(piece)
                     await asyncio.sleep(0)
+                self._is_finishing = True
                 info = await self._run_blocking(writer.finish)
             except BaseException:
                 writer.abort()
@@ -170,6 +172,7 @@ class SnapshotExchange:
             self._on_failure(error)
         finally:
             self._making = None
+            self._is_finishing = False
 
     def _trim(self, index: int) -> None:
         count = index - self._raft.keep_entries_after_snapshot - self._log[0][1]
@@ -243,11 +246,13 @@ class SnapshotExchange:
             if self._receiving != (piece.snapshot_index, piece.sha256):
                 self._store.begin_receive(piece.total_bytes, piece.sha256)
                 self._receiving = (piece.snapshot_index, piece.sha256)
-            if piece.offset == self._store.received_bytes:
+            if piece.offset == self._store.received_bytes < piece.total_bytes:
                 self._store.receive(piece.offset, piece.data)
             if self._store.received_bytes < piece.total_bytes:
                 self._reply(consensus, member_id, piece, self._store.received_bytes)
                 return False
+            if self._is_finishing:
+                return False  # one at a time; the leader sends the last piece again
             self._receiving = None
             info = self._store.finish_receive()
         except SnapshotTransferError as error:
@@ -283,6 +288,3 @@ class SnapshotExchange:
         if self._making is not None:
             self._making.cancel()
             await asyncio.gather(self._making, return_exceptions=True)
-
-
-__all__ = ["Role", "RunBlocking", "SnapshotExchange", "run_in_place"]

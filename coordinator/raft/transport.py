@@ -182,7 +182,7 @@ class TcpTransport:
             self._server = await loop.create_server(
                 self._accept,
                 ssl=self._server_ssl,
-                **where,  # type: ignore[arg-type]
+                **where,
             )
         except OSError as error:
             raise ConfigError(

@@ -1,0 +1,172 @@
+"""Whole members in one process, on a simulated clock, network and disks; with what a test checks.
+
+The replica is a list of commands: its whole history is its state, so that equal states mean equal
+histories, and a snapshot carries everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgpack
+
+from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
+from coordinator.raft.engine import Role
+from coordinator.raft.pysyncobj_engine import PySyncObjEngine
+from coordinator.raft.snapshot_exchange import run_in_place
+from tests.raft.simulated_disk import SimulatedDisk
+from tests.raft.simulated_loop import SimulatedClock
+from tests.raft.simulated_network import SimulatedNetwork, SimulatedTransport
+
+PIECE_COMMANDS = 50
+
+
+class ListReplica:
+    """Remembers every command in order; ``apply`` returns how many there are."""
+
+    def __init__(self) -> None:
+        self.commands: list[bytes] = []
+        self.on_apply: Callable[[bytes], None] | None = None
+        self.restored_total = 0
+
+    def apply(self, index: int, term: int, command: bytes) -> Any:
+        if self.on_apply is not None:
+            self.on_apply(command)
+        self.commands.append(command)
+        return len(self.commands)
+
+    def snapshot(self) -> Iterator[bytes]:
+        commands = tuple(self.commands)
+        return (
+            msgpack.packb(commands[start : start + PIECE_COMMANDS])
+            for start in range(0, max(1, len(commands)), PIECE_COMMANDS)
+        )
+
+    def restore(self, pieces: Iterable[bytes]) -> None:
+        self.commands = [command for piece in pieces for command in msgpack.unpackb(piece)]
+        self.restored_total += 1
+
+
+class Member:
+    """One member through its lives; the disk stays."""
+
+    def __init__(self, cluster: SimulatedCluster, member_id: str) -> None:
+        self.cluster = cluster
+        self.member_id = member_id
+        self.disk = SimulatedDisk(cluster.random.randrange(1 << 30))
+        self.replica = ListReplica()
+        self.engine: PySyncObjEngine = None  # type: ignore[assignment]
+        self.transport: SimulatedTransport = None  # type: ignore[assignment]
+        self.failures: list[BaseException] = []
+        self.roles: list[tuple[Role, int]] = []
+        self.is_up = False
+        self.clock = SimulatedClock(
+            asyncio.get_running_loop(), cluster.random.randrange(1_000_000)
+        )
+
+    async def start(self) -> None:
+        cluster = self.cluster
+        self.replica = ListReplica()
+        self.transport = SimulatedTransport(cluster.network, self.member_id)
+        self.engine = PySyncObjEngine(
+            cluster.config,
+            MemberConfig(member_id=self.member_id, data_dir="data"),
+            cluster.raft,
+            clock=self.clock,
+            disk=self.disk,
+            random=random.Random(cluster.random.randrange(1 << 30)),
+            transport=self.transport,
+            run_blocking=run_in_place,
+        )
+        self.engine.on_failure(self.failures.append)
+        self.engine.on_role_change(lambda role, term: self.roles.append((role, term)))
+        self.is_up = True
+        await self.engine.start(self.replica)
+
+    async def stop(self) -> None:
+        self.is_up = False
+        await self.engine.stop()
+
+    async def kill(self, *, is_power_cut: bool = True) -> None:
+        """End it between two passes; a power cut loses what was not synced."""
+        self.is_up = False
+        self.transport.vanish()
+        if is_power_cut:
+            self.disk.crash()
+        else:
+            self.disk.kill()
+        await self.engine.stop()
+
+    @property
+    def is_leading(self) -> bool:
+        status = self.engine.status()
+        return self.is_up and status.role is Role.LEADER and status.is_ready
+
+
+class SimulatedCluster:
+    """Some members and what lies between them."""
+
+    def __init__(self, count: int = 3, seed: int = 0, **raft: Any) -> None:
+        self.random = random.Random(seed)
+        self.network = SimulatedNetwork(self.random.randrange(1 << 30))
+        self.raft = replace(RaftConfig(), **raft)
+        self.config = ClusterConfig(
+            members=tuple(
+                MemberAddress(str(number), "http://127.0.0.1:1", "127.0.0.1", number)
+                for number in range(1, count + 1)
+            )
+        )
+        self.members = [Member(self, str(number)) for number in range(1, count + 1)]
+
+    async def start(self) -> SimulatedCluster:
+        for member in self.members:
+            await member.start()
+        return self
+
+    async def stop(self) -> None:
+        for member in self.members:
+            if member.is_up:
+                await member.stop()
+
+    def leaders(self) -> list[Member]:
+        return [member for member in self.members if member.is_leading]
+
+    async def leader(self, among: Iterable[Member] | None = None, within_ms: int = 10_000) -> Member:
+        """Wait until one of ``among`` leads and is ready."""
+        chosen = self.members if among is None else list(among)
+        await self.until(lambda: any(member.is_leading for member in chosen), within_ms)
+        leading = [member for member in chosen if member.is_leading]
+        return max(leading, key=lambda member: member.engine.status().term)
+
+    def others(self, member: Member) -> list[Member]:
+        return [other for other in self.members if other is not member]
+
+    async def until(self, is_true: Callable[[], bool], within_ms: int = 10_000) -> None:
+        for _ in range(within_ms):
+            if is_true():
+                return
+            await asyncio.sleep(0.001)
+        raise AssertionError(f"still not so after {within_ms} ms: {self.describe()}")
+
+    async def equal(self, within_ms: int = 10_000) -> list[bytes]:
+        """Wait until all that are up have applied the same; return that."""
+        up = [member for member in self.members if member.is_up]
+
+        def is_equal() -> bool:
+            first = up[0].engine.status().applied_index
+            return all(
+                member.engine.status().applied_index == member.engine.status().last_index == first
+                for member in up
+            )
+
+        await self.until(is_equal, within_ms)
+        for member in up:
+            assert member.replica.commands == up[0].replica.commands
+        return up[0].replica.commands
+
+    def describe(self) -> list[Any]:
+        return [member.engine.status() for member in self.members]
