@@ -24,7 +24,6 @@ from coordinator.raft.loopback import LoopbackEngine
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.service.member import Member
 from coordinator.wire.http.app import create_app
-from coordinator.wire.http.door import DOOR
 from coordinator.wire.http.server import HttpServer
 
 logger = logging.getLogger("coordinator.server")
@@ -51,8 +50,8 @@ class Server:
             config.cluster, config.member, config.raft, clock=self._clock
         )
         self.member = Member(config, self._engine, self._clock)
-        self._app = create_app(self.member, config.http, self._clock)
-        self._http = HttpServer(self._app, config.http, self._clock)
+        app = create_app(self.member, config.http, self._clock)
+        self._http = HttpServer(app, config.http, self._clock)
         self._has_failed: asyncio.Event | None = None
         self._failure: BaseException | None = None
         self.member.on_failure(self._fail)
@@ -93,11 +92,6 @@ class Server:
     async def stop(self) -> None:
         """Close the door, then leave the cluster. Idempotent."""
         await self._http.stop()
-        try:
-            async with asyncio.timeout(self._config.http.shutdown_grace_ms / 1_000):
-                await self._app[DOOR].settle()
-        except TimeoutError:
-            logger.warning("member %s stops before all was tidied", self._config.member.member_id)
         await self.member.stop()
 
     async def failed(self) -> BaseException:

@@ -1,0 +1,231 @@
+"""Writes from any member: sent on, sent again only where that is safe, never reported wrongly."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.config import Config, RaftConfig
+from coordinator.errors import (
+    BadVersionError,
+    ConnectionLostError,
+    LeaderChangedError,
+    NoLeaderError,
+    NodeExistsError,
+    ProposalTimeoutError,
+    ShuttingDownError,
+    ThrottledError,
+)
+from coordinator.service.reads import STALE
+from coordinator.state.commands import Create, RequestId, SetData
+from tests.service.fake_cluster import cluster, settle, soon
+
+REQUEST = RequestId("client", 1)
+
+
+async def test_a_follower_sends_a_write_to_the_leader_and_then_shows_it() -> None:
+    """A write through a follower is readable there, even stale, once it has returned (S015)."""
+    async with cluster() as world:
+        committed = await soon(
+            world.follower.submit(Create("/a", b"x"), request=None, deadline_ms=world.deadline())
+        )
+
+        assert committed.is_local
+        reply = await world.follower.get("/a", STALE, world.deadline())
+        assert (reply.value[0], reply.zxid) == (b"x", committed.outcome.zxid)
+
+
+async def test_a_refusal_reaches_the_caller_of_a_follower_as_itself() -> None:
+    """The error of the tree comes back with its class and its facts."""
+    async with cluster() as world:
+        create = Create("/a")
+        await world.leader.submit(create, request=None, deadline_ms=world.deadline())
+
+        with pytest.raises(NodeExistsError):
+            await soon(world.follower.submit(create, request=None, deadline_ms=world.deadline()))
+        with pytest.raises(BadVersionError):
+            wrong = SetData("/a", b"", expected_version=7)
+            await soon(world.follower.submit(wrong, request=None, deadline_ms=world.deadline()))
+
+
+async def test_without_a_number_a_lost_reply_is_unknown_and_not_sent_again() -> None:
+    """A command without a request number is proposed at most once."""
+    async with cluster() as world:
+        world.fault = lambda _sender, _receiver, _kind: "reply"
+
+        with pytest.raises(ConnectionLostError):
+            await soon(
+                world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            )
+        assert len(world.log) == 1
+        assert len(world.requests) == 1
+
+
+@pytest.mark.parametrize("fault", ["request", "reply", "unsent"])
+async def test_with_a_number_a_lost_request_is_sent_again_and_done_once(fault: str) -> None:
+    """Whatever was lost, the repeat is answered with the first outcome (S053)."""
+    async with cluster() as world:
+        faults = [fault, fault]
+        world.fault = lambda _sender, _receiver, _kind: faults.pop() if faults else None
+
+        committed = await soon(
+            world.follower.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline())
+        )
+
+        assert committed.outcome.zxid == 1
+        assert len(world.requests) == 3
+
+
+async def test_with_a_number_a_write_survives_a_change_of_leader() -> None:
+    """The proposal of a deposed leader is repeated at the next one."""
+    async with cluster() as world:
+        world.has_quorum = False
+        writing = asyncio.create_task(
+            world.follower.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline())
+        )
+        await settle()
+        world.elect("2")
+        world.has_quorum = True
+
+        committed = await soon(writing)
+
+        assert committed.outcome.zxid == 1
+
+
+async def test_without_a_number_a_change_of_leader_is_unknown() -> None:
+    """Nobody knows whether the deposed leader's entry will be committed."""
+    async with cluster() as world:
+        world.has_quorum = False
+        writing = asyncio.create_task(
+            world.leader.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+        )
+        await settle()
+        world.elect("2")
+
+        with pytest.raises(LeaderChangedError):
+            await soon(writing)
+
+
+async def test_a_write_waits_for_a_leader_within_its_deadline() -> None:
+    """No leader yet is not an error yet."""
+    async with cluster(leader_id=None) as world:
+        writing = asyncio.create_task(
+            world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline(5_000))
+        )
+        await world.advance(1_000)
+        world.elect("2")
+
+        assert (await soon(writing)).outcome.zxid == 1
+
+
+async def test_no_leader_until_the_deadline_means_nothing_was_proposed() -> None:
+    """The definite error comes at the deadline, not before and not much after (S018, S078)."""
+    async with cluster(leader_id=None) as world:
+        writing = asyncio.create_task(
+            world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline(1_000))
+        )
+        await world.advance(900)
+        assert not writing.done()
+        await world.advance(100)
+
+        with pytest.raises(NoLeaderError):
+            await soon(writing)
+        assert not world.log
+
+
+@pytest.mark.parametrize("is_follower", [True, False])
+async def test_a_deadline_under_way_is_unknown(is_follower: bool) -> None:
+    """Without a quorum nobody can say what becomes of a logged proposal (S018)."""
+    async with cluster() as world:
+        world.has_quorum = False
+        member = world.follower if is_follower else world.leader
+        writing = asyncio.create_task(
+            member.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline(1_000))
+        )
+        await world.advance(1_000)
+
+        with pytest.raises(ProposalTimeoutError):
+            await soon(writing)
+
+
+async def test_after_an_unknown_attempt_no_definite_error_is_reported() -> None:
+    """That the second attempt found no leader says nothing about the first."""
+    async with cluster() as world:
+        world.fault = lambda _sender, _receiver, _kind: "reply"
+        writing = asyncio.create_task(
+            world.follower.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline(1_000))
+        )
+        await settle()
+        world.fault = lambda _sender, _receiver, _kind: "unsent"
+        world.elect(None)
+        await world.advance(1_000)
+
+        with pytest.raises(ProposalTimeoutError):
+            await soon(writing)
+
+
+async def test_a_known_outcome_is_returned_even_if_it_is_not_applied_here_in_time() -> None:
+    """Known is known: a member that lags reports the outcome and that it is not local."""
+    async with cluster() as world:
+        member = world.members["3"]
+        world.engines["3"].is_applying = False
+        writing = asyncio.create_task(
+            member.submit(Create("/a"), request=None, deadline_ms=world.deadline(1_000))
+        )
+        await world.advance(900)
+        assert not writing.done()
+        await world.advance(100)
+
+        committed = await soon(writing)
+        assert (committed.outcome.zxid, committed.is_local) == (1, False)
+
+
+async def test_the_reply_waits_until_the_outcome_is_applied_here() -> None:
+    """A follower that lags answers once it has caught up, and not before."""
+    async with cluster() as world:
+        engine = world.engines["3"]
+        engine.is_applying = False
+        writing = asyncio.create_task(
+            world.members["3"].submit(Create("/a"), request=None, deadline_ms=world.deadline())
+        )
+        await settle()
+        assert not writing.done()
+        engine.is_applying = True
+        engine.catch_up()
+
+        assert (await soon(writing)).is_local
+
+
+async def test_too_much_under_way_is_throttled_at_once() -> None:
+    """A follower refuses more than its share of proposals in flight; nothing was proposed."""
+    async with cluster(config=Config(raft=RaftConfig(proposals_in_flight_max=1))) as world:
+        world.has_quorum = False
+        first = asyncio.create_task(
+            world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+        )
+        await settle()
+
+        with pytest.raises(ThrottledError):
+            await soon(
+                world.follower.submit(Create("/b"), request=REQUEST, deadline_ms=world.deadline())
+            )
+        first.cancel()
+
+
+async def test_a_stopping_member_refuses_and_tells_those_who_wait() -> None:
+    """Whoever waits for a leader learns that this member will not find one."""
+    async with cluster(leader_id=None) as world:
+        member = world.members["1"]
+        writing = asyncio.create_task(
+            member.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline())
+        )
+        await settle()
+        await member.stop()
+
+        with pytest.raises(ShuttingDownError):
+            await soon(writing)
+        with pytest.raises(ShuttingDownError):
+            await member.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+
+
