@@ -189,7 +189,7 @@ class Connection(RequestHandler):
         response = web.Response(
             body=encode_json(to_problem(error)) if status < 500 else None,
             status=status,
-            headers={"Content-Type": PROBLEM_TYPE},
+            headers={"Content-Type": PROBLEM_TYPE, "Server": "coordinator"},
         )
         response.force_close()
         return response

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.state import commands, events, outcomes
+import coordinator.state.commands as commands
+import coordinator.state.events as events
+import coordinator.state.outcomes as outcomes
 from coordinator.wire.encoding import Encoding, data_fields
 from coordinator.wire.messages import operations as shapes
 from coordinator.wire.messages import watches

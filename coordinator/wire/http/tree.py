@@ -6,9 +6,9 @@ from typing import Any
 
 from aiohttp import web
 
+import coordinator.state.commands as commands
 from coordinator.errors import BadArgumentsError
 from coordinator.service.proposals import Committed
-from coordinator.state import commands
 from coordinator.wire import messages
 from coordinator.wire.encoding import data_fields
 from coordinator.wire.fields import Fields

@@ -1,0 +1,316 @@
+"""/v1/locks and /v1/elections, over a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.wire.serving import Api
+
+
+async def queue_of(api: Api, name: str) -> list[str]:
+    """Return the sessions in the queue, the holder first."""
+    view = (await api.get(f"/v1/locks/{name}")).body
+    contenders = [view["holder"], *view["queue"]] if view["holder"] else []
+    return [each["session_id"] for each in contenders]
+
+
+async def until_queued(api: Api, name: str, count: int) -> None:
+    """Return once ``count`` contend; each look is a request, so others get their turn."""
+    async with asyncio.timeout(10):
+        while len(await queue_of(api, name)) != count:
+            pass
+
+
+async def test_a_lock_is_granted_seen_and_released(api: Api) -> None:
+    """One request each way; the token is asked about and stays true."""
+    session_id = await api.session_id()
+    wish = {"session_id": session_id, "label": "me", "host": "h", "pid": 7, "trace_id": "t"}
+
+    grant = (await api.post("/v1/locks/daily", wish)).body["grant"]
+    token = grant["fencing_token"]
+    view = (await api.get(f"/v1/locks/daily?fencing_token={token}")).body
+    released = await api.delete(f"/v1/locks/daily/grants/{grant['grant_id']}")
+    again = await api.delete(f"/v1/locks/daily/grants/{grant['grant_id']}")
+
+    assert grant["path"] == "/locks/daily/lock-0000000000"
+    assert (grant["lock"], grant["session_id"]) == ("daily", session_id)
+    holder = view["holder"]
+    assert [holder[name] for name in ("label", "host", "pid", "trace_id")] == ["me", "h", 7, "t"]
+    assert (view["is_current"], holder["grant_id"]) == (True, grant["grant_id"])
+    assert released.body == again.body == {"grant_id": grant["grant_id"], "released": True}
+    after = (await api.get(f"/v1/locks/daily?fencing_token={token}")).body
+    assert (after["holder"], after["is_current"]) == (None, False)
+
+
+async def test_a_held_lock_is_refused_with_who_holds_it(api: Api) -> None:
+    """Trying once leaves nothing; waiting too long leaves nothing; both say who holds."""
+    first = (await api.post("/v1/locks/daily", {"session_id": await api.session_id()})).body
+    other = await api.session_id()
+
+    tried = await api.post("/v1/locks/daily", {"session_id": other, "timeout_ms": 0})
+    waited = await api.post("/v1/locks/daily", {"session_id": other, "timeout_ms": 30})
+
+    for reply in (tried, waited):
+        assert (reply.status, reply.code, reply.body["definite"]) == (409, "LockTimeout", True)
+        assert reply.body["holder"]["grant_id"] == first["grant"]["grant_id"]
+        assert reply.body["zxid"] >= first["grant"]["zxid"]
+    assert waited.body["position"] == 1
+    assert len(await queue_of(api, "daily")) == 1
+
+
+async def test_a_late_release_frees_nobody_else(api: Api) -> None:
+    """Whoever lost the lock is told so, and by whom it is held (S048)."""
+    first_session = await api.session_id()
+    first = (await api.post("/v1/locks/daily", {"session_id": first_session})).body["grant"]
+    await api.delete(f"/v1/sessions/{first_session}")
+    second_session = await api.session_id()
+    second = (await api.post("/v1/locks/daily", {"session_id": second_session})).body["grant"]
+
+    late = await api.delete(f"/v1/locks/daily/grants/{first['grant_id']}")
+
+    assert (late.status, late.code) == (409, "NotOwner")
+    assert late.body["holder"]["grant_id"] == second["grant_id"]
+    assert second["fencing_token"] > first["fencing_token"]
+    assert await queue_of(api, "daily") == [second_session]
+
+
+async def test_the_wait_is_one_request(api: Api) -> None:
+    """The answer comes when the predecessor goes."""
+    first = (await api.post("/v1/locks/daily", {"session_id": await api.session_id()})).body
+    waiting = asyncio.create_task(
+        api.post("/v1/locks/daily", {"session_id": await api.session_id()})
+    )
+    await until_queued(api, "daily", 2)
+
+    await api.delete(f"/v1/locks/daily/grants/{first['grant']['grant_id']}")
+
+    assert (await waiting).status == 200
+
+
+async def test_the_wait_can_be_watched_line_by_line(api: Api) -> None:
+    """Each change of place is a line, then the grant."""
+    grants = [(await api.post("/v1/locks/daily", {"session_id": await api.session_id()})).body]
+    second = asyncio.create_task(
+        api.post("/v1/locks/daily", {"session_id": await api.session_id()})
+    )
+    await until_queued(api, "daily", 2)
+    wish = {"session_id": await api.session_id()}
+    async with api.stream("POST", "/v1/locks/daily", wish) as lines:
+        first_line = await lines.next()
+        await api.delete(f"/v1/locks/daily/grants/{grants[0]['grant']['grant_id']}")
+        second_line = await lines.next()
+        second_grant = (await second).body["grant"]
+        await api.delete(f"/v1/locks/daily/grants/{second_grant['grant_id']}")
+        last = await lines.next()
+        end = await lines.next()
+
+    assert lines.response.headers["Content-Type"] == "application/x-ndjson"
+    assert (first_line, second_line) == (
+        {"type": "queued", "position": 2},
+        {"type": "queued", "position": 1},
+    )
+    assert last["type"] == "granted"
+    assert last["grant"]["fencing_token"] > second_grant["fencing_token"]
+    assert end is None
+
+
+async def test_a_stream_that_fails_says_so_in_its_last_line(api: Api) -> None:
+    """Before the first line the status says it; afterwards a line does."""
+    await api.post("/v1/locks/daily", {"session_id": await api.session_id()})
+    wish = {"session_id": await api.session_id(), "timeout_ms": 50}
+    async with api.stream("POST", "/v1/locks/daily", wish) as lines:
+        assert (await lines.next())["type"] == "queued"
+        last = await lines.next()
+    gone = {"session_id": "00000000000000aa"}
+    async with api.stream("POST", "/v1/locks/daily", gone) as refused:
+        problem = await refused.response.json(content_type=None)
+
+    assert (last["type"], last["problem"]["code"]) == ("error", "LockTimeout")
+    assert (refused.response.status, problem["code"]) == (410, "SessionExpired")
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_client_that_goes_away_leaves_the_queue(api: Api, is_stream: bool) -> None:
+    """Closing the connection while waiting is enough (on_disconnect: leave)."""
+    await api.post("/v1/locks/daily", {"session_id": await api.session_id()})
+    headers = {"Accept": "application/x-ndjson"} if is_stream else {}
+    wish = {"session_id": await api.session_id()}
+    async with aiohttp.ClientSession() as client:
+        waiting = asyncio.create_task(
+            client.post(f"{api.server.url}/v1/locks/daily", json=wish, headers=headers)
+        )
+        await until_queued(api, "daily", 2)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    await until_queued(api, "daily", 1)
+
+
+async def test_a_client_may_keep_its_place_while_it_is_away(api: Api) -> None:
+    """on_disconnect: stay; the same request number finds the place again."""
+    first = (await api.post("/v1/locks/daily", {"session_id": await api.session_id()})).body
+    headers = {"Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1"}
+    wish = {"session_id": await api.session_id(), "on_disconnect": "stay"}
+    async with aiohttp.ClientSession() as client:
+        waiting = asyncio.create_task(
+            client.post(f"{api.server.url}/v1/locks/daily", json=wish, headers=headers)
+        )
+        await until_queued(api, "daily", 2)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    await api.delete(f"/v1/locks/daily/grants/{first['grant']['grant_id']}")
+
+    grant = (await api.post("/v1/locks/daily", wish, **headers)).body["grant"]
+
+    assert grant["path"] == "/locks/daily/lock-0000000001"
+    assert await queue_of(api, "daily") == [wish["session_id"]]
+
+
+async def test_a_closing_door_gives_up_the_wait_without_a_verdict(api: Api) -> None:
+    """A member that stops does not say "not granted": nobody knows yet."""
+    await api.post("/v1/locks/daily", {"session_id": await api.session_id()})
+    wish = {"session_id": await api.session_id(), "on_disconnect": "stay"}
+    waiting = asyncio.create_task(api.post("/v1/locks/daily", wish))
+    await until_queued(api, "daily", 2)
+
+    await api.server.stop()
+
+    reply = await waiting
+    assert (reply.status, reply.code, reply.body["definite"]) == (504, "ConnectionLost", False)
+
+
+async def test_an_attempt_is_abandoned_by_its_number(api: Api) -> None:
+    """What was created goes; what was never seen will never be created."""
+    headers = {"Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1"}
+    wish = {"session_id": await api.session_id()}
+    grant = (await api.post("/v1/locks/daily", wish, **headers)).body["grant"]
+
+    gone = await api.delete("/v1/locks/daily/attempts/c1/1")
+    never = await api.delete("/v1/locks/daily/attempts/c1/2?floor_index=0")
+    late = await api.post("/v1/locks/daily", wish, **{**headers, "Coordinator-Request-Number": "2"})
+
+    assert gone.body == {"deleted_path": grant["path"]}
+    assert never.body == {"deleted_path": None}
+    assert late.status >= 400
+    assert await queue_of(api, "daily") == []
+
+
+async def test_a_lease_of_its_own_ends_with_a_failed_attempt(api: Api) -> None:
+    """lease_ms opens a session for this grant, and does not leave one behind without it."""
+    held = (await api.post("/v1/locks/daily", {"lease_ms": 30_000, "label": "curl"})).body["grant"]
+    refused = await api.post("/v1/locks/daily", {"lease_ms": 30_000, "timeout_ms": 0})
+    numbered = await api.post(
+        "/v1/locks/daily",
+        {"lease_ms": 30_000},
+        **{"Coordinator-Client-Id": "c", "Coordinator-Request-Number": "1"},
+    )
+
+    assert refused.code == "LockTimeout"
+    assert numbered.code == "BadArguments"
+    async with asyncio.timeout(10):
+        while len((await api.get("/v1/sessions")).body["sessions"]) != 1:
+            pass
+    session = (await api.get(f"/v1/sessions/{held['session_id']}")).body
+    assert (session["label"], session["ephemerals"]) == ("curl", [held["path"]])
+
+
+async def test_locks_are_listed_in_pages(api: Api) -> None:
+    """Who holds what, and how many wait; any name is one segment."""
+    session_id = await api.session_id()
+    for name in ("a", "b%2Fc", "gr%C3%BCn"):
+        reply = await api.post(f"/v1/locks/{name}", {"session_id": session_id})
+        assert reply.status == 200, reply
+
+    first = (await api.get("/v1/locks?limit=2")).body
+    rest = (await api.get(f"/v1/locks?after={first['next'].replace('/', '%2F')}")).body
+
+    names = [each["lock"] for each in (*first["locks"], *rest["locks"])]
+    assert names == ["a", "b/c", "grün"]
+    assert first["locks"][0]["queue_length"] == 0
+    assert rest["next"] is None
+    assert (await api.get("/v1/locks/b%2Fc")).body["lock"] == "b/c"
+
+
+BAD: list[tuple[str, str, Any]] = [
+    ("POST", "/v1/locks/daily", {}),
+    ("POST", "/v1/locks/daily", {"lease_ms": 0}),
+    ("POST", "/v1/locks/daily", {"lease_ms": 1}),
+    ("POST", "/v1/locks/" + "x" * 201, {"lease_ms": 5_000}),
+    ("POST", "/v1/locks/%0A", {"lease_ms": 5_000}),
+    ("POST", "/v1/locks/%2E%2E", {"lease_ms": 5_000}),
+    ("DELETE", "/v1/locks/daily/grants/x", None),
+    ("DELETE", "/v1/locks/daily/grants/1-99999999999999999999", None),
+    ("DELETE", "/v1/locks/daily/attempts/c/0", None),
+    ("DELETE", "/v1/locks/daily/attempts/c/x", None),
+    ("DELETE", "/v1/locks/daily/attempts/%20/1", None),
+    ("GET", "/v1/locks/daily?fencing_token=x", None),
+    ("GET", "/v1/locks?limit=0", None),
+    ("PUT", "/v1/elections/e/grants/x", {"value": "v"}),
+    ("GET", "/v1/elections/e?observe", None),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), BAD, ids=range(len(BAD)))
+async def test_what_cannot_be_meant_is_refused(api: Api, method: str, path: str, body: Any) -> None:
+    """Each is a 400, and nothing is left behind, no session either."""
+    reply = await api.call(method, path, body)
+
+    assert (reply.status, reply.code) == (400, "BadArguments")
+    async with asyncio.timeout(10):
+        while (await api.get("/v1/sessions")).body["sessions"]:
+            pass
+
+
+async def test_an_election_has_one_elected_with_a_value(api: Api) -> None:
+    """Campaign, proclaim, succeed, resign; the epoch grows."""
+    one, two = await api.session_id(), await api.session_id()
+    first = (await api.post("/v1/elections/boss", {"session_id": one, "value": "a"})).body["grant"]
+    succeeding = asyncio.create_task(
+        api.post("/v1/elections/boss", {"session_id": two, "value_base64": "/w=="})
+    )
+    async with asyncio.timeout(10):
+        while not (view := (await api.get("/v1/elections/boss")).body)["candidates"]:
+            pass
+    proclaimed = await api.put(f"/v1/elections/boss/grants/{first['grant_id']}", {"value": "b"})
+    now = (await api.get("/v1/elections/boss")).body["elected"]
+    await api.delete(f"/v1/elections/boss/grants/{first['grant_id']}")
+    second = (await succeeding).body["grant"]
+    late = await api.put(f"/v1/elections/boss/grants/{first['grant_id']}", {"value": "c"})
+
+    assert first["epoch"] == first["fencing_token"]
+    assert (view["elected"]["value"], view["elected"]["label"]) == ("a", "test")
+    assert view["candidates"][0]["value_base64"] == "/w=="
+    assert (proclaimed.body["epoch"], now["value"]) == (first["epoch"], "b")
+    assert second["epoch"] > first["epoch"]
+    assert (late.status, late.code) == (409, "NotOwner")
+    abandoned = await api.delete("/v1/elections/boss/attempts/nobody/1")
+    assert abandoned.body == {"deleted_path": None}
+
+
+@pytest.mark.parametrize("accept", ["application/x-ndjson", "text/event-stream"])
+async def test_an_election_is_observed(api: Api, accept: str) -> None:
+    """Each new elected and each new value is a line; nobody is a line too."""
+    session_id = await api.session_id()
+    seen: list[Any] = []
+    async with api.stream("GET", "/v1/elections/boss?observe", Accept=accept) as lines:
+        if accept == "text/event-stream":
+            assert (await lines.response.content.readline()) == b"event: elected\n"
+            return
+        seen.append(await lines.next())
+        grant = (
+            await api.post("/v1/elections/boss", {"session_id": session_id, "value": "a"})
+        ).body["grant"]
+        seen.append(await lines.next())
+        await api.put(f"/v1/elections/boss/grants/{grant['grant_id']}", {"value": "b"})
+        seen.append(await lines.next())
+        await api.delete(f"/v1/sessions/{session_id}")
+        seen.append(await lines.next())
+        await api.server.stop()
+        seen.append(await lines.next())
+
+    values = [each and each["elected"] and each["elected"]["value"] for each in seen]
+    assert values == [None, "a", "b", None, None]

@@ -1,0 +1,63 @@
+"""/v1/sessions, over a socket."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.wire.serving import Api
+
+
+async def test_a_session_lives_and_ends(api: Api) -> None:
+    """Opened, seen, kept alive, closed; its ephemerals go with it."""
+    opened = await api.post("/v1/sessions", {"timeout_ms": 5_000, "label": "me"})
+    session_id = opened.body["session_id"]
+    await api.post("/v1/tree/e", {"mode": "ephemeral", "session_id": session_id})
+
+    one = await api.get(f"/v1/sessions/{session_id}")
+    every = await api.get("/v1/sessions")
+    beat = await api.post(f"/v1/sessions/{session_id}/heartbeat")
+    closed = await api.delete(f"/v1/sessions/{session_id}")
+    again = await api.delete(f"/v1/sessions/{session_id}")
+
+    assert (opened.status, opened.body["timeout_ms"]) == (201, 5_000)
+    assert opened.headers["Location"] == f"/v1/sessions/{session_id}"
+    assert len(session_id) == 16
+    assert one.body["ephemerals"] == ["/e"]
+    assert (one.body["label"], one.body["ephemeral_count"]) == ("me", 1)
+    assert "ephemerals" not in every.body["sessions"][0]
+    assert (beat.status, beat.body) == (200, {"session_id": session_id, "timeout_ms": 5_000})
+    assert closed.body == {"session_id": session_id, "was_open": True}
+    assert again.body["was_open"] is False
+    assert (await api.get("/v1/tree/e")).status == 404
+    assert (await api.get("/v1/sessions")).body == {"sessions": []}
+
+
+async def test_an_ended_session_is_gone(api: Api) -> None:
+    """Heartbeats and reads of it are 410: nothing brings it back."""
+    for method, path in (("GET", ""), ("POST", "/heartbeat")):
+        reply = await api.call(method, f"/v1/sessions/00000000000000aa{path}")
+        assert (reply.status, reply.code, reply.body["definite"]) == (410, "SessionExpired", True)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 999, 3_600_001, 1e308, "5000", 2**62])
+async def test_a_timeout_has_limits(api: Api, timeout_ms: object) -> None:
+    """A lease that cannot be kept is not promised."""
+    reply = await api.post("/v1/sessions", {"timeout_ms": timeout_ms})
+
+    assert reply.code == "BadArguments"
+    assert (await api.get("/v1/sessions")).body == {"sessions": []}
+
+
+async def test_the_server_chooses_a_timeout_when_asked_to(api: Api) -> None:
+    """An empty body is enough."""
+    assert (await api.post("/v1/sessions")).body["timeout_ms"] == 10_000
+
+
+async def test_a_repeated_open_is_one_session(api: Api) -> None:
+    """A lost reply does not leave a second session behind."""
+    headers = {"Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1"}
+    first = await api.post("/v1/sessions", {}, **headers)
+    again = await api.post("/v1/sessions", {}, **headers)
+
+    assert first.body == again.body
+    assert len((await api.get("/v1/sessions")).body["sessions"]) == 1
