@@ -45,6 +45,7 @@ EXIT_UNAVAILABLE = 77
 
 _WAIT_S = 10.0
 _RETRY_S = 1.0
+_RELEASE_S = 3.0
 
 # What ends a program that does not care; while waiting these withdraw us from the queue.
 _ENDING_SIGNALS = (
@@ -93,7 +94,7 @@ class Holder:
             award = await self._contend(client)
             supervisor = Supervisor(SystemClock(), job.patience)
             try:
-                await supervisor.start(self._environ(award))
+                supervisor.start(self._environ(award))
                 self._supervisor = supervisor
                 return await supervisor.run(job.argv, award.session)
             finally:
@@ -137,9 +138,12 @@ class Holder:
             note(f"waiting for {self._job.title}, {position} before us")
 
     async def _give_back(self, client: AsyncClient, award: Award) -> None:
+        if award.session.is_lost:
+            return  # nothing is ours any more
         try:
-            await client.contest(self._job.room, self._job.name).release(award.grant.grant_id)
-        except CoordinatorError:
+            async with asyncio.timeout(_RELEASE_S):
+                await client.contest(self._job.room, self._job.name).release(award.grant.grant_id)
+        except (CoordinatorError, TimeoutError):
             # Closing the client ends the session, and so does its timeout: the grant goes with it.
             pass
 

@@ -91,20 +91,20 @@ class Supervisor:
         self._clock = clock
         self._patience = patience
         self._guard: subprocess.Popen[bytes] | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._reader: asyncio.StreamReader | None = None
+        self._channel: socket.socket | None = None
+        self._received = b""
         self._leader: int | None = None
 
-    async def start(self, environ: Mapping[str, str]) -> None:
+    def start(self, environ: Mapping[str, str]) -> None:
         """Start the guard; its environment will be the command's."""
-        self._guard, channel = _start_guard(environ)
-        self._reader, self._writer = await asyncio.open_connection(sock=channel)
+        self._guard, self._channel = _start_guard(environ)
+        self._channel.setblocking(False)
 
     async def run(self, argv: Sequence[str], lease: SafeTime) -> Ending:
         """Run ``argv`` while ``lease`` is safe; return when nothing of it is left.
 
         When cancelled, the command is ended first (SIGTERM, grace, SIGKILL)."""
-        assert self._writer is not None, "start() comes first"
+        assert self._channel is not None, "start() comes first"
         self._say({"until": self._until(lease)})
         self._say({"argv": list(argv), "grace_ms": self._patience.grace_ms})
         renewals = asyncio.create_task(self._renew(lease), name="renewals of the guard")
@@ -145,11 +145,16 @@ class Supervisor:
     # --- the guard
 
     def _say(self, message: dict[str, Any]) -> None:
-        if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(json.dumps(message).encode() + b"\n")
+        if self._channel is None:
+            return
+        try:
+            self._channel.send(json.dumps(message).encode() + b"\n")
+        except OSError:
+            # The guard has ended, and its last words tell how; or it does not read, and then the
+            # moment it knows is too early, which is safe.
+            pass
 
     async def _read_ending(self) -> Ending:
-        assert self._reader is not None
         while line := await self._read_line():
             message = json.loads(line)
             if "started" in message:
@@ -162,11 +167,19 @@ class Supervisor:
         return self._without_guard()
 
     async def _read_line(self) -> bytes:
-        assert self._reader is not None
-        try:
-            return await self._reader.readline()
-        except ConnectionError:
-            return b""
+        """Return the guard's next line, empty when it has ended."""
+        assert self._channel is not None
+        loop = asyncio.get_running_loop()
+        while b"\n" not in self._received:
+            try:
+                chunk = await loop.sock_recv(self._channel, 65_536)
+            except ConnectionError:
+                chunk = b""
+            if not chunk:
+                return b""
+            self._received += chunk
+        line, _, self._received = self._received.partition(b"\n")
+        return line
 
     def _without_guard(self) -> Ending:
         """The kernel has killed the command with its guard; this reaches the rest of its group."""
@@ -182,14 +195,16 @@ class Supervisor:
         """Let the guard go; return when it has, which it does once nothing is left to end.
 
         No deadline: while something is left, the lock must not be given back."""
-        if self._writer is None or self._guard is None:
+        if self._channel is None or self._guard is None:
             return
-        if self._writer.can_write_eof() and not self._writer.is_closing():
-            self._writer.write_eof()
+        try:
+            self._channel.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it has ended already
         while await self._read_line():
             pass
-        self._writer.close()
-        self._writer = None
+        self._channel.close()
+        self._channel = None
         self._guard.wait()
 
 

@@ -43,7 +43,7 @@ class PretendedLease:
 async def main() -> int:
     lease_ms, grace_ms, renewals_ms = map(int, sys.argv[1:4])
     supervisor = Supervisor(SystemClock(), Patience.for_lease(lease_ms, grace_ms))
-    await supervisor.start(os.environ)
+    supervisor.start(os.environ)
     lease = PretendedLease(lease_ms, renewals_ms)
     renewals = asyncio.create_task(lease.renew())
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
