@@ -54,22 +54,22 @@ from coordinator.state.outcomes import (
     Stat,
 )
 from coordinator.state.shapes import (
+    BOOL,
+    BYTES,
+    INT,
+    MAP,
+    MAYBE_BOOL,
+    MAYBE_INT,
+    MAYBE_ROW,
+    MAYBE_STR,
+    ROW,
+    STR,
     Family,
     Row,
-    bool_field,
-    bytes_field,
     described,
-    exactly,
-    fixed,
-    int_field,
-    maybe_bool_field,
-    maybe_int_field,
-    maybe_mode_field,
-    maybe_str_field,
     mode_number,
     mode_of,
-    str_field,
-    tuple_of,
+    shape,
 )
 
 COMMAND_FORMAT = 1
@@ -121,6 +121,9 @@ def unpack_rows(pieces: Iterable[bytes]) -> Iterator[Row]:
 
 # --- commands
 
+_ZNODE_OPERATIONS = Family()
+_OPERATIONS = Family()
+
 
 def _encode_create(each: Create) -> Row:
     parents = None if each.parents is None else mode_number(each.parents)
@@ -129,56 +132,55 @@ def _encode_create(each: Create) -> Row:
     )  # fmt: skip
 
 
-def _encode_guarded(each: Guarded) -> Row:
-    return (
-        7,
-        _ZNODE_OPERATIONS.encode_all(each.conditions),
-        _ZNODE_OPERATIONS.encode_all(each.then),
-        _ZNODE_OPERATIONS.encode_all(each.otherwise),
+def _decode_create(row: Row) -> Create:
+    _, path, data, mode, session_id, ttl_ms, parents = row
+    return Create(
+        path,
+        data,
+        mode_of(mode),
+        session_id,
+        ttl_ms,
+        None if parents is None else mode_of(parents),
     )
 
 
-def _condition(row: Any) -> Check:
-    found = _ZNODE_OPERATIONS.decode(row)
-    if type(found) is not Check:
-        raise ValueError(f"expected a check as condition, found {type(found).__name__}")
-    return found
+def _encode_guarded(each: Guarded) -> Row:
+    encode_all = _ZNODE_OPERATIONS.encode_all
+    return (7, encode_all(each.conditions), encode_all(each.then), encode_all(each.otherwise))
 
 
-_ZNODE_OPERATIONS = Family()
-_OPERATIONS = Family()
+def _decode_guarded(row: Row) -> Guarded:
+    conditions, then, otherwise = (_ZNODE_OPERATIONS.decode_all(each) for each in row[1:])
+    for condition in conditions:
+        if type(condition) is not Check:
+            raise ValueError(f"expected a check, found {type(condition).__name__}")
+    return Guarded(conditions, then, otherwise)
+
+
 for _family in (_ZNODE_OPERATIONS, _OPERATIONS):
     _family.add(
-        1, Create, str_field, bytes_field, mode_of, maybe_str_field, maybe_int_field,
-        maybe_mode_field, encode=_encode_create,
+        1, Create, STR, BYTES, INT, MAYBE_STR, MAYBE_INT, MAYBE_INT,
+        encode=_encode_create, decode=_decode_create,
     )  # fmt: skip
-    _family.add(2, SetData, str_field, bytes_field, int_field)
-    _family.add(3, Delete, str_field, int_field, maybe_int_field, bool_field)
-    _family.add(
-        4,
-        Check,
-        str_field,
-        maybe_bool_field,
-        int_field,
-        maybe_int_field,
-        maybe_bool_field,
-        maybe_str_field,
-    )
-_ZNODE_OPERATIONS.add(5, Read, str_field)
-_some_operations = tuple_of(_ZNODE_OPERATIONS.decode)
+    _family.add(2, SetData, STR, BYTES, INT)
+    _family.add(3, Delete, STR, INT, MAYBE_INT, BOOL)
+    _family.add(4, Check, STR, MAYBE_BOOL, INT, MAYBE_INT, MAYBE_BOOL, MAYBE_STR)
+_ZNODE_OPERATIONS.add(5, Read, STR)
 _OPERATIONS.add(
-    6, Multi, _some_operations,
+    6, Multi, ROW,
     encode=lambda each: (6, _ZNODE_OPERATIONS.encode_all(each.operations)),
+    decode=lambda row: Multi(_ZNODE_OPERATIONS.decode_all(row[1])),
 )  # fmt: skip
-_OPERATIONS.add(
-    7, Guarded, tuple_of(_condition), _some_operations, _some_operations, encode=_encode_guarded
-)
-_OPERATIONS.add(8, OpenSession, str_field, int_field, str_field)
-_OPERATIONS.add(9, CloseSession, str_field)
-_OPERATIONS.add(10, ExpireSession, str_field, int_field)
-_OPERATIONS.add(11, Release, str_field, int_field)
-_OPERATIONS.add(12, Abandon, str_field, int_field, int_field)
-_OPERATIONS.add(13, Reap, str_field, int_field, int_field, int_field)
+_OPERATIONS.add(7, Guarded, ROW, ROW, ROW, encode=_encode_guarded, decode=_decode_guarded)
+_OPERATIONS.add(8, OpenSession, STR, INT, STR)
+_OPERATIONS.add(9, CloseSession, STR)
+_OPERATIONS.add(10, ExpireSession, STR, INT)
+_OPERATIONS.add(11, Release, STR, INT)
+_OPERATIONS.add(12, Abandon, STR, INT, INT)
+_OPERATIONS.add(13, Reap, STR, INT, INT, INT)
+
+_command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR)
+_request_shape = shape("request id", STR, INT, INT)
 
 
 def encode_command(command: Command) -> bytes:
@@ -197,33 +199,31 @@ def encode_command(command: Command) -> bytes:
 
 def decode_command(data: bytes) -> Command:
     """Decode a command; raises ValueError unless it is one, of this format, and nothing else."""
-    row = _formatted(data, COMMAND_FORMAT, "command", 5)
-    request = row[3]
+    row = _formatted(data, COMMAND_FORMAT, "command")
+    _, operation, wall_ms, request, identity = _command_shape(row)
     return Command(
-        _OPERATIONS.decode(row[1]),
-        int_field(row[2]),
-        None if request is None else RequestId(*fixed(request, str_field, int_field, int_field)),
-        str_field(row[4]),
+        _OPERATIONS.decode(operation),
+        wall_ms,
+        None if request is None else RequestId(*_request_shape(request)),
+        identity,
     )
 
 
-def _formatted(data: bytes, number: int, what: str, length: int) -> Row:
+def _formatted(data: bytes, number: int, what: str) -> Row:
     row = unpack(data)
     if type(row) is not tuple or not row:
         raise ValueError(f"expected a {what}, found {described(row)}")
     if type(row[0]) is not int or row[0] != number:
         raise ValueError(f"expected a {what} of format {number}, found format {described(row[0])}")
-    if len(row) != length:
-        raise ValueError(f"expected a {what} of {length} elements, found {len(row)}")
     return row
 
 
 # --- outcomes
 
-_STAT_FIELDS = (
-    *(int_field,) * 8, maybe_str_field, int_field, int_field, str_field, maybe_int_field,
-)  # fmt: skip
 _stat_values = attrgetter(*[each.name for each in fields(Stat)])
+_stat_shape = shape(
+    "Stat", *(INT,) * 8, MAYBE_STR, INT, INT, STR, MAYBE_INT,
+)  # fmt: skip
 
 
 def encode_stat(stat: Stat) -> Row:
@@ -234,69 +234,74 @@ def encode_stat(stat: Stat) -> Row:
 
 def decode_stat(row: Any) -> Stat:
     """Return the Stat of a row; raises ValueError."""
-    return Stat(*fixed(row, *_STAT_FIELDS))
+    return Stat(*_stat_shape(row))
 
 
-def _maybe_stat(row: Any) -> Stat | None:
-    return None if row is None else decode_stat(row)
-
-
+_ZNODE_RESULTS = Family()
 _RESULTS = Family()
-_RESULTS.add(
-    1, Created, str_field, decode_stat, encode=lambda each: (1, each.path, _stat_values(each.stat))
-)
-_RESULTS.add(
-    2, DataSet, str_field, decode_stat, encode=lambda each: (2, each.path, _stat_values(each.stat))
-)
-_RESULTS.add(3, Deleted, str_field, int_field)
-_RESULTS.add(4, Checked, str_field)
-_RESULTS.add(
-    5, ReadDone, str_field, bytes_field, _maybe_stat,
+for _family in (_ZNODE_RESULTS, _RESULTS):
+    _family.add(
+        1, Created, STR, ROW,
+        encode=lambda each: (1, each.path, _stat_values(each.stat)),
+        decode=lambda row: Created(row[1], decode_stat(row[2])),
+    )  # fmt: skip
+    _family.add(
+        2, DataSet, STR, ROW,
+        encode=lambda each: (2, each.path, _stat_values(each.stat)),
+        decode=lambda row: DataSet(row[1], decode_stat(row[2])),
+    )  # fmt: skip
+    _family.add(3, Deleted, STR, INT)
+    _family.add(4, Checked, STR)
+_ZNODE_RESULTS.add(
+    5, ReadDone, STR, BYTES, MAYBE_ROW,
     encode=lambda each: (
         5, each.path, each.data, None if each.stat is None else _stat_values(each.stat),
     ),
+    decode=lambda row: ReadDone(
+        row[1], row[2], None if row[3] is None else decode_stat(row[3])
+    ),
 )  # fmt: skip
-_some_results = tuple_of(lambda row: _znode_result(row))
 _RESULTS.add(
-    6, MultiDone, _some_results, encode=lambda each: (6, _RESULTS.encode_all(each.results))
-)
-_RESULTS.add(
-    7, GuardedDone, bool_field, _some_results,
-    encode=lambda each: (7, each.is_then, _RESULTS.encode_all(each.results)),
+    6, MultiDone, ROW,
+    encode=lambda each: (6, _ZNODE_RESULTS.encode_all(each.results)),
+    decode=lambda row: MultiDone(_ZNODE_RESULTS.decode_all(row[1])),
 )  # fmt: skip
-_RESULTS.add(8, SessionOpened, str_field, int_field)
-_RESULTS.add(9, SessionEnded, str_field, bool_field, bool_field)
-_RESULTS.add(10, Released, str_field, int_field)
-_RESULTS.add(11, Abandoned, maybe_str_field)
-_RESULTS.add(12, Reaped, bool_field)
+_RESULTS.add(
+    7, GuardedDone, BOOL, ROW,
+    encode=lambda each: (7, each.is_then, _ZNODE_RESULTS.encode_all(each.results)),
+    decode=lambda row: GuardedDone(row[1], _ZNODE_RESULTS.decode_all(row[2])),
+)  # fmt: skip
+_RESULTS.add(8, SessionOpened, STR, INT)
+_RESULTS.add(9, SessionEnded, STR, BOOL, BOOL)
+_RESULTS.add(10, Released, STR, INT)
+_RESULTS.add(11, Abandoned, MAYBE_STR)
+_RESULTS.add(12, Reaped, BOOL)
 
-_OF_ZNODES = (Created, DataSet, Deleted, Checked, ReadDone)
-
-
-def _znode_result(row: Any) -> Any:
-    if type(row) is tuple and row and row[0] in (6, 7):
-        raise ValueError("expected the result of one operation, found one of several")
-    found = _RESULTS.decode(row)
-    if not isinstance(found, _OF_ZNODES):
-        raise ValueError(f"expected the result of a znode operation, found {described(found)}")
-    return found
-
-
-def _fact(value: Any) -> Any:
-    if value is None or type(value) in (str, int, bool, bytes):
-        return value
-    raise ValueError(f"expected a plain fact, found {type(value).__name__}")
+_outcome_shape = shape("outcome", INT, MAYBE_ROW, MAYBE_ROW, ROW, BOOL)
+_refusal_shape = shape("refusal", STR, STR, MAP)
+_event_shape = shape("event", INT, STR, INT, INT, MAYBE_STR)
+_FACTS = (str, int, bool, bytes, type(None))
 
 
-def _decode_refusal(row: Any) -> Refusal:
-    code, message, facts = fixed(row, str_field, str_field, exactly(dict))
-    return Refusal(code, message, {str_field(name): _fact(fact) for name, fact in facts.items()})
+def _decode_refusal(row: Row) -> Refusal:
+    code, message, facts = _refusal_shape(row)
+    for name, fact in facts.items():
+        if type(name) is not str or type(fact) not in _FACTS:
+            raise ValueError(f"expected a plain fact, found {described(fact)}")
+    return Refusal(code, message, facts)
 
 
-def _event_type(value: Any) -> EventType:
-    if type(value) is int and 0 <= value < len(_EVENT_TYPES):
-        return _EVENT_TYPES[value]
-    raise ValueError(f"expected an event type, found {described(value)}")
+def _decode_event(row: Any) -> Event:
+    number, path, version, czxid, owner = _event_shape(row)
+    if not 0 <= number < len(_EVENT_TYPES):
+        raise ValueError(f"expected an event type, found {number}")
+    return Event(_EVENT_TYPES[number], path, version, czxid, owner)
+
+
+def _encode_event(event: Event) -> Row:
+    return (
+        _EVENT_NUMBER[event.type], event.path, event.version, event.czxid, event.ephemeral_owner,
+    )  # fmt: skip
 
 
 def outcome_row(outcome: Outcome) -> Row:
@@ -306,35 +311,21 @@ def outcome_row(outcome: Outcome) -> Row:
         outcome.zxid,
         None if outcome.result is None else _RESULTS.encode(outcome.result),
         None if refusal is None else (refusal.code, refusal.message, dict(refusal.fields)),
-        tuple(
-            [
-                (_EVENT_NUMBER[each.type], each.path, each.version, each.czxid,
-                 each.ephemeral_owner)
-                for each in outcome.events
-            ]
-        ),
+        tuple([_encode_event(each) for each in outcome.events]),
         outcome.is_repeat,
-    )  # fmt: skip
+    )
 
 
 def outcome_of(row: Any) -> Outcome:
     """Return the outcome of a row; raises ValueError."""
-    zxid, result, refusal, events, is_repeat = fixed(
-        row, int_field, exactly(tuple, is_optional=True), exactly(tuple, is_optional=True),
-        exactly(tuple), bool_field,
-    )  # fmt: skip
+    zxid, result, refusal, events, is_repeat = _outcome_shape(row)
     if (result is None) == (refusal is None):
         raise ValueError("expected a result or a refusal, found both or none")
     return Outcome(
         zxid,
         None if result is None else _RESULTS.decode(result),
         None if refusal is None else _decode_refusal(refusal),
-        tuple(
-            [
-                Event(*fixed(each, _event_type, str_field, int_field, int_field, maybe_str_field))
-                for each in events
-            ]
-        ),
+        tuple([_decode_event(each) for each in events]),
         is_repeat,
     )
 
@@ -344,6 +335,10 @@ def encode_outcome(outcome: Outcome) -> bytes:
     return pack((OUTCOME_FORMAT, outcome_row(outcome)))
 
 
+_formatted_outcome_shape = shape("outcome", INT, ROW)
+
+
 def decode_outcome(data: bytes) -> Outcome:
     """Decode an outcome; raises ValueError unless it is one, of this format, and nothing else."""
-    return outcome_of(_formatted(data, OUTCOME_FORMAT, "outcome", 2)[1])
+    _, row = _formatted_outcome_shape(_formatted(data, OUTCOME_FORMAT, "outcome"))
+    return outcome_of(row)

@@ -1,20 +1,34 @@
 """The shapes of rows: what a decoded tuple must look like to become a value, checked strictly.
 
-A row is a tuple of primitives and rows. A field decoder takes one element and returns its value or
-raises ValueError; a family gives each of its classes a tag, and writes and reads them as rows.
+A row is a tuple of primitives and rows. A shape says which types each element may have; checking
+one is a single look-up of the row's types among the accepted ones. A family gives each of its
+classes a tag, and writes and reads them as rows that begin with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields
+from itertools import product
 from operator import attrgetter
 from typing import Any
 
 from coordinator.state.commands import CreateMode
 
 Row = tuple[Any, ...]
-Field = Callable[[Any], Any]
+Types = tuple[type, ...]
+"""The types that one element may have; exactly these, so a bool is no int."""
+
+INT: Types = (int,)
+STR: Types = (str,)
+BYTES: Types = (bytes,)
+BOOL: Types = (bool,)
+ROW: Types = (tuple,)
+MAP: Types = (dict,)
+MAYBE_INT: Types = (int, type(None))
+MAYBE_STR: Types = (str, type(None))
+MAYBE_BOOL: Types = (bool, type(None))
+MAYBE_ROW: Types = (tuple, type(None))
 
 _MODES = tuple(CreateMode)
 _MODE_NUMBER = {mode: number for number, mode in enumerate(_MODES)}
@@ -26,31 +40,29 @@ def described(value: Any) -> str:
         return repr(value)
     if type(value) is str:
         return repr(value[:40])
+    if type(value) is tuple and len(value) <= 16:
+        return "(" + ", ".join([type(each).__name__ for each in value]) + ")"
     return f"{type(value).__name__} of {len(value)}" if hasattr(value, "__len__") else "another"
 
 
-def exactly(kind: type, *, is_optional: bool = False) -> Field:
-    """Return a decoder of values of exactly this type (a bool is no int)."""
+def shape(what: str, *elements: Types) -> Callable[[Any], Row]:
+    """Return a check that passes on rows of these elements and refuses all else as ValueError."""
+    accepted = frozenset(product(*elements))
 
-    def check(value: Any) -> Any:
-        if type(value) is kind or (is_optional and value is None):
-            return value
-        raise ValueError(f"expected {kind.__name__}, found {type(value).__name__}")
+    def check(row: Any) -> Row:
+        if type(row) is tuple and tuple(map(type, row)) in accepted:
+            return row
+        expected = ", ".join(["/".join([kind.__name__ for kind in each]) for each in elements])
+        raise ValueError(f"expected a {what} ({expected}), found {described(row)}")
 
     return check
 
 
-int_field, str_field, bytes_field, bool_field = (exactly(kind) for kind in (int, str, bytes, bool))
-maybe_int_field, maybe_str_field, maybe_bool_field = (
-    exactly(kind, is_optional=True) for kind in (int, str, bool)
-)
-
-
-def mode_of(value: Any) -> CreateMode:
-    """Decode a create mode."""
-    if type(value) is int and 0 <= value < len(_MODES):
+def mode_of(value: int) -> CreateMode:
+    """Decode a create mode; raises ValueError."""
+    if 0 <= value < len(_MODES):
         return _MODES[value]
-    raise ValueError(f"expected a create mode, found {described(value)}")
+    raise ValueError(f"expected a create mode, found {value}")
 
 
 def mode_number(mode: CreateMode) -> int:
@@ -58,56 +70,55 @@ def mode_number(mode: CreateMode) -> int:
     return _MODE_NUMBER[mode]
 
 
-def maybe_mode_field(value: Any) -> CreateMode | None:
-    return None if value is None else mode_of(value)
-
-
-def tuple_of(decode: Field) -> Field:
-    """Return a decoder of tuples of any length."""
-
-    def check(value: Any) -> tuple[Any, ...]:
-        return tuple([decode(each) for each in exactly(tuple)(value)])
-
-    return check
-
-
-def fixed(row: Any, *decoders: Field) -> list[Any]:
-    """Decode a row with exactly these fields."""
-    if type(row) is not tuple or len(row) != len(decoders):
-        raise ValueError(f"expected a row of {len(decoders)}, found {described(row)}")
-    return [decode(value) for decode, value in zip(decoders, row, strict=True)]
-
-
 class Family:
     """Some classes with a tag each: how to write one as a row, and a row as one of them."""
 
     def __init__(self) -> None:
         self._encoders: dict[type, Callable[[Any], Row]] = {}
-        self._decoders: dict[int, tuple[type, tuple[Field, ...]]] = {}
+        self._decoders: dict[int, tuple[Callable[[Any], Row], Callable[[Row], Any]]] = {}
 
     def add(
-        self, tag: int, kind: type, *decoders: Field, encode: Callable[[Any], Row] | None = None
+        self,
+        tag: int,
+        kind: type,
+        *elements: Types,
+        encode: Callable[[Any], Row] | None = None,
+        decode: Callable[[Row], Any] | None = None,
     ) -> None:
+        """Add a class whose fields, in order, are these elements behind the tag.
+
+        ``encode`` and ``decode`` are for a class with fields that are not primitives.
+        """
         names = [each.name for each in fields(kind)]
         assert tag not in self._decoders, "a tag means one thing"
-        assert len(names) == len(decoders), f"{kind.__name__}: each field has its decoder"
-        self._decoders[tag] = (kind, decoders)
+        assert len(names) == len(elements), f"{kind.__name__}: each field has its element"
+        self._decoders[tag] = (
+            shape(kind.__name__, INT, *elements),
+            decode or (lambda row: kind(*row[1:])),
+        )
         self._encoders[kind] = encode or _encoder(tag, names)
 
     def encode(self, value: Any) -> Row:
+        """Return ``value`` as a row."""
         return self._encoders[type(value)](value)
 
     def encode_all(self, values: Iterable[Any]) -> Row:
+        """Return the rows of several values."""
         return tuple([self._encoders[type(value)](value) for value in values])
 
     def decode(self, row: Any) -> Any:
+        """Return the value of a row; raises ValueError."""
         if type(row) is not tuple or not row:
             raise ValueError(f"expected a tagged row, found {described(row)}")
         entry = self._decoders.get(row[0]) if type(row[0]) is int else None
         if entry is None:
             raise ValueError(f"expected a known tag, found {described(row[0])}")
-        kind, decoders = entry
-        return kind(*fixed(row[1:], *decoders))
+        check, build = entry
+        return build(check(row))
+
+    def decode_all(self, rows: Row) -> tuple[Any, ...]:
+        """Return the values of several rows; raises ValueError."""
+        return tuple([self.decode(row) for row in rows])
 
 
 def _encoder(tag: int, names: list[str]) -> Callable[[Any], Row]:

@@ -16,12 +16,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from coordinator.state.codec import outcome_of, outcome_row, pack, unpack_rows
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
 from coordinator.state.sessions import Session
-from coordinator.state.shapes import Row, described, mode_number, mode_of
+from coordinator.state.shapes import (
+    BYTES,
+    INT,
+    MAYBE_INT,
+    MAYBE_STR,
+    ROW,
+    STR,
+    Row,
+    described,
+    mode_number,
+    mode_of,
+    shape,
+)
 from coordinator.state.tree import Znode
 
 MAGIC = "coordinator-state"
@@ -103,11 +114,12 @@ def _rows(
 
 # --- decoding
 
-_HEADER = (str, int, int, int, int, int, int, int, int, int, int, int)
-_ZNODE = (str, bytes, *(int,) * 10)
-_SESSION = (str, int, str, int, int, int)
-_CLIENT = (str, int, int, int, int)
-_PAIR = (str, int)
+_header_shape = shape("snapshot header", STR, *(INT,) * 11)
+_znode_shape = shape("znode", STR, BYTES, *(INT,) * 10, MAYBE_STR, MAYBE_INT)
+_session_shape = shape("session", STR, INT, STR, INT, INT, INT)
+_client_shape = shape("client", STR, INT, INT, INT, INT)
+_remembered_shape = shape("remembered outcome", INT, ROW)
+_pair_shape = shape("pair", STR, INT)
 
 
 def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
@@ -117,7 +129,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
         ValueError: it is damaged, cut off, or of another format.
     """
     rows = unpack_rows(_verified(pieces))
-    header = _shaped(next(rows, ()), _HEADER, "header")
+    header = _header_shape(next(rows, ()))
     if header[0] != MAGIC:
         raise ValueError(f"snapshot: expected {MAGIC!r}, found {described(header[0])}")
     if header[1] != FORMAT:
@@ -165,43 +177,26 @@ def _next(rows: Iterator[Row]) -> Row:
     return row
 
 
-def _shaped(row: Row, kinds: tuple[type, ...], what: str) -> Row:
-    if tuple(map(type, row)) != kinds:
-        raise ValueError(f"snapshot: expected a {what}, found {described(row)}")
-    return row
-
-
 def _znode_of(row: Row) -> tuple[str, Znode]:
-    _shaped(row[:12], _ZNODE, "znode")
-    if len(row) != 14:
-        raise ValueError(f"snapshot: expected a znode, found {described(row)}")
-    owner, ttl_ms = _optional(row[12], str), _optional(row[13], int)
-    return row[0], Znode._make((*row[1:11], mode_of(row[11]), owner, ttl_ms))
-
-
-def _optional(value: Any, kind: type) -> Any:
-    if value is not None and type(value) is not kind:
-        raise ValueError(f"snapshot: expected {kind.__name__} or nothing, found {described(value)}")
-    return value
+    path, *values, mode, owner, ttl_ms = _znode_shape(row)
+    return path, Znode._make((*values, mode_of(mode), owner, ttl_ms))
 
 
 def _session_of(row: Row) -> Session:
-    return Session(*_shaped(row, _SESSION, "session"))
+    return Session(*_session_shape(row))
 
 
 def _client_of(rows: Iterator[Row]) -> tuple[str, ClientRecord]:
-    client_id, highest, forgotten, last_index, count = _shaped(_next(rows), _CLIENT, "client")
+    client_id, highest, forgotten, last_index, count = _client_shape(_next(rows))
     outcomes = {}
     for _ in range(count):
-        row = _next(rows)
-        if len(row) != 2 or type(row[0]) is not int:
-            raise ValueError(f"snapshot: expected a remembered outcome, found {described(row)}")
-        outcomes[row[0]] = outcome_of(row[1])
+        number, outcome = _remembered_shape(_next(rows))
+        outcomes[number] = outcome_of(outcome)
     return client_id, ClientRecord(
         highest, forgotten, last_index, outcomes, remembered_bytes_of(outcomes.values())
     )
 
 
 def _pair_of(row: Row) -> tuple[str, int]:
-    path, number = _shaped(row, _PAIR, "pair")
+    path, number = _pair_shape(row)
     return path, number

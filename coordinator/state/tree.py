@@ -4,7 +4,8 @@ What is asked of a znode and when it is refused is in ``operations``; this is th
 
 1. A znode is an immutable value in one dict by path: a snapshot captures the tree by copying it.
 2. Everything else here (names of children, ephemerals of a session, idle znodes, byte counts) is
-   derived from that dict, and changes in one function, ``_replace``, forwards and backwards.
+   derived from that dict, and changes in one function, ``_replace``, forwards and backwards; only
+   ``of``, which rebuilds a tree, sorts the names once at the end instead.
 3. Every write between ``begin`` and ``commit`` is undone by ``rollback``, newest first.
 4. The dict's order is the order in which znodes entered it, the same on every member with the
    same history, also across snapshots; digests do not depend on it.
@@ -106,7 +107,12 @@ class Tree:
         for path, znode in znodes:
             if path in tree._znodes:
                 raise ValueError(f"{path} is there twice")
-            tree._replace(path, None, znode)
+            tree._enter(path, znode)
+            if path != ROOT:
+                parent, name = split(path)
+                tree._names.setdefault(parent, []).append(name)
+        for names in tree._names.values():
+            names.sort()
         tree.sequence_floor = sequence_floor
         tree._check()
         return tree
@@ -268,21 +274,32 @@ class Tree:
                 self._disown(path, old.ephemeral_owner)
             self._idle.pop(path, None)
             return
-        self._znodes[path] = new
         if old is None:
-            self._count(path, new, 1)
+            self._enter(path, new)
             self._add_name(path)
-            if new.ephemeral_owner is not None:
-                self._ephemerals.setdefault(new.ephemeral_owner, {})[path] = None
-        elif new.data is not old.data:
+            return
+        self._znodes[path] = new
+        if new.data is not old.data:
             grown = len(new.data) - len(old.data)
             self.data_bytes += grown
             self.state_bytes += grown
         if new.mode in _MAY_IDLE:
-            if new.is_idle:
-                self._idle[path] = None
-            else:
-                self._idle.pop(path, None)
+            self._note_idle(path, new)
+
+    def _enter(self, path: str, znode: Znode) -> None:
+        """Take in a new znode; its name is its parent's business."""
+        self._znodes[path] = znode
+        self._count(path, znode, 1)
+        if znode.ephemeral_owner is not None:
+            self._ephemerals.setdefault(znode.ephemeral_owner, {})[path] = None
+        if znode.mode in _MAY_IDLE:
+            self._note_idle(path, znode)
+
+    def _note_idle(self, path: str, znode: Znode) -> None:
+        if znode.is_idle:
+            self._idle[path] = None
+        else:
+            self._idle.pop(path, None)
 
     def _count(self, path: str, znode: Znode, sign: int) -> None:
         self.data_bytes += sign * len(znode.data)

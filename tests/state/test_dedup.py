@@ -1,0 +1,168 @@
+"""The exactly-once table beyond the traces: sizes, captures, clients that come and go."""
+
+from __future__ import annotations
+
+from coordinator.errors import OutcomeUnknownError, RequestForgottenError
+from coordinator.state.commands import (
+    CloseSession,
+    Command,
+    Create,
+    CreateMode,
+    Guarded,
+    OpenSession,
+    Operation,
+    Read,
+    RequestId,
+)
+from coordinator.state.limits import MachineLimits
+from coordinator.state.machine import StateMachine
+from coordinator.state.outcomes import Created, Outcome
+
+
+class Member:
+    """A machine that is given one command for each entry."""
+
+    def __init__(self, **limits: int) -> None:
+        self.machine = StateMachine(MachineLimits(**limits))
+        self.index = 0
+
+    def apply(
+        self, operation: Operation, client_id: str = "", number: int = 1, floor_index: int = 0
+    ) -> Outcome:
+        self.index += 1
+        request = RequestId(client_id, number, floor_index) if client_id else None
+        return self.machine.apply(Command(operation, 0, request), self.index, 1)
+
+
+def code_of(outcome: Outcome) -> str:
+    return "" if outcome.refusal is None else outcome.refusal.code
+
+
+def test_a_lost_reply_of_acquire_gets_the_same_grant() -> None:
+    """The retry of an acquire has the same path, token and place; there is one contender (S053)."""
+    member = Member()
+    member.apply(OpenSession("s1", 5000))
+    acquire = Create(
+        "/locks/a/lock-", b"", CreateMode.EPHEMERAL_SEQUENTIAL, "s1", None, CreateMode.CONTAINER
+    )
+
+    first = member.apply(acquire, "c1", 7)
+    retries = [member.apply(acquire, "c1", 7) for _ in range(3)]
+
+    assert isinstance(first.result, Created)
+    assert [each.result for each in retries] == [first.result] * 3
+    assert all(each.is_repeat and not each.events for each in retries)
+    assert member.machine.children("/locks/a") == ["lock-0000000000"]
+
+
+def test_forgotten_is_indefinite() -> None:
+    """What the table cannot answer is said to be unknown, never failed."""
+    member = Member(request_window=1)
+    member.apply(Create("/a"), "c1", 1)
+    member.apply(Create("/b"), "c1", 2)
+
+    outcome = member.apply(Create("/a"), "c1", 1)
+
+    assert outcome.refusal is not None
+    error = outcome.refusal.to_error()
+    assert isinstance(error, RequestForgottenError)
+    assert isinstance(error, OutcomeUnknownError)
+    assert error.definite is False
+
+
+def test_clients_beyond_the_limit_are_forgotten_by_last_use() -> None:
+    """The least recently used client goes first; using one, also by a repeat, keeps it."""
+    member = Member(clients_max=3)
+    for client_id in ("c1", "c2", "c3"):
+        member.apply(Create(f"/{client_id}"), client_id)
+    member.apply(Create("/c1"), "c1")
+    member.apply(Create("/c4"), "c4")
+
+    answers = {each: code_of(member.apply(Create("/x"), each)) for each in ("c1", "c3", "c4", "c2")}
+
+    assert answers == {"c1": "", "c3": "", "c4": "", "c2": "RequestForgotten"}
+    assert member.machine.client_count == 3
+
+
+def test_a_new_client_is_served_when_it_is_surely_new() -> None:
+    """A floor index at or behind every forgotten client's last use proves a client new."""
+    member = Member(clients_max=1)
+    member.apply(Create("/a"), "c1")
+    member.apply(Create("/b"), "c2")
+    forgotten_at = 1
+
+    for floor_index, expected in ((0, "RequestForgotten"), (forgotten_at, "")):
+        outcome = member.apply(Create(f"/n{floor_index}"), "new", 1, floor_index)
+
+        assert code_of(outcome) == expected
+
+
+def test_bound_clients_do_not_count_and_end_with_their_session() -> None:
+    """Clients of open sessions are remembered beside the others, as long as their session."""
+    member = Member(clients_max=1)
+    for session_id in ("s1", "s2", "s3"):
+        member.apply(OpenSession(session_id, 5000))
+        member.apply(Create(f"/{session_id}"), session_id)
+    member.apply(Create("/c1"), "c1")
+
+    assert member.machine.client_count == 4
+    assert all(member.apply(Create("/x"), each).is_repeat for each in ("s1", "s2", "s3", "c1"))
+
+    member.apply(CloseSession("s1"))
+
+    assert code_of(member.apply(Create("/y"), "s1", 2)) == "SessionExpired"
+    assert member.machine.client_count == 3
+
+
+def test_sessions_ended_long_ago_are_forgotten_honestly() -> None:
+    """A client of a session that ended beyond memory is not taken for a new one."""
+    member = Member(clients_max=1)
+    for session_id in ("s1", "s2"):
+        member.apply(OpenSession(session_id, 5000))
+        member.apply(Create(f"/{session_id}"), session_id)
+        member.apply(CloseSession(session_id))
+
+    assert code_of(member.apply(Create("/x"), "s2", 2)) == "SessionExpired"
+    assert code_of(member.apply(Create("/x"), "s1", 2)) == "RequestForgotten"
+    assert code_of(member.apply(Create("/s1"), "s1", 1)) == "RequestForgotten"
+
+
+def test_remembered_bytes_are_bounded_by_what_outcomes_hold() -> None:
+    """Large reads in outcomes push out other clients, and never more than the limit stays."""
+    member = Member(remembered_bytes_max=20_000, data_bytes_max=4_000)
+    member.apply(Create("/big", b"x" * 4_000))
+    read = Guarded((), (Read("/big"),))
+    for number in range(1, 40):
+        outcome = member.apply(read, f"c{number % 8}", number, 1_000_000)
+
+        assert outcome.refusal is None
+        assert member.machine.remembered_bytes <= 20_000
+
+    assert member.apply(read, "c7", 39, 1_000_000).is_repeat
+
+
+def test_one_client_may_go_beyond_the_bytes_but_only_alone() -> None:
+    """The client being answered keeps its window even when it alone is over the limit."""
+    member = Member(remembered_bytes_max=2_000, request_window=5)
+    member.apply(OpenSession("s1", 5000))
+    for number in range(1, 11):
+        member.apply(Create(f"/n{number}"), "s1", number)
+    for number in range(6, 11):
+        assert member.apply(Create("/x"), "s1", number).is_repeat
+
+    member.apply(Create("/other"), "c1")
+
+    assert code_of(member.apply(Create("/x"), "s1", 10)) == "RequestForgotten"
+    assert member.apply(Create("/more"), "s1", 11).refusal is None
+
+
+def test_the_window_slides_over_gaps() -> None:
+    """Numbers may jump far ahead at no cost; everything below the window is then unknown."""
+    member = Member(request_window=4)
+    for number in (1, 2, 3, 2**40, 2**40 - 3, 2**63):
+        assert member.apply(Create(f"/n{number}"), "c1", number).refusal is None
+
+    for number in (1, 2**40, 2**63 - 4):
+        assert code_of(member.apply(Create("/x"), "c1", number)) == "RequestForgotten"
+    assert member.apply(Create("/x"), "c1", 2**63).is_repeat
+    assert member.apply(Create("/late"), "c1", 2**63 - 3).refusal is None
