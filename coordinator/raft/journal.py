@@ -35,6 +35,7 @@ from coordinator.raft.disk import Disk
 from coordinator.raft.records import Kind, encode
 from coordinator.raft.recovery import recover
 from coordinator.raft.segments import Entry, Segment
+from coordinator.raft.watermark import Watermark
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 
@@ -103,6 +104,7 @@ class Journal:
         self._lock = disk.lock_directory(directory)
         try:
             found = recover(disk, directory, draw_salt)
+            self._watermark = Watermark(disk, directory)
         except BaseException:
             self._lock.release()
             raise
@@ -114,10 +116,8 @@ class Journal:
         self._next_index = found.replay.next_index
         self._bytes_in_memory = sum(len(entry[0]) for entry in self._entries)
         self._durable_index = self.last_index
-        # Of the last segment: its length, what of it is records other than marks, what of it is
-        # stable, and what its marks say is stable.
+        # Of the last segment: its length, what of it is stable, what its marks say is stable.
         self._size_bytes = self._synced_bytes = found.replay.valid_bytes
-        self._content_bytes = found.replay.content_bytes
         self._marked_bytes = found.replay.synced_bytes
         if not self._entries and self._next_index is not None:
             # All that is left is before what a snapshot covers; begin anew wherever that ends.
@@ -211,16 +211,17 @@ class Journal:
         return self._term.voted_for
 
     def onOneSecondTimer(self) -> None:
-        """Say in the file how far it is stable, when nothing else was written since.
-
-        This is what lets the next start tell damage from a torn write; it is not synced."""
-        if self._failure is None and not self._pending and self._in_flight is None:
-            self._append(self._mark())
+        """Note beside the log how far it is stable, so that the next start tells damage from a
+        torn write; not synced."""
+        if self._failure is None:
+            with self._stopping_on_failure():
+                self._watermark.say(self._segment.sequence, self._synced_bytes)
 
     def _destroy(self) -> None:
         """Close the file and release the directory. Does not sync: what was promised is stable."""
         try:
             self.onOneSecondTimer()
+            self._watermark.close()
             self._file.close()
         finally:
             self._failure = self._failure or StorageError(f"{self._directory}: the log is closed")
@@ -236,7 +237,7 @@ class Journal:
     @property
     def is_dirty(self) -> bool:
         """True when something added, cut or cleared is not stable yet."""
-        return bool(self._pending) or self._content_bytes > self._synced_bytes
+        return bool(self._pending) or self._size_bytes > self._synced_bytes
 
     @property
     def first_index(self) -> int:
@@ -277,8 +278,10 @@ class Journal:
             parts.append(encode(kind, index, term_, command, salt))
             if kind is not Kind.ENTRY:
                 self._segment.first_index = min(self._segment.first_index, index)
-        self._append(b"".join(parts))
-        self._content_bytes = self._size_bytes
+        data = b"".join(parts)
+        with self._stopping_on_failure():
+            self._file.write(data)
+        self._size_bytes += len(data)
 
     def sync(self) -> None:
         """Write, and make everything stable, here and now."""
@@ -323,8 +326,7 @@ class Journal:
         """Go on in ``segment``, which is empty and stable."""
         self._segments.append(segment)
         self._file = self._disk.open_append(segment.path)
-        self._size_bytes = self._content_bytes = segments.HEADER_BYTES
-        self._synced_bytes = self._marked_bytes = segments.HEADER_BYTES
+        self._size_bytes = self._synced_bytes = self._marked_bytes = segments.HEADER_BYTES
 
     @property
     def _segment(self) -> Segment:
@@ -332,17 +334,10 @@ class Journal:
 
     def _mark(self) -> bytes:
         """The SYNCED record that is due, if one is."""
-        stable = min(self._synced_bytes, self._content_bytes)
-        if stable <= self._marked_bytes:
+        if self._synced_bytes <= self._marked_bytes:
             return b""
-        self._marked_bytes = stable
-        return encode(Kind.SYNCED, stable, 0, b"", self._segment.salt)
-
-    def _append(self, data: bytes) -> None:
-        if data:
-            with self._stopping_on_failure():
-                self._file.write(data)
-            self._size_bytes += len(data)
+        self._marked_bytes = self._synced_bytes
+        return encode(Kind.SYNCED, self._synced_bytes, 0, b"", self._segment.salt)
 
     def _forget_durable_from(self, index: int) -> None:
         last = max(0, index - 1)

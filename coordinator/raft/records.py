@@ -13,7 +13,8 @@ cut by a record, never by an edit); START (all entries are gone: a snapshot was 
 
 The rule for a record that does not check:
 
-1. Bytes before an offset that a later SYNCED record names were stable: damage. Refuse.
+1. Bytes before an offset that a later SYNCED record, or the watermark beside the log, names were
+   stable: damage. Refuse.
 2. The file ends before the record does: a torn write. Cut.
 3. Some whole 512-byte sector of the record (or its part of the sector, at its ends) reads as zeros:
    that sector never reached the disk. Cut. This is exact, not a guess, because no record as written
@@ -25,9 +26,10 @@ What a torn write leaves behind is thereby a short file or zero sectors, in any 
 file systems that write data before they extend the file give. Others (data=writeback) may show
 stale bytes; rule 4 then refuses to start, which is safe and needs an operator.
 
-The limit: the records since the last SYNCED one (those of the last sync, for at most about a
-second, then the mark follows) cannot be told from a torn write if they are shortened or whole
-sectors of them zeroed afterwards. One member that loses them is one failure, as a lost disk is.
+The limit: records that neither a SYNCED record nor the watermark names yet (those of the last sync,
+for about a second) cannot be told from a torn write if the file is shortened, or whole sectors of
+them are zeroed, after they were stable. One member that loses them is one failure, as a lost disk
+is. A flipped bit in them is found like any other.
 """
 
 from __future__ import annotations

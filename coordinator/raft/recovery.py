@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from coordinator.errors import StorageError
-from coordinator.raft import segments, term
+from coordinator.raft import segments, term, watermark
 from coordinator.raft.disk import Disk, DiskFile, join
 from coordinator.raft.segments import Replay, Segment
 
@@ -66,7 +66,8 @@ def recover(disk: Disk, directory: str, draw_salt: Callable[[], int]) -> Recover
 def _read_back(
     disk: Disk, directory: str, state: term.TermState, paths: dict[int, str]
 ) -> tuple[Replay, DiskFile]:
-    first, last = state.first_sequence, max(state.last_sequence, *paths, 0)
+    stable_sequence, stable_bytes = watermark.load(disk, directory)
+    first, last = state.first_sequence, max(state.last_sequence, stable_sequence, *paths)
     missing = [sequence for sequence in range(first, last + 1) if sequence not in paths]
     if missing:
         raise StorageError(
@@ -78,7 +79,10 @@ def _read_back(
     data = b""
     for sequence in range(first, last + 1):
         data = disk.read(paths[sequence])
-        replay.read(paths[sequence], sequence, data, is_last=sequence == last)
+        known = stable_bytes if sequence == stable_sequence else 0
+        replay.read(
+            paths[sequence], sequence, data, stable_bytes=known if sequence == last else None
+        )
     if replay.entries and replay.entries[-1][2] > state.term:
         path = join(directory, term.NAME)
         raise StorageError(

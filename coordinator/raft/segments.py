@@ -88,22 +88,23 @@ class Replay:
         """Of the segment read last: what its own marks say is stable."""
         self.valid_bytes = 0
         """Of the segment read last: the end of its last whole record."""
-        self.content_bytes = 0
-        """Of the segment read last: the end of its last record that is not a mark."""
 
-    def read(self, path: str, sequence: int, data: bytes, *, is_last: bool) -> None:
-        """Apply a segment's records; a torn tail of the last one is left out."""
+    def read(self, path: str, sequence: int, data: bytes, *, stable_bytes: int | None) -> None:
+        """Apply a segment's records, in the order of their sequences.
+
+        ``stable_bytes`` is None, or for the last segment how much of it is known to have been
+        stable; a torn tail beyond that is left out."""
         segment = self._open(path, sequence, data)
         self.segments.append(segment)
-        self.synced_bytes = self.valid_bytes = self.content_bytes = HEADER_BYTES
+        self.synced_bytes = self.valid_bytes = HEADER_BYTES
         for record in scan(data, HEADER_BYTES, segment.salt):
             if isinstance(record, Flaw):
-                self._tolerate(segment, data, record, is_last=is_last)
+                self._tolerate(segment, data, record, stable_bytes)
                 return
             self._apply(segment, record)
             self.valid_bytes = record.end
-            if record.kind is not Kind.SYNCED:
-                self.content_bytes = record.end
+        if stable_bytes is not None and len(data) < stable_bytes:
+            raise damaged(path, len(data), f"{stable_bytes} bytes, synced before", "the end")
 
     def _open(self, path: str, sequence: int, data: bytes) -> Segment:
         if len(data) < HEADER_BYTES:
@@ -127,15 +128,20 @@ class Replay:
             self.next_index = first_index or None
         return Segment(path, sequence, salt, first_index, first_index)
 
-    def _tolerate(self, segment: Segment, data: bytes, flaw: Flaw, *, is_last: bool) -> None:
-        where = flaw.expected
-        if not is_last:
-            where += " (in a segment that is not the last)"
-        elif (stable := synced_offset_after(data, flaw.offset, segment.salt)) > flaw.offset:
-            where += f" (bytes before offset {stable} were synced)"
-        elif is_torn(data, flaw):
-            return
-        raise damaged(segment.path, flaw.offset, where, flaw.found)
+    def _tolerate(
+        self, segment: Segment, data: bytes, flaw: Flaw, stable_bytes: int | None
+    ) -> None:
+        expected = flaw.expected
+        if stable_bytes is None:
+            expected += " (in a segment that is not the last)"
+        else:
+            marked_bytes = synced_offset_after(data, flaw.offset, segment.salt)
+            stable_bytes = max(stable_bytes, marked_bytes)
+            if stable_bytes > flaw.offset:
+                expected += f" (what is before offset {stable_bytes} was synced)"
+            elif is_torn(data, flaw):
+                return
+        raise damaged(segment.path, flaw.offset, expected, flaw.found)
 
     def _apply(self, segment: Segment, record: Record) -> None:
         match record.kind:
