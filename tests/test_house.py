@@ -69,6 +69,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.clock",
         "coordinator.errors",
         "coordinator.wire.messages",
+        "coordinator.wire.encoding",
         "recipes",
         "coordinator",
     ),
