@@ -1,0 +1,138 @@
+"""Every example in the README and the docs is executed, against a real member.
+
+Python blocks run as they stand. Shell blocks run line by line (a trailing backslash continues a
+line); the ports of the examples are replaced by the member's. A block may be left out only by a
+comment in the page, ``<!-- not run: reason -->``, just above it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cli.serving import ServedMember
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# docs/http-api.md has a test of its own (tests/wire), which also looks at the answers.
+PAGES = [page for page in PAGES if page.name != "http-api.md"]
+
+FENCE = re.compile(
+    r"(?P<before><!--[^\n]*-->\n)?^```(?P<language>\w+)\n(?P<body>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+EXAMPLE_URL = re.compile(r"http://127\.0\.0\.1:707\d")
+
+
+@dataclass(frozen=True)
+class Example:
+    page: Path
+    line: int
+    language: str
+    body: str
+    not_run: str | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+def examples(*languages: str) -> Iterator[Example]:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for match in FENCE.finditer(text):
+            if match["language"] not in languages:
+                continue
+            reason = re.search(r"not run: (.*?) *-->", match["before"] or "")
+            line = text.count("\n", 0, match.start()) + 1
+            body = match["body"]
+            yield Example(page, line, match["language"], body, reason[1] if reason else None)
+
+
+@pytest.fixture(scope="module")
+def member() -> Iterator[ServedMember]:
+    served = ServedMember()
+    served.start()
+    yield served
+    served.stop()
+
+
+def test_there_are_examples() -> None:
+    """The pattern that finds the examples finds them."""
+    assert any(example.page.name == "README.md" for example in examples("python"))
+    assert any(example.page.name == "README.md" for example in examples("sh"))
+
+
+PYTHON = list(examples("python"))
+
+
+@pytest.mark.parametrize("example", PYTHON, ids=[example.name for example in PYTHON])
+def test_python_examples_run(example: Example, member: ServedMember) -> None:
+    """A Python example of the docs does what it says, as it stands."""
+    if example.not_run:
+        pytest.skip(example.not_run)
+    saved: list[tuple[object, int]] = []
+
+    def save(report: object, token: int) -> None:
+        saved.append((report, token))
+
+    code = EXAMPLE_URL.sub(member.url, example.body)
+    names = {"save": save, "report": "the report", "__name__": "__main__"}
+    exec(compile(code, example.name, "exec"), names)  # noqa: S102 (our own pages)
+
+    if "save(report" in code:
+        assert saved
+        assert saved[0][1] > 0
+
+
+SHELL = list(examples("sh"))
+
+
+def lines_of(body: str) -> Iterator[str]:
+    for line in re.sub(r"\\\n\s*", "", body).splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield line
+
+
+@pytest.mark.parametrize("example", SHELL, ids=[example.name for example in SHELL])
+def test_shell_examples_run(example: Example, member: ServedMember, tmp_path: Path) -> None:
+    """Each command of a shell example exits with 0; a make target is one of the Makefile."""
+    if example.not_run:
+        pytest.skip(example.not_run)
+    scripts = tmp_path / "bin"
+    scripts.mkdir()
+    command = scripts / "coordinator"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m coordinator "$@"\n')
+    command.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "COORDINATOR_ENDPOINTS": member.url,
+    }
+    for line in lines_of(example.body):
+        if line.startswith("make "):
+            target = line.split()[1]
+            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
+            continue
+        if line.startswith("curl ") and shutil.which("curl") is None:
+            pytest.skip("curl is not installed here")
+        done = subprocess.run(
+            ["sh", "-ec", EXAMPLE_URL.sub(member.url, line)],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        assert '"definite"' not in done.stdout, f"a problem came back:\n{line}\n{done.stdout}"
