@@ -273,9 +273,9 @@ class Journal:
             return
         pending, self._pending = self._pending, []
         salt = self._segment.salt
-        parts = [self._mark()]
+        parts = [*self._mark()]
         for kind, index, term_, command in pending:
-            parts.append(encode(kind, index, term_, command, salt))
+            parts += encode(kind, index, term_, command, salt)
             if kind is not Kind.ENTRY:
                 self._segment.first_index = min(self._segment.first_index, index)
         data = b"".join(parts)
@@ -332,10 +332,10 @@ class Journal:
     def _segment(self) -> Segment:
         return self._segments[-1]
 
-    def _mark(self) -> bytes:
+    def _mark(self) -> tuple[bytes, ...]:
         """The SYNCED record that is due, if one is."""
         if self._synced_bytes <= self._marked_bytes:
-            return b""
+            return ()
         self._marked_bytes = self._synced_bytes
         return encode(Kind.SYNCED, self._synced_bytes, 0, b"", self._segment.salt)
 

@@ -85,17 +85,20 @@ class Flaw:
     found: str
 
 
-def encode(kind: Kind, index: int, term: int, payload: bytes, salt: int) -> bytes:
-    """Return the record's bytes."""
+def encode(
+    kind: Kind, index: int, term: int, payload: bytes, salt: int
+) -> tuple[bytes, bytes, bytes]:
+    """Return the record's bytes as header, payload and padding, so that a batch is joined once."""
     length = len(payload)
     if length > PAYLOAD_BYTES_MAX:
         raise ValueError(f"a record of {length} bytes, at most {PAYLOAD_BYTES_MAX}")
     mask = _mask_of(payload) if length >= SECTOR_BYTES and _ZERO_SECTOR in payload else 0
     if mask:
         payload = payload.translate(_xor_table(mask))
-    body = payload + _PADDING[: _padding_bytes(length)]
-    rest = _REST.pack(crc32(body, salt), length, kind, mask, 0, 0, index, term)
-    return b"".join((MAGIC, crc32(rest, salt).to_bytes(4, "little"), rest, body))
+    padding = _PADDING[: _padding_bytes(length)]
+    body_crc = crc32(padding, crc32(payload, salt))
+    rest = _REST.pack(body_crc, length, kind, mask, 0, 0, index, term)
+    return MAGIC + crc32(rest, salt).to_bytes(4, "little") + rest, payload, padding
 
 
 def decode_at(data: bytes, offset: int, salt: int) -> Record | Flaw:

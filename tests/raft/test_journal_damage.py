@@ -285,7 +285,7 @@ def test_zeroed_sectors_in_what_is_known_to_be_stable_refuse_to_start() -> None:
 def test_a_client_cannot_forge_a_record() -> None:
     """A command that looks like a record of the log is a command; after a torn write before it,
     it does not make the tail look synced."""
-    forged = records.encode(records.Kind.SYNCED, 1 << 40, 0, b"", 999)
+    forged = b"".join(records.encode(records.Kind.SYNCED, 1 << 40, 0, b"", 999))
     disk, path, start = batch_log([b"torn" * 300, forged * 50])
     whole = disk.content(path)
     sector = (start // 512 + 1) * 512
