@@ -41,6 +41,7 @@ from recipes.holding import DEFAULT_TIMEOUT_S, Holding, Timeout, wait_ms_of, wis
 _ROOT = "/locks"
 _LEAVE_WAIT_S = 1.0
 _AGAIN_S = 0.5
+_KNOWN_S_MAX = 3_600.0
 
 
 class TreeLock(Generic[ClientT]):
@@ -129,10 +130,10 @@ class TreeLock(Generic[ClientT]):
                 work = contender.enter_and_wait(session, self._data(), is_try=wait_ms == 0)
                 await session.while_alive(work)
         except TimeoutError:
-            await contender.leave()
+            is_left = await contender.leave()
             if not scope.expired():
                 raise
-            raise LockTimeoutError(f"lock {self.name!r}: not granted in {limit_s} s") from None
+            raise self._not_in_time(contender, is_left) from None
         except BaseException:
             await contender.leave()
             raise
@@ -147,6 +148,16 @@ class TreeLock(Generic[ClientT]):
             session=session,
             queue=contender,
         )
+
+    def _not_in_time(self, contender: _Contender, is_left: bool) -> CoordinatorError:
+        if not is_left:
+            return OutcomeUnknownError(
+                f"lock {self.name!r}: not granted in time, and it is not known whether the "
+                f"contender is gone; that goes on in the background"
+            )
+        if not contender.path:
+            return UnavailableError(f"lock {self.name!r}: no member could be reached in time")
+        return LockTimeoutError(f"lock {self.name!r}: not granted in time")
 
     def _data(self) -> bytes:
         wish = asdict(wish_of(self._label, ""))
@@ -187,8 +198,9 @@ class _Contender:
             parents="container",
         )
         # A task of its own: whoever gives up must still learn what there is to delete.
+        # It is asked for until it is known, under one request number, while the session lives.
         self._creating = self._core.chores.start(
-            self._create(create, is_try=is_try), f"enter {self._directory}"
+            session.while_alive(self._create(create, is_try=is_try)), f"enter {self._directory}"
         )
         created = await asyncio.shield(self._creating)
         if created is None:
@@ -196,12 +208,16 @@ class _Contender:
         while not await self._holds_or_waits():
             pass
 
-    async def leave(self) -> None:
-        """Delete the own znode, for at most a second here, then in the background (S007)."""
+    async def leave(self) -> bool:
+        """Delete the own znode, for at most a second here, then in the background (S007).
+
+        Returns whether it is certain that nothing is left.
+        """
         if self._creating is None:
-            return
+            return True
         chore = self._core.chores.start(self._leave_at_last(), f"leave {self._directory}")
         await asyncio.wait({chore}, timeout=_LEAVE_WAIT_S)
+        return chore.done() and not chore.cancelled() and chore.result()
 
     async def release(self, grant_id: str) -> bool:
         try:
@@ -220,11 +236,11 @@ class _Contender:
     async def _create(self, create: Create, *, is_try: bool) -> Result | None:
         if is_try:  # one command: enter only if nobody is there, so there is nothing to clean up
             nobody = Check(self._directory, has_children=False)
-            reply = await self._core.guarded([nobody], then=[create])
+            reply = await self._core.guarded([nobody], then=[create], timeout=_KNOWN_S_MAX)
             if reply.branch != "then":
                 return None
         else:
-            reply = await self._core.multi([create])
+            reply = await self._core.multi([create], timeout=_KNOWN_S_MAX)
         created = reply.results[0]
         assert created.stat is not None, "a created znode has a Stat"
         self.path, self.czxid = created.path, created.stat.czxid
@@ -249,25 +265,26 @@ class _Contender:
             pass  # too much has happened since the listing: list again
         return False
 
-    async def _leave_at_last(self) -> None:
-        assert self._creating is not None, "left a queue that was not entered"
-        await asyncio.wait({self._creating})
-        failure = None if self._creating.cancelled() else self._creating.exception()
-        if failure is None and not self._creating.cancelled() and self._creating.result() is None:
-            return
-        if isinstance(failure, RequestError | SessionError | UnavailableError):
-            return  # certainly not created
-        if failure is not None:
-            return  # unknown: only the session's end can tell
-        while self._session is not None and not self._session.is_lost:
+    async def _leave_at_last(self) -> bool:
+        assert self._creating is not None and self._session is not None, "entered the queue"
+        try:
+            created = await self._creating
+        except (RequestError, SessionError, UnavailableError):
+            return True  # certainly not created
+        except OutcomeUnknownError:
+            return False  # only the session's end can tell
+        while created is not None:
             try:
                 await self._core.delete(self.path)
             except (RequestError, SessionError):
-                return
+                break  # gone already
             except CoordinatorError:
+                if self._session.is_lost:
+                    break  # it goes with its session
                 await asyncio.sleep(_AGAIN_S)
             else:
-                return
+                break
+        return True
 
 
 def segment_of(name: str) -> str:

@@ -178,20 +178,24 @@ class AsyncClient:
             query.append(("stat", ""))
         return await self._read(_packed("GET", _tree(path, query)), Children.from_body)
 
-    async def multi(self, operations: Sequence[Operation]) -> MultiReply:
+    async def multi(
+        self, operations: Sequence[Operation], *, timeout: float | None = None
+    ) -> MultiReply:
         """Do all of these, in order, under one zxid, or none of them."""
         body = Multi(tuple(operations)).to_body(_PACKED)
-        return await self._write(_packed("POST", "/v1/multi", body), MultiReply.from_body)
+        return await self._write(_packed("POST", "/v1/multi", body), MultiReply.from_body, timeout)
 
     async def guarded(
         self,
         conditions: Sequence[Check],
         then: Sequence[Operation] = (),
         otherwise: Sequence[Operation] = (),
+        *,
+        timeout: float | None = None,
     ) -> MultiReply:
         """Do ``then`` if all conditions hold, else ``otherwise``; ``branch`` says which."""
         body = Guarded(tuple(conditions), tuple(then), tuple(otherwise)).to_body(_PACKED)
-        return await self._write(_packed("POST", "/v1/multi", body), MultiReply.from_body)
+        return await self._write(_packed("POST", "/v1/multi", body), MultiReply.from_body, timeout)
 
     async def update(
         self, path: str, change: Callable[[bytes], bytes], *, max_retries: int = 5
@@ -366,9 +370,12 @@ class AsyncClient:
         self._refuse_when_closed()
         return await self._delivery.read(call, parse, self.settings.timeout_ms)
 
-    async def _write(self, call: Call, parse: Callable[[Any], T]) -> T:
+    async def _write(
+        self, call: Call, parse: Callable[[Any], T], timeout: float | None = None
+    ) -> T:
         self._refuse_when_closed()
-        return await self._delivery.write(call, parse, self.settings.timeout_ms)
+        timeout_ms = self.settings.timeout_ms if timeout is None else int(timeout * 1000)
+        return await self._delivery.write(call, parse, timeout_ms)
 
     def _refuse_when_closed(self) -> None:
         if self._is_closed:

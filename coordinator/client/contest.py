@@ -282,6 +282,12 @@ class Contest:
             raise UnavailableError(
                 f"{self.name}: no answer in time; the attempt was withdrawn: {error.message}"
             ) from error
+        if not is_withdrawn and isinstance(error, LockTimeoutError):
+            raise OutcomeUnknownError(
+                f"{error.message}; it may stand in the queue until its withdrawal arrives or "
+                f"session {attempt.session.session_id} ends",
+                **error.fields,
+            ) from error
 
     async def _withdraw(self, call: Call, session: Session) -> bool:
         while not session.is_lost:

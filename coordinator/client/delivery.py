@@ -7,8 +7,8 @@
    same client id and number, so it happens once; if the deadline ends in the open it is raised
    as an ``OutcomeUnknownError``, even when a later attempt was certainly refused: the earlier
    one may still arrive. A read changes nothing, so for it the end is an ``UnavailableError``.
-4. One attempt gets at most a third of the whole time (but a second at least), so a dead, slow or
-   deaf member is left in time for the others.
+4. One attempt gets a third of the whole time (a second at least, five at most), so a dead, slow
+   or deaf member is left in time for the others.
 5. ``RequestForgotten`` on a first attempt is no retry: the lane gets a new id and the request is
    sent anew. On a later attempt it is the truth, and raised.
 """
@@ -42,6 +42,7 @@ from coordinator.wire.messages import INDEX_HEADER, TIMEOUT_HEADER
 T = TypeVar("T")
 
 ATTEMPT_MS_MIN = 1_000
+ATTEMPT_MS_MAX = 5_000
 _WORTH_SENDING_MS = 20
 _RENEWALS_MAX = 3
 _ANSWER_ALLOWANCE_MS_MAX = 250
@@ -189,7 +190,7 @@ class Delivery:
 
     def attempt_ms(self, timeout_ms: int, remaining_ms: int) -> int:
         """Return how long one attempt of a call of ``timeout_ms`` may take."""
-        return min(remaining_ms, max(ATTEMPT_MS_MIN, timeout_ms // 3))
+        return min(remaining_ms, max(ATTEMPT_MS_MIN, timeout_ms // 3), ATTEMPT_MS_MAX)
 
     async def pause(self, trouble: Trouble, deadline_ms: int) -> bool:
         """Wait as the policy says; False when no further attempt is to be made."""

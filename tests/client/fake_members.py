@@ -62,7 +62,7 @@ class FakeStream:
     def __init__(self, status: int = 200) -> None:
         self.status = status
         self.headers: Mapping[str, str] = {"coordinator-index": "7"}
-        self.lines: asyncio.Queue[bytes | None | CoordinatorError] = asyncio.Queue()
+        self.lines: asyncio.Queue[bytes | CoordinatorError | None] = asyncio.Queue()
         self.is_closed = False
 
     def say(self, **line: Any) -> FakeStream:
@@ -106,7 +106,7 @@ class FakeMembers:
             return answer({})
         self.seen.append(seen)
         happening = self.on_request(seen)
-        if isinstance(happening, Awaitable):
+        if not isinstance(happening, Response | CoordinatorError | None):
             happening = await happening
         return await self._happened(happening, timeout_ms)
 

@@ -19,7 +19,17 @@ from coordinator.errors import (
     RequestForgottenError,
     UnavailableError,
 )
-from tests.client.fake_members import BROKEN, REFUSED, A, B, C, FakeMembers, answer, refusal
+from tests.client.fake_members import (
+    BROKEN,
+    REFUSED,
+    A,
+    B,
+    C,
+    FakeMembers,
+    Happening,
+    answer,
+    refusal,
+)
 from tests.client.virtual_time import LoopClock, run
 
 WRITE = Call("POST", "/v1/tree/a", {"data": "x"})
@@ -31,10 +41,10 @@ def deliver(members: FakeMembers, *urls: str, retry: RetryPolicy | None = None) 
     return Delivery(members, urls or (A, B, C), clock, retry or RetryPolicy(seed=1))
 
 
-def script(*happenings: object) -> FakeMembers:
+def script(*happenings: Happening) -> FakeMembers:
     """Members that do these things, one for each request, then answer."""
-    rest: Iterator[object] = iter(happenings)
-    return FakeMembers(lambda seen: next(rest, answer({"ok": True})))  # type: ignore[arg-type]
+    rest: Iterator[Happening] = iter(happenings)
+    return FakeMembers(lambda seen: next(rest, answer({"ok": True})))
 
 
 async def write(delivery: Delivery, timeout_ms: int = 10_000) -> object:
@@ -161,12 +171,12 @@ def test_a_read_without_an_answer_changed_nothing() -> None:
 
 
 @pytest.mark.parametrize("deaf", [None, BROKEN, REFUSED, refusal(NoLeaderError())])
-def test_a_dead_slow_or_deaf_member_is_left_within_the_deadline(deaf: object) -> None:
+def test_a_dead_slow_or_deaf_member_is_left_within_the_deadline(deaf: Happening) -> None:
     """The others answer although the current member does not (S157)."""
 
     async def scenario() -> None:
         members = FakeMembers(
-            lambda seen: deaf if seen.endpoint == bad else answer({"ok": True})  # type: ignore[arg-type, return-value]
+            lambda seen: deaf if seen.endpoint == bad else answer({"ok": True})
         )
         delivery = deliver(members)
         bad = delivery.endpoints.current

@@ -1,0 +1,196 @@
+"""A real member in memory, with two doors, and a network whose faults a test switches on.
+
+Everything but sockets, disks and time is the real thing: the client, HTTP, the service, the state
+machine. Both doors lead to the one member, so one can die and the other still serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from coordinator.client import (
+    AsyncClient,
+    InProcessTransport,
+    Request,
+    Response,
+    RetryPolicy,
+    connect,
+)
+from coordinator.client.transport import ResponseStream
+from coordinator.clock import Clock
+from coordinator.config import Config
+from coordinator.errors import ConnectionLostError, UnavailableError
+from coordinator.raft.loopback import LoopbackEngine
+from coordinator.service.member import Member
+from coordinator.wire.http.app import create_app
+from tests.client.virtual_time import LoopClock, run
+
+LEFT, RIGHT = "http://left:1", "http://right:1"
+
+
+class Network:
+    """One client's way to the doors; counts requests, and loses what it is told to lose."""
+
+    def __init__(self, doors: dict[str, web.Application]) -> None:
+        self._inner = InProcessTransport(doors)
+        self.sent: list[str] = []
+        """``METHOD target`` of everything that was sent on, in order."""
+        self.is_cut = False
+        """Nothing gets through, in either direction; connections time out."""
+        self.is_refusing = False
+        """Connections are refused at once."""
+        self.loses_reply_of: Callable[[Request], bool] = lambda request: False
+        self.delays_s: Callable[[Request], float] = lambda request: 0.0
+        """How long the reply, or each line of the reply, is under way."""
+
+    def lose_one_reply(self, method: str, part: str) -> None:
+        """Lose the next answer to such a request, after the member has done it."""
+
+        def loses(request: Request) -> bool:
+            if request.method != method or part not in request.target:
+                return False
+            self.loses_reply_of = lambda request: False
+            return True
+
+        self.loses_reply_of = loses
+
+    def kill(self, door: str) -> None:
+        """Let the member behind ``door`` die: connections break, new ones are refused."""
+        self._inner.remove(door)
+
+    def count(self, method: str, part: str = "") -> int:
+        return sum(each.startswith(method) and part in each for each in self.sent)
+
+    async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
+        await self._pass(request, timeout_ms)
+        response = await self._inner.request(endpoint, request, timeout_ms)
+        await asyncio.sleep(self.delays_s(request))
+        if self.loses_reply_of(request):
+            raise ConnectionLostError("the reply was lost")
+        if self.is_cut:
+            await self._silence(timeout_ms)
+        return response
+
+    @asynccontextmanager
+    async def stream(
+        self, endpoint: str, request: Request, timeout_ms: int
+    ) -> AsyncIterator[ResponseStream]:
+        await self._pass(request, timeout_ms)
+        async with self._inner.stream(endpoint, request, timeout_ms) as stream:
+            yield _Faulty(stream, request, self)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _pass(self, request: Request, timeout_ms: int) -> None:
+        if self.is_refusing:
+            raise UnavailableError("connection refused")
+        if self.is_cut:
+            await self._silence(timeout_ms)
+        self.sent.append(f"{request.method} {request.target}")
+
+    async def _silence(self, timeout_ms: int) -> None:
+        await asyncio.sleep(timeout_ms / 1000)
+        raise ConnectionLostError(f"no answer within {timeout_ms} ms")
+
+
+class _Faulty:
+    """A stream over the faulty network."""
+
+    def __init__(self, stream: ResponseStream, request: Request, network: Network) -> None:
+        self._stream = stream
+        self._request = request
+        self._network = network
+        self.status = stream.status
+        self.headers = stream.headers
+
+    async def line(self) -> bytes | None:
+        line = await self._stream.line()
+        await asyncio.sleep(self._network.delays_s(self._request))
+        if line is not None and line.strip() and self._network.loses_reply_of(self._request):
+            raise ConnectionLostError("the stream broke")
+        if self._network.is_cut:
+            await asyncio.Event().wait()  # silence, until the reader gives up
+        return line
+
+    async def read(self) -> bytes:
+        return await self._stream.read()
+
+
+class MemoryCluster:
+    """The member; ``async with cluster.client() as client`` for each client."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or LoopClock(asyncio.get_running_loop())
+        self.engine = LoopbackEngine()
+        self.member = Member(Config(), self.engine, self.clock, random=random.Random(5))
+        self._clients = 0
+
+    @property
+    def proposals(self) -> int:
+        """How many commands were proposed so far."""
+        return self.engine.status().last_index
+
+    def network(self) -> Network:
+        return Network(
+            {url: create_app(self.member, Config().http, self.clock) for url in (LEFT, RIGHT)}
+        )
+
+    @asynccontextmanager
+    async def client(
+        self, network: Network | None = None, **options: Any
+    ) -> AsyncIterator[AsyncClient]:
+        """Connect over ``network``, or over one of its own without faults."""
+        self._clients += 1
+        connector = connect(
+            (LEFT, RIGHT),
+            transport=network or self.network(),
+            clock=options.pop("clock", self.clock),
+            retry=RetryPolicy(seed=self._clients),
+            **options,
+        )
+        async with connector as client:
+            yield client
+
+    async def queue(self, client: AsyncClient, name: str) -> list[str]:
+        """Return the labels of the holder and of those who wait, in order."""
+        view = await client.lock(name)
+        holder = [] if view.holder is None else [view.holder.label]
+        return holder + [each.label for each in view.queue]
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[MemoryCluster]:
+    """Run a member for the length of a test."""
+    world = MemoryCluster()
+    await world.member.start()
+    try:
+        yield world
+    finally:
+        await world.member.stop()
+
+
+def in_memory(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in virtual time; its first argument is a running MemoryCluster."""
+    signature = inspect.signature(test)
+
+    def wrapper(**arguments: Any) -> None:
+        async def main() -> None:
+            async with cluster() as world:
+                await test(world, **arguments)
+
+        run(main())
+
+    wrapper.__name__ = test.__name__
+    wrapper.__doc__ = test.__doc__
+    wrapper.__module__ = test.__module__
+    parameters = list(signature.parameters.values())[1:]
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return wrapper

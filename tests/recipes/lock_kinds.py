@@ -1,0 +1,20 @@
+"""Shared by the tests of the locks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.client import AsyncClient
+from recipes import Lock, TreeLock
+
+Kind = type[Lock[AsyncClient]] | type[TreeLock[AsyncClient]]
+each_kind = pytest.mark.parametrize("kind", [Lock, TreeLock])
+"""The server-run and the client-made lock keep the same promises."""
+
+KINDS: list[Kind] = [Lock, TreeLock]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,228 @@
+"""Losing a lock: in time, without hiding anything, never silently."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.errors import (
+    LockLostError,
+    SessionExpiredError,
+)
+from recipes import Lock
+from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.client.virtual_time import LoopClock
+from tests.recipes.lock_kinds import Kind, each_kind, now
+
+
+@each_kind
+@in_memory
+async def test_a_holder_cut_off_is_cancelled_and_told_before_the_next_is_granted(
+    world: MemoryCluster, kind: Kind
+) -> None:
+    """The body stops and ``async with`` raises LockLostError, in time (S045, S059, S077, S121)."""
+    network = world.network()
+    stopped_at = granted_at = 0.0
+    async with world.client(network, session_timeout=3) as client, world.client() as other:
+
+        async def next_one() -> None:
+            nonlocal granted_at
+            await kind(other, "daily", timeout=30).acquire()
+            granted_at = now()
+
+        with pytest.raises(LockLostError, match="no heartbeat") as raised:  # noqa: PT012
+            async with kind(client, "daily") as grant:
+                contender = asyncio.create_task(next_one())
+                await asyncio.sleep(1)
+                network.is_cut = True
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    stopped_at = now()
+        await contender
+
+        assert grant.is_lost
+        assert raised.value.fencing_token == grant.fencing_token
+        assert 0 < stopped_at < granted_at
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+
+@each_kind
+@in_memory
+async def test_a_short_interruption_costs_nothing(world: MemoryCluster, kind: Kind) -> None:
+    """Three seconds without heartbeats leave a ten second lease alone (S059)."""
+    network = world.network()
+    async with world.client(network) as client, kind(client, "daily") as grant:
+        network.is_refusing = True
+        await asyncio.sleep(3)
+        network.is_refusing = False
+        await asyncio.sleep(30)
+        grant.check()
+
+
+@in_memory
+async def test_the_bodys_own_exception_is_never_hidden(world: MemoryCluster) -> None:
+    """Neither by a loss nor by a failing release (S149)."""
+    network = world.network()
+    async with world.client(network, session_timeout=2, timeout=1) as client:
+        with pytest.raises(ZeroDivisionError):  # noqa: PT012
+            async with Lock(client, "daily"):
+                network.is_cut = True
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    raise ZeroDivisionError from None
+        network.is_cut = False
+
+    network = world.network()
+    async with world.client(network, session_timeout=60, timeout=1) as client:
+        with pytest.raises(KeyError) as raised:  # noqa: PT012
+            async with Lock(client, "weekly"):
+                network.is_cut = True
+                raise KeyError("mine")
+        assert "could not be released" in raised.value.__notes__[0]
+        network.is_cut = False
+        await asyncio.sleep(5)
+        assert await world.queue(client, "weekly") == []  # it went on in the background
+
+
+@in_memory
+async def test_a_foreign_cancellation_stays_a_cancellation(world: MemoryCluster) -> None:
+    """Only our own cancellation becomes LockLostError; another's passes through, released."""
+    async with world.client() as client:
+
+        async def body() -> None:
+            async with Lock(client, "daily"):
+                await asyncio.sleep(60)
+
+        task = asyncio.create_task(body())
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await world.queue(client, "daily") == []
+
+
+@in_memory
+async def test_a_timeout_around_the_body_stays_a_timeout(world: MemoryCluster) -> None:
+    """``asyncio.timeout`` inside and outside compose with the lock."""
+    async with world.client() as client:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1), Lock(client, "daily"):
+                await asyncio.sleep(60)
+        with pytest.raises(TimeoutError):
+            async with Lock(client, "daily"), asyncio.timeout(1):
+                await asyncio.sleep(60)
+        assert await world.queue(client, "daily") == []
+
+
+@in_memory
+async def test_work_may_continue_when_unsure_if_it_says_so(world: MemoryCluster) -> None:
+    """``cancel_on_loss=False`` lets the body run on; the grant still tells (S041)."""
+    network = world.network()
+    async with (
+        world.client(network, session_timeout=2) as client,
+        Lock(client, "daily", cancel_on_loss=False) as grant,
+    ):
+        network.is_cut = True
+        await asyncio.sleep(10)
+        with pytest.raises(LockLostError):
+            grant.check()
+        network.is_cut = False
+
+
+@in_memory
+async def test_a_body_that_swallows_its_cancellation_still_hears_of_the_loss(
+    world: MemoryCluster,
+) -> None:
+    """Leaving the ``with`` raises if the lock was lost meanwhile."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client:
+        with pytest.raises(LockLostError):  # noqa: PT012
+            async with Lock(client, "daily"):
+                network.is_cut = True
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    network.is_cut = False
+
+
+@in_memory
+async def test_after_a_loss_a_new_acquire_uses_a_new_session(world: MemoryCluster) -> None:
+    """A lost session is not adopted again, nor are its grants (curator 1121)."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client:
+        first = await Lock(client, "daily").acquire()
+        network.is_cut = True
+        await asyncio.sleep(5)
+        network.is_cut = False
+
+        second = await Lock(client, "daily").acquire()
+
+        assert first.is_lost
+        assert first.session_id != second.session_id
+        assert second.fencing_token > first.fencing_token
+        assert await second.verify() > 0
+
+
+@in_memory
+async def test_a_waiter_whose_own_session_ends_stops_waiting(world: MemoryCluster) -> None:
+    """It does not wait on for something it could not hold (etcd 11456, 12547)."""
+    network = world.network()
+    async with (
+        world.client() as holder,
+        world.client(network, session_timeout=2) as client,
+        Lock(holder, "daily"),
+    ):
+        waiting = asyncio.create_task(Lock(client, "daily", timeout=60).acquire())
+        await asyncio.sleep(1)
+        network.is_cut = True
+        began = now()
+        with pytest.raises(SessionExpiredError):
+            await waiting
+        assert now() - began <= 2.0
+
+
+@each_kind
+@in_memory
+async def test_a_grant_that_arrives_too_late_is_given_back(
+    world: MemoryCluster, kind: Kind
+) -> None:
+    """When the lease has no safe time left the client does not report "held" (S006)."""
+    network = world.network()
+    own_clock = LoopClock(asyncio.get_running_loop())
+    async with world.client(network, clock=own_clock) as client, world.client() as other:
+        await client.session()
+
+        def slow(request: object) -> float:
+            own_clock.paused_ms += 30_000  # the process is stopped while the answer is under way
+            network.delays_s = lambda request: 0.0
+            return 0.0
+
+        network.delays_s = slow
+        with pytest.raises(SessionExpiredError):
+            await kind(client, "daily").acquire(timeout=60)
+        await asyncio.sleep(1)
+
+        assert await world.queue(other, "daily") == []
+
+
+@in_memory
+async def test_verify_asks_the_cluster(world: MemoryCluster) -> None:
+    """Verified means held at that moment, with the safe time left; else lost (S025, S076)."""
+    async with (
+        world.client() as client,
+        world.client() as operator,
+        Lock(client, "daily", cancel_on_loss=False) as grant,
+    ):
+        assert 0 < await grant.verify() <= 9_750
+        assert (await operator.lock("daily", fencing_token=grant.fencing_token)).is_current
+        view = await operator.lock("daily")
+        assert view.holder is not None
+        await operator.delete(view.holder.path)  # somebody breaks the lock by force
+
+        with pytest.raises(LockLostError, match="the cluster says"):
+            await grant.verify()
+        with pytest.raises(LockLostError):
+            grant.check()

@@ -1,0 +1,108 @@
+"""Giving a lock back: what it says, and that it frees only what was held."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.errors import (
+    OutcomeUnknownError,
+)
+from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.recipes.lock_kinds import Kind, each_kind
+
+
+@each_kind
+@in_memory
+async def test_release_says_whether_it_was_held_and_may_be_repeated(
+    world: MemoryCluster, kind: Kind
+) -> None:
+    """The first release is True, every later one False and harmless (S150)."""
+    async with world.client() as client:
+        lock = kind(client, "daily")
+        assert await lock.release() is False
+        await lock.acquire()
+        assert await lock.release() is True
+        assert await lock.release() is False
+
+
+@each_kind
+@in_memory
+async def test_a_late_release_cannot_free_the_next_holders_lock(
+    world: MemoryCluster, kind: Kind
+) -> None:
+    """A is expired, B holds, C waits; A's release changes nothing (S048, S057, S120)."""
+    network = world.network()
+    async with (
+        world.client(network, session_timeout=2) as a,
+        world.client() as b,
+        world.client() as c,
+    ):
+        late = kind(a, "daily", label="a")
+        await late.acquire()
+        network.is_cut = True
+        await kind(b, "daily", label="b").acquire()
+        waiting = asyncio.create_task(kind(c, "daily", label="c").acquire(timeout=60))
+        await asyncio.sleep(1)
+        network.is_cut = False
+
+        assert await late.release() is False
+        await asyncio.sleep(5)
+        assert await world.queue(b, "daily") == ["b", "c"]
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+
+@each_kind
+@in_memory
+async def test_a_lost_reply_to_a_release_is_asked_for_again(
+    world: MemoryCluster, kind: Kind
+) -> None:
+    """The retried release is the same release (S054)."""
+    network = world.network()
+    async with world.client(network) as client:
+        lock = kind(client, "daily")
+        await lock.acquire()
+        network.lose_one_reply("DELETE", "daily")
+
+        assert await lock.release() is True
+        assert await world.queue(client, "daily") == []
+
+
+@each_kind
+@in_memory
+async def test_a_release_whose_outcome_is_unknown_says_so_and_can_be_repeated(
+    world: MemoryCluster, kind: Kind
+) -> None:
+    """Local state forgets the lock only when the member has (S077, redis-py 3847)."""
+    network = world.network()
+    async with world.client(network, timeout=2, session_timeout=60) as client:
+        lock = kind(client, "daily")
+        grant = await lock.acquire()
+        network.is_cut = True
+        with pytest.raises(OutcomeUnknownError):
+            await lock.release()
+        assert lock.grant is grant
+        assert not grant.is_lost
+        network.is_cut = False
+
+        assert await lock.release() is True
+        assert await world.queue(client, "daily") == []
+
+
+@each_kind
+@in_memory
+async def test_a_cancelled_release_still_frees_the_lock(world: MemoryCluster, kind: Kind) -> None:
+    """Cancelling a release leaves nothing unownable behind (redis-py 3847)."""
+    async with world.client() as client, world.client() as other:
+        lock = kind(client, "daily")
+        await lock.acquire()
+        releasing = asyncio.create_task(lock.release())
+        await asyncio.sleep(0)
+        releasing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await releasing
+
+        async with kind(other, "daily", timeout=1):
+            pass

@@ -1,0 +1,59 @@
+"""Locks while the service is away: never entered, never claimed to be certain."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.errors import (
+    LockTimeoutError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+from recipes import Lock
+from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.recipes.lock_kinds import Kind, each_kind, now
+
+
+@each_kind
+@in_memory
+async def test_without_the_service_an_acquire_fails_in_time_and_the_body_is_not_entered(
+    world: MemoryCluster, kind: Kind
+) -> None:
+    """An error within the deadline, of a kind of its own (S077, S078, S123, S156)."""
+    for is_refusing in (True, False):
+        network = world.network()
+        network.is_refusing, network.is_cut = is_refusing, not is_refusing
+        async with world.client(network, timeout=3) as client:
+            began = now()
+            with pytest.raises((UnavailableError, OutcomeUnknownError)) as raised:
+                async with kind(client, "daily", timeout=3):
+                    pytest.fail("the body ran without the lock")
+            assert now() - began <= 4.1
+            assert not isinstance(raised.value, LockTimeoutError)
+    async with world.client() as observer:
+        assert await world.queue(observer, "daily") == []
+
+
+@in_memory
+async def test_a_waiter_cut_off_at_its_deadline_does_not_claim_to_have_left_nothing(
+    world: MemoryCluster,
+) -> None:
+    """Not granted, but maybe still queued, is an unknown outcome; it clears itself up later."""
+    network = world.network()
+    async with (
+        world.client() as holder,
+        world.client(network, session_timeout=60) as client,
+        Lock(holder, "daily", label="holder"),
+    ):
+        waiting = asyncio.create_task(Lock(client, "daily", timeout=5, label="cut").acquire())
+        await asyncio.sleep(1)
+        network.is_cut = True
+        network.kill(client._delivery.endpoints.current)
+        with pytest.raises(OutcomeUnknownError):
+            await waiting
+        assert await world.queue(holder, "daily") == ["holder", "cut"]
+        network.is_cut = False
+        await asyncio.sleep(8)
+        assert await world.queue(holder, "daily") == ["holder"]
