@@ -145,7 +145,7 @@ SCHEMAS: dict[str, Schema] = {
             "ephemeral_owner": maybe(TEXT),
             "data_length": integer(),
             "num_children": integer(),
-            "mode": choice(*(mode for mode in CREATE_MODES if "sequential" not in mode)),
+            "mode": choice(*CREATE_MODES),
             "ttl_ms": maybe(integer(1)),
         }
     ),
