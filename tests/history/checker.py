@@ -90,9 +90,7 @@ def plain_entries(model: Model, operations: Iterable[Operation]) -> list[Entry]:
                 Entry(operation, action, operation.called_at, FOREVER, group=("alone", number))
             )
         else:
-            entries.append(
-                Entry(operation, action, operation.called_at, operation.returned_at)
-            )
+            entries.append(Entry(operation, action, operation.called_at, operation.returned_at))
     return entries
 
 
@@ -155,9 +153,7 @@ class Result:
         return [r for r in self.keys.values() if r.verdict is Verdict.NOT_LINEARIZABLE]
 
 
-def check(
-    operations: Iterable[Operation], model: Model, budget: Budget | None = None
-) -> Result:
+def check(operations: Iterable[Operation], model: Model, budget: Budget | None = None) -> Result:
     """Judge a history, key by key. Any order of the operations will do."""
     by_key: dict[str, list[Operation]] = {}
     for operation in operations:

@@ -1,0 +1,118 @@
+"""The checker agrees with a brute-force search on every tiny history that chance can think of."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.history.checker import Verdict, check
+from tests.history.generation import Facts, Shape, generate
+from tests.history.operations import Operation
+from tests.history.oracle import is_linearizable
+from tests.history.register import Register
+
+_EXAMPLES = settings(
+    max_examples=400,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+def _judge(history: list[Operation]) -> None:
+    expected = is_linearizable(history)
+
+    verdict = check(history, Register()).verdict
+
+    listing = "\n".join(str(operation) for operation in history)
+    assert (verdict is Verdict.OK) == expected, f"expected {expected}, found {verdict}:\n{listing}"
+
+
+@st.composite
+def _operations(draw: st.DrawFn) -> Operation:
+    kind = draw(st.sampled_from(["create", "read", "set", "set", "delete", "stale_read"]))
+    asked: dict[str, Any] = {}
+    if kind in ("create", "set"):
+        asked["value"] = draw(st.sampled_from("abc"))
+    if kind in ("set", "delete") and draw(st.booleans()):
+        asked["expected_version"] = draw(st.integers(0, 2))
+    called_at = draw(st.integers(0, 8))
+    if draw(st.integers(0, 2)) == 0:
+        return Operation("c", "/k", kind, asked, None, called_at, None)
+    told: dict[str, Any] = {}
+    errors = {
+        "create": ["NodeExists"],
+        "set": ["NoNode", "BadVersion"],
+        "delete": ["NoNode", "BadVersion"],
+    }.get(kind, ["NoNode"])
+    if draw(st.integers(0, 4)) == 0:
+        told["error"] = draw(st.sampled_from(errors))
+    else:
+        if kind in ("read", "stale_read") and draw(st.integers(0, 4)):
+            told["value"] = draw(st.sampled_from("abc"))
+        if kind != "delete":
+            for name, most in (("version", 2), ("mzxid", 4), ("czxid", 3)):
+                if draw(st.integers(0, 3)) == 0:
+                    told[name] = draw(st.integers(0 if name == "version" else 1, most))
+    if draw(st.integers(0, 3)) == 0:
+        told["zxid"] = draw(st.integers(1, 5))
+    return Operation("c", "/k", kind, asked, told, called_at, called_at + draw(st.integers(0, 4)))
+
+
+@_EXAMPLES
+@given(st.lists(_operations(), min_size=1, max_size=5))
+def test_agrees_on_arbitrary_operations(history: list[Operation]) -> None:
+    """Whatever five operations say, the verdict is the brute-force one."""
+    _judge(history)
+
+
+@_EXAMPLES
+@given(
+    seed=st.integers(0, 2**32),
+    facts=st.sampled_from(list(Facts)),
+    unknown_ratio=st.sampled_from([0.0, 0.3, 0.7]),
+    value_count=st.sampled_from([None, 2]),
+    damage=st.integers(0, 2),
+)
+def test_agrees_on_damaged_histories_of_a_store(
+    seed: int, facts: Facts, unknown_ratio: float, value_count: int | None, damage: int
+) -> None:
+    """A correct history in which up to two answers were falsified gets the brute-force verdict."""
+    shape = Shape(
+        operation_count=6, client_count=3, facts=facts, write_ratio=0.7,
+        unknown_ratio=unknown_ratio, value_count=value_count,
+    )  # fmt: skip
+    history = generate(seed, shape)
+    random = Random(seed)
+    for _ in range(damage):
+        _falsify(history, random)
+
+    _judge(history)
+
+
+def _falsify(history: list[Operation], random: Random) -> None:
+    index = random.randrange(len(history))
+    operation = history[index]
+    told = dict(operation.output or {})
+    draw = random.random()
+    if not told or draw < 0.2:
+        other = random.randrange(len(history))
+        output = None if history[other].kind != operation.kind else history[other].output
+        returned_at = None if output is None else operation.called_at + random.randrange(6)
+    elif draw < 0.4:
+        output, returned_at = operation.output, operation.called_at + random.randrange(3)
+    else:
+        name = random.choice(sorted(told))
+        fact = told[name]
+        if isinstance(fact, int):
+            told[name] = max(0, fact + random.choice((-1, 1)))
+        else:
+            del told[name]
+        output, returned_at = told, operation.returned_at
+    history[index] = Operation(
+        operation.client, operation.key, operation.kind, operation.input, output,
+        operation.called_at, returned_at,
+    )  # fmt: skip
