@@ -94,6 +94,7 @@ class Leases:
             if len(due) + len(self._undecided) >= _EXPIRING_AT_ONCE_MAX:
                 break  # the others at the next tick
             _, session_id = heapq.heappop(self._heap)
+            self._metrics.leases_looked_at.inc()
             deadline_ms = self._deadlines.get(session_id)
             if deadline_ms is None:
                 continue

@@ -53,6 +53,9 @@ class Metrics:
             "heartbeat_requests", "Batches of heartbeats passed on to the leader."
         )
         self.leases = self._gauge("leases", "Leases this member keeps as leader.")
+        self.leases_looked_at = self._counter(
+            "leases_looked_at", "Leases that ticks looked at, because they may have run out."
+        )
         self.lease_restarts = self._counter(
             "lease_restarts", "Times all leases were started anew because the leader stalled."
         )

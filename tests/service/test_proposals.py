@@ -11,8 +11,8 @@ from coordinator.errors import (
     BadVersionError,
     ConnectionLostError,
     LeaderChangedError,
-    NoLeaderError,
     NodeExistsError,
+    NoLeaderError,
     ProposalTimeoutError,
     ShuttingDownError,
     ThrottledError,
@@ -44,8 +44,8 @@ async def test_a_refusal_reaches_the_caller_of_a_follower_as_itself() -> None:
 
         with pytest.raises(NodeExistsError):
             await soon(world.follower.submit(create, request=None, deadline_ms=world.deadline()))
+        wrong = SetData("/a", b"", expected_version=7)
         with pytest.raises(BadVersionError):
-            wrong = SetData("/a", b"", expected_version=7)
             await soon(world.follower.submit(wrong, request=None, deadline_ms=world.deadline()))
 
 
@@ -227,5 +227,3 @@ async def test_a_stopping_member_refuses_and_tells_those_who_wait() -> None:
             await soon(writing)
         with pytest.raises(ShuttingDownError):
             await member.submit(Create("/a"), request=None, deadline_ms=world.deadline())
-
-

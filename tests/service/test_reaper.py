@@ -1,0 +1,83 @@
+"""The reaper: idle containers and ttl znodes go, late rather than early, and only by the leader."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.config import Config, LimitsConfig
+from coordinator.service.reads import STALE
+from coordinator.state.codec import decode_command
+from coordinator.state.commands import Create, CreateMode, Delete, Operation, Reap, SetData
+from tests.service.fake_cluster import World, cluster, counted
+
+CONFIG = Config(limits=replace(LimitsConfig(), reap_interval_ms=1_000))
+
+
+async def write(world: World, *operations: Operation) -> None:
+    for operation in operations:
+        await world.leader.submit(operation, request=None, deadline_ms=world.deadline())
+
+
+async def names(world: World) -> tuple[str, ...]:
+    return (await world.leader.children("/", STALE, world.deadline())).value.names
+
+
+async def test_a_container_goes_after_its_last_child() -> None:
+    """Seen empty at two looks in a row; one that never had a child stays."""
+    async with cluster(config=CONFIG) as world:
+        await write(world, Create("/used", mode=CreateMode.CONTAINER), Create("/used/x"))
+        await write(world, Create("/new", mode=CreateMode.CONTAINER), Delete("/used/x"))
+
+        await world.advance(1_100)
+        assert await names(world) == ("new", "used")
+        await world.advance(1_100)
+
+        assert await names(world) == ("new",)
+        assert counted(world.leader, "znodes_reaped_total") == 1
+
+
+async def test_a_container_that_is_used_between_two_looks_stays() -> None:
+    """A busy lock keeps its container although it is often empty when looked at."""
+    async with cluster(config=CONFIG) as world:
+        await write(world, Create("/c", mode=CreateMode.CONTAINER))
+        for number in range(5):
+            await write(world, Create(f"/c/{number}"), Delete(f"/c/{number}"))
+            await world.advance(1_000)
+
+        assert await names(world) == ("c",)
+
+
+async def test_a_ttl_znode_goes_when_nobody_changed_it_for_its_ttl() -> None:
+    """Not before its ttl; a change starts it again."""
+    async with cluster(config=CONFIG) as world:
+        await write(world, Create("/t", mode=CreateMode.TTL, ttl_ms=3_000))
+        await world.advance(2_500)
+        await write(world, SetData("/t", b"again"))
+        await world.advance(3_400)
+        assert await names(world) == ("t",)
+        await world.advance(1_100)
+
+        assert await names(world) == ()
+
+
+async def test_a_new_leader_counts_a_ttl_from_when_it_first_saw_the_znode() -> None:
+    """A change of leader makes it live longer, never shorter."""
+    async with cluster(config=CONFIG) as world:
+        await write(world, Create("/t", mode=CreateMode.TTL, ttl_ms=3_000))
+        await world.advance(3_500)
+        world.elect("2")
+        await world.advance(3_400)
+        assert await names(world) == ("t",)
+        await world.advance(200)
+
+        assert await names(world) == ()
+
+
+async def test_a_reap_names_what_was_seen_and_the_term() -> None:
+    """So that a change before it in the log, or another leader, makes it void."""
+    async with cluster(config=CONFIG) as world:
+        await write(world, Create("/t", mode=CreateMode.TTL, ttl_ms=1))
+        await world.advance(2_100)
+
+        operation = decode_command(world.log[-1][1]).operation
+        assert operation == Reap("/t", mzxid=1, pzxid=1, term=world.term)

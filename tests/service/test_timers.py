@@ -1,0 +1,108 @@
+"""Timers: never before their time on the clock, and woken by the loop when nobody ticks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.clock import ManualClock, SystemClock
+from coordinator.service.timers import Timers
+from tests.service.fake_cluster import settle, soon
+
+
+async def test_a_callback_fires_at_its_time_and_not_before() -> None:
+    """Decided by the clock, to the millisecond, when the test ticks."""
+    clock, fired = ManualClock(), list[str]()
+    timers = Timers(clock)
+    timers.at(105, lambda: fired.append("b"))
+    timers.at(101, lambda: fired.append("a"))
+    cancelled = timers.at(103, lambda: fired.append("never"))
+    cancelled.cancel()
+
+    timers.tick(100)
+    assert fired == []
+    timers.tick(104)
+    assert fired == ["a"]
+    timers.tick(105)
+
+    assert fired == ["a", "b"]
+    timers.close()
+
+
+async def test_a_callback_may_cancel_another_that_is_due() -> None:
+    """Whoever was cancelled by an earlier one does not fire."""
+    clock, fired = ManualClock(), list[str]()
+    timers = Timers(clock)
+    timers.at(10, lambda: second.cancel())
+    second = timers.at(10, lambda: fired.append("never"))
+
+    timers.tick(10)
+
+    assert fired == []
+    timers.close()
+
+
+async def test_a_period_goes_on_until_closed() -> None:
+    """One call for each interval that is ticked; none after close."""
+    clock, seen = ManualClock(), list[int]()
+    timers = Timers(clock)
+    timers.every(100, seen.append)
+    for _ in range(3):
+        clock.advance(100)
+        timers.tick(clock.monotonic_ms())
+    timers.close()
+    clock.advance(100)
+    timers.tick(clock.monotonic_ms())
+
+    assert seen == [100, 200, 300]
+
+
+async def test_a_deadline_ends_a_wait_and_only_that() -> None:
+    """TimeoutError inside the scope; a wait that ended before is left alone."""
+    clock = ManualClock()
+    timers = Timers(clock)
+
+    async def waits() -> str:
+        async with timers.deadline(100):
+            await asyncio.Event().wait()
+        return "never"
+
+    waiting = asyncio.create_task(waits())
+    await settle()
+    async with timers.deadline(100):
+        pass
+    clock.advance(100)
+    timers.tick(100)
+
+    with pytest.raises(TimeoutError):
+        await soon(waiting)
+    timers.close()
+
+
+async def test_a_cancellation_from_outside_passes_through_a_deadline() -> None:
+    """It is not mistaken for the deadline."""
+    timers = Timers(ManualClock())
+
+    async def waits() -> None:
+        async with timers.deadline(100):
+            await asyncio.Event().wait()
+
+    waiting = asyncio.create_task(waits())
+    await settle()
+    waiting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    timers.close()
+
+
+async def test_a_running_loop_looks_by_itself() -> None:
+    """With the clock of the machine nobody has to tick; also for a time that has passed."""
+    clock = SystemClock()
+    timers = Timers(clock)
+
+    await soon(timers.sleep_until(clock.monotonic_ms() + 20))
+    await soon(timers.sleep_until(clock.monotonic_ms() - 20))
+
+    timers.close()

@@ -1,0 +1,313 @@
+"""Watches: told of everything, once, in order, whole; or told plainly that it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from coordinator.config import Config, LimitsConfig
+from coordinator.errors import (
+    BadArgumentsError,
+    CompactedError,
+    QuotaExceededError,
+    ThrottledError,
+)
+from coordinator.service.reads import STALE
+from coordinator.service.watches import Bookmark, Resync, WatchItem, WatchSelector, WatchStream
+from coordinator.state.commands import Create, Delete, Multi, OpenSession, Operation, SetData
+from coordinator.state.events import Change
+from tests.service.fake_cluster import World, cluster, counted, settle, soon
+
+
+def limited(**limits: int) -> Config:
+    return Config(limits=replace(LimitsConfig(), **limits))
+
+
+async def write(world: World, *operations: Operation) -> None:
+    for operation in operations:
+        await world.leader.submit(operation, request=None, deadline_ms=world.deadline())
+
+
+def watching(world: World, path: str, kind: str = "znode", **options: int | bool) -> WatchStream:
+    return world.leader.watch([WatchSelector(path, kind)], **options)  # type: ignore[arg-type]
+
+
+async def taken(stream: WatchStream, count: int) -> list[WatchItem]:
+    return [await soon(anext(stream)) for _ in range(count)]
+
+
+def told(items: list[WatchItem]) -> list[tuple[int, tuple[str, ...]]]:
+    """Return (zxid, ("NodeCreated /a", ...)) of each change."""
+    found = []
+    for item in items:
+        assert isinstance(item, Change)
+        found.append((item.zxid, tuple(f"{each.type} {each.path}" for each in item.events)))
+    return found
+
+
+async def test_each_kind_is_told_what_it_watches() -> None:
+    """The znode itself, its direct children, or everything below: nothing else (S013)."""
+    async with cluster(1) as world:
+        znode = watching(world, "/a")
+        children = watching(world, "/a", "children")
+        subtree = watching(world, "/a", "subtree")
+
+        await write(world, Create("/a"), Create("/a/b"), Create("/a/b/c"), SetData("/a/b", b"x"))
+        await write(world, Create("/ab"), Delete("/a", is_recursive=True))
+
+        assert told(await taken(znode, 2)) == [
+            (1, ("NodeCreated /a",)),
+            (6, ("NodeDeleted /a",)),
+        ]
+        assert told(await taken(children, 2)) == [
+            (2, ("NodeCreated /a/b",)),
+            (6, ("NodeDeleted /a/b",)),
+        ]
+        assert told(await taken(subtree, 5)) == [
+            (1, ("NodeCreated /a",)),
+            (2, ("NodeCreated /a/b",)),
+            (3, ("NodeCreated /a/b/c",)),
+            (4, ("NodeDataChanged /a/b",)),
+            (6, ("NodeDeleted /a/b/c", "NodeDeleted /a/b", "NodeDeleted /a")),
+        ]
+
+
+async def test_the_root_can_be_watched() -> None:
+    """Its children are the top level, its subtree is everything."""
+    async with cluster(1) as world:
+        children = watching(world, "/", "children")
+        subtree = watching(world, "/", "subtree")
+
+        await write(world, Create("/a"), Create("/a/b"))
+
+        assert told(await taken(children, 1)) == [(1, ("NodeCreated /a",))]
+        assert [zxid for zxid, _ in told(await taken(subtree, 2))] == [1, 2]
+
+
+async def test_the_events_of_one_zxid_come_together_and_once() -> None:
+    """Several selectors that match one event tell it once; a multi is never split."""
+    async with cluster(1) as world:
+        stream = world.leader.watch(
+            [WatchSelector("/a"), WatchSelector("/", "children"), WatchSelector("/", "subtree")]
+        )
+
+        await write(world, Multi((Create("/a"), Create("/b"), SetData("/a", b"x"))))
+
+        (change,) = told(await taken(stream, 1))
+        assert change == (1, ("NodeCreated /a", "NodeCreated /b", "NodeDataChanged /a"))
+
+
+async def test_a_change_can_be_read_before_it_is_told() -> None:
+    """Whoever is told of a change finds it, on the same member (S013)."""
+    async with cluster(1) as world:
+        stream = watching(world, "/a")
+        await write(world, Create("/a", b"x"))
+        (change,) = await taken(stream, 1)
+
+        reply = await world.leader.get("/a", STALE, world.deadline())
+
+        assert reply.zxid >= change.zxid
+
+
+@pytest.mark.parametrize("from_zxid", range(7))
+async def test_a_resumed_watch_has_no_gap_and_no_duplicate(from_zxid: int) -> None:
+    """From any zxid that is kept: everything after it, through the history into what is live."""
+    async with cluster(1) as world:
+        await write(world, Create("/a"), OpenSession("s", 5_000))  # zxid 2 has no events
+        await write(world, *(SetData("/a", b"%d" % number) for number in range(3)))
+        stream = watching(world, "/a", from_zxid=from_zxid)
+        reading = asyncio.create_task(taken(stream, len([n for n in (1, 3, 4, 5, 6, 7, 8)
+                                                         if n > from_zxid])))  # fmt: skip
+        await write(world, *(SetData("/a", b"later") for _ in range(3)))
+
+        zxids = [zxid for zxid, _ in told(await soon(reading))]
+
+        assert zxids == [n for n in (1, 3, 4, 5, 6, 7, 8) if n > from_zxid]
+
+
+async def test_a_watch_from_the_future_starts_there() -> None:
+    """A client that was told more by another member is not told it again by one that lags."""
+    async with cluster(1) as world:
+        stream = watching(world, "/a", from_zxid=2)
+        await write(world, Create("/a"), SetData("/a", b"1"), SetData("/a", b"2"))
+
+        assert [zxid for zxid, _ in told(await taken(stream, 1))] == [3]
+
+
+async def test_a_long_history_is_read_in_portions_into_what_is_live() -> None:
+    """Thousands of missed changes arrive in order, with those that happen meanwhile."""
+    async with cluster(1) as world:
+        await write(world, Create("/a"), Create("/b"))
+        await write(world, *(SetData("/a" if n % 2 else "/b", b"") for n in range(4_000)))
+        stream = watching(world, "/a", from_zxid=0)
+        first = told(await taken(stream, 500))
+        await write(world, SetData("/a", b"live"))
+
+        rest = told(await taken(stream, 1_502))
+
+        zxids = [zxid for zxid, _ in first + rest]
+        assert zxids == sorted(set(zxids))
+        assert (zxids[0], zxids[-1], len(zxids)) == (1, 4_003, 2_002)
+
+
+async def test_what_is_no_longer_kept_is_refused() -> None:
+    """CompactedError says from where one can watch; never a silent gap."""
+    async with cluster(1, config=limited(watch_history_changes=3)) as world:
+        await write(world, Create("/a"), *(SetData("/a", b"") for _ in range(5)))
+
+        with pytest.raises(CompactedError) as caught:
+            watching(world, "/a", from_zxid=2)
+        assert caught.value.floor_zxid == 3
+        assert [z for z, _ in told(await taken(watching(world, "/a", from_zxid=3), 3))] == [4, 5, 6]
+
+
+async def test_the_history_is_bounded_in_bytes() -> None:
+    """Long paths count."""
+    async with cluster(1, config=limited(watch_history_bytes=4_096)) as world:
+        path = "/" + "x" * 600
+        await write(world, Create(path), *(SetData(path, b"") for _ in range(9)))
+
+        assert world.leader._hub.floor_zxid == 6
+
+
+async def test_a_reader_too_slow_for_replay_is_told_to_resync() -> None:
+    """History that is overwritten before it was read ends the stream honestly."""
+    async with cluster(1, config=limited(watch_history_changes=1_500)) as world:
+        await write(world, Create("/a"), *(SetData("/a", b"") for _ in range(1_400)))
+        stream = watching(world, "/a", from_zxid=0)
+        await taken(stream, 1)
+        await write(world, *(SetData("/a", b"") for _ in range(3_000)))
+
+        items = [item async for item in stream]
+
+        assert len(items) == 1_000
+        assert items[-1] == Resync(4_401)
+
+
+async def test_a_slow_reader_gets_what_was_buffered_and_then_a_resync() -> None:
+    """The buffer is bounded; what follows cannot be told without a gap."""
+    async with cluster(1, config=limited(watch_buffer_changes=3)) as world:
+        stream = watching(world, "/a")
+        await write(world, Create("/a"), *(SetData("/a", b"") for _ in range(5)))
+
+        items = [item async for item in stream]
+
+        assert [item.zxid for item in items] == [1, 2, 3, 4]
+        assert isinstance(items[-1], Resync)
+        assert world.leader._hub.stream_count == 0
+
+
+async def test_a_change_larger_than_the_buffer_is_still_told_whole() -> None:
+    """An empty buffer takes any one change: a zxid is never split."""
+    async with cluster(1, config=limited(watch_buffer_changes=2)) as world:
+        stream = watching(world, "/", "subtree")
+        await write(world, Multi(tuple(Create(f"/{n}") for n in range(5))))
+
+        ((zxid, events),) = told(await taken(stream, 1))
+
+        assert (zxid, len(events)) == (1, 5)
+
+
+@pytest.mark.parametrize("from_zxid", [None, 0])
+async def test_a_one_shot_watch_ends_after_one_change(from_zxid: int | None) -> None:
+    """Live or from the history: one change, then the end."""
+    async with cluster(1) as world:
+        if from_zxid is not None:
+            await write(world, Create("/a"), SetData("/a", b"1"))
+        stream = watching(world, "/a", from_zxid=from_zxid, is_one_shot=True)  # type: ignore[arg-type]
+        if from_zxid is None:
+            await write(world, Create("/a"), SetData("/a", b"1"))
+
+        items = [item async for item in stream]
+
+        assert told(items) == [(1, ("NodeCreated /a",))]
+        assert world.leader._hub.stream_count == 0
+
+
+async def test_an_idle_stream_is_told_how_far_it_is() -> None:
+    """Bookmarks let an idle reader resume where it really is, not where it last read."""
+    async with cluster(1, config=limited(bookmark_interval_ms=1_000)) as world:
+        stream = watching(world, "/a")
+        await write(world, Create("/b"))
+        await world.advance(1_100)
+
+        assert await taken(stream, 1) == [Bookmark(1)]
+
+
+async def test_a_bookmark_never_goes_before_the_start_of_its_stream() -> None:
+    """A member that lags does not tell a reader to resume earlier than it asked for."""
+    async with cluster(1, config=limited(bookmark_interval_ms=1_000)) as world:
+        stream = watching(world, "/a", from_zxid=2)
+        await write(world, Create("/b"))
+        await world.advance(1_100)
+        await write(world, Create("/c"))
+        await world.advance(1_000)
+
+        assert await taken(stream, 1) == [Bookmark(2)]
+
+
+async def test_a_snapshot_ends_live_streams_with_a_resync() -> None:
+    """What happened between is not known here; waiting below its zxid is refused too."""
+    async with cluster() as world:
+        lagging = world.engines["3"]
+        lagging.is_applying = False
+        member = world.members["3"]
+        stream = member.watch([WatchSelector("/a")])
+        await write(world, Create("/a"), SetData("/a", b"x"))
+        leader_replica = world.engines["1"].replica
+        assert leader_replica is not None
+
+        lagging.install(leader_replica.snapshot(), index=2)
+
+        assert [item async for item in stream] == [Resync(2)]
+        with pytest.raises(CompactedError):
+            member.watch([WatchSelector("/a")], from_zxid=1)
+        assert (await member.get("/a", STALE, world.deadline())).value[0] == b"x"
+
+
+async def test_limits_and_mistakes_are_refused() -> None:
+    """Too many streams, too many selectors, no selectors, a kind or a path that is none."""
+    async with cluster(1, config=limited(watch_streams_max=1, watches_per_stream_max=2)) as world:
+        member = world.leader
+        for wrong in ([], [WatchSelector("/a", "tree")], [WatchSelector("a")]):
+            with pytest.raises(BadArgumentsError):
+                member.watch(wrong)
+        with pytest.raises(QuotaExceededError):
+            member.watch([WatchSelector(f"/{n}") for n in range(3)])
+        stream = member.watch([WatchSelector("/a")])
+        with pytest.raises(ThrottledError):
+            member.watch([WatchSelector("/b")])
+
+        stream.close()
+
+        member.watch([WatchSelector("/b")])
+
+
+async def test_a_change_costs_only_those_who_watch_it() -> None:
+    """Thousands of other watchers are not looked at."""
+    async with cluster(1) as world:
+        others = [watching(world, f"/other/{n}", "subtree") for n in range(2_000)]
+        stream = watching(world, "/a")
+
+        await write(world, Create("/a"))
+
+        assert told(await taken(stream, 1)) == [(1, ("NodeCreated /a",))]
+        assert counted(world.leader, "watch_changes_total") == 1
+        assert counted(world.leader, "watch_streams") == len(others) + 1
+
+
+async def test_when_the_member_stops_streams_end_so_that_readers_go_elsewhere() -> None:
+    """The end without a Resync: resume by zxid at another member."""
+    async with cluster(1) as world:
+        stream = watching(world, "/a")
+        reading = asyncio.create_task(taken_all(stream))
+        await settle()
+        await world.leader.stop()
+
+        assert await soon(reading) == []
+
+
+async def taken_all(stream: WatchStream) -> list[WatchItem]:
+    return [item async for item in stream]
