@@ -16,6 +16,14 @@ import msgpack
 
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.raft.engine import Role
+from coordinator.raft.messages import (
+    Appended,
+    Message,
+    ProbeReply,
+    SnapshotReply,
+    VoteGrant,
+    VoteRequest,
+)
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.snapshot_exchange import run_in_place
 from tests.raft.simulated_disk import SimulatedDisk
@@ -23,6 +31,8 @@ from tests.raft.simulated_loop import SimulatedClock
 from tests.raft.simulated_network import SimulatedNetwork, SimulatedTransport
 
 PIECE_COMMANDS = 50
+PROMISES = (Appended, ProbeReply, SnapshotReply, VoteGrant, VoteRequest)
+"""Messages that must not leave before what they rest on is durable."""
 
 
 class ListReplica:
@@ -71,7 +81,10 @@ class Member:
     async def start(self) -> None:
         cluster = self.cluster
         self.replica = ListReplica()
+        self.clock.thaw()
+        self._acknowledged = (0, 0)
         self.transport = SimulatedTransport(cluster.network, self.member_id)
+        self.transport.on_send = self._check_promise
         self.engine = PySyncObjEngine(
             cluster.config,
             MemberConfig(member_id=self.member_id, data_dir="data"),
@@ -86,6 +99,32 @@ class Member:
         self.engine.on_role_change(lambda role, term: self.roles.append((role, term)))
         self.is_up = True
         await self.engine.start(self.replica)
+
+    def _check_promise(self, _target: str, message: Message) -> None:
+        """Nothing is promised before it is durable, and nothing promised is cut (rows 3 and 4)."""
+        log = self.engine._log
+        if isinstance(message, PROMISES):
+            self.check(not log.is_dirty, f"{message} before its sync")
+        term, index = self._acknowledged
+        if isinstance(message, Appended) and message.is_success:
+            index = max(index if message.term == term else 0, message.next_index - 1)
+            term = message.term
+            self._acknowledged = (term, index)
+        if self.engine.status().term == term:
+            self.check(log.last_index >= index, f"entry {index} was acknowledged and cut")
+
+    def check(self, is_true: bool, what: str) -> None:
+        if not is_true:
+            self.cluster.violations.append(f"member {self.member_id}: {what}")
+
+    def pause(self) -> None:
+        """Its clock stands still and it hears nothing, but what it has begun goes on."""
+        self.clock.freeze()
+        self.transport.pause()
+
+    def resume(self) -> None:
+        self.clock.thaw()
+        self.transport.resume()
 
     async def stop(self) -> None:
         self.is_up = False
@@ -120,6 +159,7 @@ class SimulatedCluster:
                 for number in range(1, count + 1)
             )
         )
+        self.violations: list[str] = []
         self.members = [Member(self, str(number)) for number in range(1, count + 1)]
 
     async def start(self) -> SimulatedCluster:
@@ -131,6 +171,7 @@ class SimulatedCluster:
         for member in self.members:
             if member.is_up:
                 await member.stop()
+        assert not self.violations, self.violations
 
     def leaders(self) -> list[Member]:
         return [member for member in self.members if member.is_leading]

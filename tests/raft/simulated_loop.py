@@ -42,10 +42,20 @@ class SimulatedClock:
     def __init__(self, loop: asyncio.AbstractEventLoop, skew_ms: int = 0) -> None:
         self._loop = loop
         self.skew_ms = skew_ms
+        self._frozen_ms: int | None = None
 
     def monotonic_ms(self) -> int:
+        if self._frozen_ms is not None:
+            return self._frozen_ms
         # Timers end a hair early in floats; a clock must not seem to stand still then.
         return int(self._loop.time() * 1000 + 1e-6) + self.skew_ms
+
+    def freeze(self) -> None:
+        """Stand still: the member believes that no time passes."""
+        self._frozen_ms = self.monotonic_ms()
+
+    def thaw(self) -> None:
+        self._frozen_ms = None
 
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + self.monotonic_ms()

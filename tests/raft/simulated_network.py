@@ -23,6 +23,9 @@ class SimulatedNetwork:
         """(from, to): what is sent there vanishes, and nobody is told."""
         self.delay_ms = (1.0, 1.0)
         self.loss = 0.0
+        self.stragglers = 0.0
+        """How many messages take up to three seconds, in spite of ``delay_ms`` and any order."""
+        self.duplicates = 0.0
         self.is_ordered = True
         self.sent_total = 0
         self.on_message: Callable[[str, str, Message], bool] | None = None
@@ -56,7 +59,12 @@ class SimulatedNetwork:
             arrival = max(arrival, self._arrivals.get((source, target), 0.0))
             self._arrivals[source, target] = arrival
         life = self.members[target] if target in self.members else None
+        if self.random.random() < self.stragglers:
+            arrival += self.random.uniform(0.1, 3.0)
         loop.call_at(arrival, self._arrive, source, target, life, payload)
+        if self.random.random() < self.duplicates:
+            late = arrival + self.random.uniform(0.0, 1.0)
+            loop.call_at(late, self._arrive, source, target, life, payload)
 
     def _arrive(
         self, source: str, target: str, life: SimulatedTransport | None, payload: bytes
@@ -66,6 +74,9 @@ class SimulatedNetwork:
             return
         if source not in self.members:
             return  # its connection went with it
+        if transport.held is not None:
+            transport.held.append((source, payload))
+            return
         message = decode(payload)
         if self.on_message is not None and not self.on_message(source, target, message):
             return
@@ -81,6 +92,19 @@ class SimulatedTransport:
         self._network = network
         self._member_id = member_id
         self._is_up = False
+        self.held: list[tuple[str, bytes]] | None = None
+        """What arrived while the member was paused."""
+        self.on_send: Callable[[str, Message], None] | None = None
+
+    def pause(self) -> None:
+        """Keep what arrives until ``resume``; what the member says still leaves."""
+        self.held = self.held if self.held is not None else []
+
+    def resume(self) -> None:
+        held, self.held = self.held or [], None
+        for source, payload in held:
+            if self._is_up:
+                self.listener.on_message(source, decode(payload))
 
     async def start(self, listener: TransportListener) -> None:
         self.listener = listener
@@ -112,6 +136,8 @@ class SimulatedTransport:
     def send(self, member_id: str, message: Message) -> bool:
         if not self._is_up or member_id not in self._network.members:
             return False
+        if self.on_send is not None:
+            self.on_send(member_id, message)
         self._network.carry(self._member_id, member_id, message)
         return True
 

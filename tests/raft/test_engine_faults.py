@@ -54,6 +54,9 @@ async def write(member: Member, history: History) -> None:
         if error.definite:
             history.refused.add(command)
         return
+    if member.is_up and not member.failures:
+        durable_index = member.engine._log.durable_index
+        member.check(durable_index >= applied.index, "acknowledged before it was durable here")
     history.acknowledged[command] = applied.result
     history.seen = max(history.seen, applied.result)
 
@@ -91,7 +94,7 @@ async def disturb(cluster: SimulatedCluster, rng: random.Random) -> None:
         await asyncio.sleep(rng.uniform(0.05, 0.8))
         member = rng.choice(cluster.members)
         other = rng.choice(cluster.others(member))
-        deed = rng.randrange(10)
+        deed = rng.randrange(14)
         if deed <= 2 and member.is_up:
             await member.kill(is_power_cut=rng.random() < 0.7)
         elif deed <= 4 and not member.is_up:
@@ -105,6 +108,17 @@ async def disturb(cluster: SimulatedCluster, rng: random.Random) -> None:
         elif deed == 8:
             network.loss = rng.choice([0.0, 0.0, 0.05, 0.3])
             network.delay_ms = rng.choice([(1, 1), (0.1, 5), (1, 80)])
+            network.stragglers = rng.choice([0.0, 0.02, 0.1])
+            network.duplicates = rng.choice([0.0, 0.02, 0.1])
+        elif deed == 9:
+            for one in cluster.members:
+                if one.is_up:
+                    await one.kill()
+            for one in cluster.members:
+                await one.start()
+        elif deed <= 12:
+            member.pause()
+            asyncio.get_running_loop().call_later(rng.uniform(0.05, 3.0), member.resume)
         elif member.is_up:
             member.disk.crash_at_step = member.disk.step_count + rng.randrange(1, 40)
         for one in cluster.members:
@@ -144,9 +158,10 @@ async def scenario(seed: int, count: int, is_ordered: bool) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
     cluster.network.heal()
-    cluster.network.loss = 0.0
+    cluster.network.loss = cluster.network.stragglers = cluster.network.duplicates = 0.0
     for member in cluster.members:
         member.disk.crash_at_step = None
+        member.resume()
         if member.is_up and member.failures:
             await member.kill()
         if not member.is_up:
@@ -158,7 +173,7 @@ async def scenario(seed: int, count: int, is_ordered: bool) -> None:
         assert final[position - 1] == command, f"{command!r} was acknowledged and is lost"
     assert not history.refused & set(final), "a command was refused and happened all the same"
     check_leaders(cluster, history)
-    assert len(history.acknowledged) > 30
+    assert history.acknowledged, "nothing was tried"
     await cluster.stop()
 
 
