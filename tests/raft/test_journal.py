@@ -177,6 +177,7 @@ def test_compaction_removes_the_files_that_nothing_needs() -> None:
     journal.deleteEntriesTo(90)
 
     assert indexes(journal) == list(range(91, 101))
+    assert journal.is_compacted
     assert len(disk.list_directory("data")) < files / 4
     disk.crash()
     again = open_journal(disk, 300)
@@ -275,6 +276,7 @@ def test_term_and_vote_are_stable_when_set() -> None:
     syncs = disk.sync_count
     journal.setCurrentTerm(7, "é")
     assert disk.sync_count == syncs
+    assert not journal.is_compacted
 
 
 @pytest.mark.parametrize(("term", "vote"), [(6, None), (6, "2"), (7, "3"), (7, None)])
