@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from coordinator.errors import BadArgumentsError, NotOwnerError
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Stat
-from recipes import contention
+from recipes.contention import holder, sequence_of, sorted_contenders, standing
 
 _NAME_CHARS_MAX = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -85,7 +85,7 @@ class Contender:
             path=path,
             directory=directory,
             name=name,
-            number=contention.sequence_of(name) or 0,
+            number=sequence_of(name) or 0,
             czxid=stat.czxid,
             session_id=stat.ephemeral_owner or "",
             data=data,
@@ -99,13 +99,13 @@ class Contender:
 
 def contenders_of(machine: StateMachine, directory: str) -> list[Contender]:
     """Return everybody in the queue, the holder first."""
-    names = contention.sorted_contenders(machine.children(directory) or ())
+    names = sorted_contenders(machine.children(directory) or ())
     return [each for name in names if (each := _find(machine, directory, name)) is not None]
 
 
 def lowest_of(machine: StateMachine, directory: str) -> Contender | None:
     """Return who holds, None when nobody contends."""
-    name = contention.holder(machine.children(directory) or ())
+    name = holder(machine.children(directory) or ())
     return None if name is None else _find(machine, directory, name)
 
 
@@ -119,7 +119,7 @@ def require_standing(machine: StateMachine, recipe: Recipe, path: str, czxid: in
     found = machine.get(path)
     if found is None or found[1].czxid != czxid:
         raise NotOwnerError(f"{path} of zxid {czxid} does not contend (any more)", path=path)
-    if not contention.standing(machine.children(directory) or (), name).is_holder:
+    if not standing(machine.children(directory) or (), name).is_holder:
         raise NotOwnerError(f"{path} is in the queue and does not hold yet", path=path)
     return Contender.of(path, found[0], found[1], machine.zxid)
 

@@ -19,7 +19,7 @@ from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Abandon, Release, RequestId
 from coordinator.state.outcomes import Abandoned, Released
-from recipes import contention
+from recipes.contention import sorted_contenders
 
 _HOLDER_BYTES_MAX = 4_096
 
@@ -274,7 +274,7 @@ class LockService:
             holder = lowest_of(machine, directory)
             if holder is None:
                 continue  # an idle container: nobody holds it
-            names = contention.sorted_contenders(machine.children(directory) or ())
+            names = sorted_contenders(machine.children(directory) or ())
             view = ContenderView.of(holder, 0)
             locks.append(LockSummary(LOCKS.name_of(segment), view, len(names) - 1))
         last = LOCKS.name_of(segments[limit - 1]) if len(segments) > limit else None

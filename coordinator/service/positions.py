@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from coordinator.service.replica import MachineReplica
-from recipes import contention
+from recipes.contention import sorted_contenders
 
 
 class Observer:
@@ -64,7 +64,7 @@ class Positions:
             observers = tuple(self._observers.get(directory, ()))
             if not observers:
                 continue
-            names = contention.sorted_contenders(self._replica.machine.children(directory) or ())
+            names = sorted_contenders(self._replica.machine.children(directory) or ())
             position_of = {name: position for position, name in enumerate(names)}
             for observer in observers:
                 position = position_of.get(observer.name, observer.position)

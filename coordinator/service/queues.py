@@ -59,7 +59,7 @@ from coordinator.state.commands import (
 )
 from coordinator.state.events import EventType
 from coordinator.state.outcomes import Created, GuardedDone, Outcome
-from recipes import contention
+from recipes.contention import Standing, standing
 
 _TRY_DEADLINE_MS_MIN = 1_000
 _LEAVE_DEADLINE_MS = 10_000
@@ -247,7 +247,7 @@ class Queues:
         return mine.as_of(self._replica.machine.zxid)
 
     async def _until_holder(
-        self, attempt: Attempt, mine: Contender, standing: contention.Standing
+        self, attempt: Attempt, mine: Contender, standing: Standing
     ) -> None:
         observer = None
         if attempt.on_position is not None:
@@ -265,7 +265,7 @@ class Queues:
             if observer is not None:
                 self._positions.forget(observer)
 
-    async def _until_moved(self, mine: Contender, standing: contention.Standing) -> None:
+    async def _until_moved(self, mine: Contender, standing: Standing) -> None:
         """Return when the predecessor or the own contender has gone, or all must look again."""
         assert standing.predecessor is not None, "whoever does not hold has a predecessor"
         waiter = _Waiter(mine.path, asyncio.get_running_loop().create_future())
@@ -293,12 +293,12 @@ class Queues:
         found = self._replica.machine.get(mine.path)
         return found is not None and found[1].czxid == mine.czxid
 
-    def _standing(self, mine: Contender) -> contention.Standing:
+    def _standing(self, mine: Contender) -> Standing:
         """Decide on the state applied here; raise if the contender is not there any more."""
         machine = self._replica.machine
         if self._is_there(mine):
             # An ephemeral exists only while its session is open: the session is checked with it.
-            return contention.standing(machine.children(mine.directory) or (), mine.name)
+            return standing(machine.children(mine.directory) or (), mine.name)
         if machine.session(mine.session_id) is None:
             raise SessionExpiredError(
                 f"session {mine.session_id} has ended, and {mine.path} with it",
