@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from coordinator.errors import LeaderChangedError as LeaderChangedError
     from coordinator.errors import LockLostError as LockLostError
     from coordinator.errors import LockTimeoutError as LockTimeoutError
+    from coordinator.errors import MethodNotAllowedError as MethodNotAllowedError
     from coordinator.errors import NoAuthError as NoAuthError
     from coordinator.errors import (
         NoChildrenForEphemeralsError as NoChildrenForEphemeralsError,
@@ -83,10 +84,12 @@ if TYPE_CHECKING:
     from coordinator.errors import SessionError as SessionError
     from coordinator.errors import SessionExpiredError as SessionExpiredError
     from coordinator.errors import ShuttingDownError as ShuttingDownError
+    from coordinator.errors import SlowRequestError as SlowRequestError
     from coordinator.errors import StaleTokenError as StaleTokenError
     from coordinator.errors import ThrottledError as ThrottledError
     from coordinator.errors import TooManyRetriesError as TooManyRetriesError
     from coordinator.errors import UnavailableError as UnavailableError
+    from coordinator.errors import UnknownRouteError as UnknownRouteError
 
 _CLIENT_NAMES = ("connect", "Client", "AsyncClient", "RetryPolicy")
 

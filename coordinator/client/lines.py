@@ -17,6 +17,7 @@ from coordinator.client.transport import ResponseStream
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
+    CoordinatorError,
     OutcomeUnknownError,
     UnavailableError,
 )
@@ -77,7 +78,7 @@ class Lines(Generic[T]):
                 line = await self._line(SILENCE_MS_MAX)
             except (UnavailableError, OutcomeUnknownError) as error:
                 trouble.note(error)
-                await self.close()
+                await self._drop(error)
                 if not await self._delivery.pause(trouble, deadline_ms):
                     raise trouble.verdict(is_write=False) from error
             except BaseException:
@@ -92,6 +93,12 @@ class Lines(Generic[T]):
         if opening is not None:
             await opening.__aexit__(None, None, None)
 
+
+    async def _drop(self, error: CoordinatorError) -> None:
+        """Let go of a stream that failed; the delivery leaves its member for that."""
+        opening, self._opening, self._stream = self._opening, None, None
+        if opening is not None:
+            await opening.__aexit__(type(error), error, error.__traceback__)
 
     async def _open(self) -> None:
         opening = self._delivery.stream(self._call(), _OPEN_MS)

@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from coordinator.client import Request, Response
 from coordinator.errors import ConnectionLostError, CoordinatorError, UnavailableError, to_problem
@@ -106,8 +106,8 @@ class FakeMembers:
             return answer({})
         self.seen.append(seen)
         happening = self.on_request(seen)
-        if not isinstance(happening, Response | CoordinatorError | None):
-            happening = await happening
+        if isinstance(happening, Awaitable):
+            happening = await cast(Awaitable[Happening], happening)
         return await self._happened(happening, timeout_ms)
 
     @asynccontextmanager

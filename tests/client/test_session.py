@@ -30,6 +30,7 @@ from tests.client.fake_members import (
 from tests.client.virtual_time import LoopClock, run
 
 TIMEOUT_MS = 9_000
+Script = Callable[[Seen], Happening | Awaitable[Happening]]
 ALIVE = {"session_id": "s1", "timeout_ms": TIMEOUT_MS}
 
 
@@ -37,7 +38,7 @@ class World:
     """Members whose heartbeats do as ``happens`` says; everything else works."""
 
     def __init__(self) -> None:
-        self.happens: Callable[[Seen], Happening | Awaitable[Happening]] = lambda seen: answer(ALIVE)
+        self.happens: Script = lambda seen: answer(ALIVE)
         self.members = FakeMembers(self._on_request)
         self.clock = LoopClock(asyncio.get_running_loop())
         self.delivery = Delivery(self.members, (A, B, C), self.clock, RetryPolicy(seed=3))

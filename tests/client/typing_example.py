@@ -1,0 +1,95 @@
+"""The public API as a type checker sees it. Never run: mypy --strict reads it in the tests.
+
+What must be refused carries an ignore, and an unused ignore is an error too.
+"""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+from coordinator import AsyncClient, Client, connect
+from coordinator.client import Change, Elected, Session, Znode
+from recipes import FOREVER, Election, Grant, Lock, TreeLock, exclusive, execute_exclusive
+
+
+def sync_face() -> None:
+    with connect("http://127.0.0.1:7071", timeout=5) as client:
+        assert_type(client, Client)
+        assert_type(client.get("/a"), Znode)
+        assert_type(client.session(), Session)
+        client.create("/a", b"x", mode="ephemeral", parents="container")
+        client.create("/a", mode="temporary")  # type: ignore[arg-type]
+        client.get(42)  # type: ignore[arg-type]
+        for change in client.watch("/a", kind="subtree"):
+            assert_type(change, Change)
+
+        with Lock(client, "daily", timeout=10) as grant:
+            assert_type(grant, Grant[Client])
+            assert_type(grant.fencing_token, int)
+            assert_type(grant.verify(), int)
+        lock = Lock(client, "daily", timeout=FOREVER)
+        assert_type(lock, Lock[Client])
+        assert_type(lock.acquire(blocking=False), Grant[Client])
+        assert_type(lock.try_acquire(timeout=1), Grant[Client] | None)
+        assert_type(lock.release(), bool)
+        Lock(client, "daily", timeout=None)  # type: ignore[arg-type]
+        with TreeLock(client, "daily") as tree_grant:
+            assert_type(tree_grant.release(), bool)
+
+        with Election(client, "service", value=b"me") as leadership:
+            assert_type(leadership.epoch, int)
+        for elected in Election(client, "service").observe():
+            assert_type(elected, Elected)
+
+        def task(grant: Grant[Client]) -> str:
+            return str(grant.fencing_token)
+
+        assert_type(execute_exclusive(client, "daily", task), str)
+
+
+async def async_face() -> None:
+    async with connect() as client:
+        assert_type(client, AsyncClient)
+        assert_type(await client.get("/a"), Znode)
+        async for change in client.watch("/a"):
+            assert_type(change, Change)
+
+        async with Lock(client, "daily") as grant:
+            assert_type(grant, Grant[AsyncClient])
+            assert_type(await grant.verify(), int)
+        lock = Lock(client, "daily")
+        assert_type(await lock.acquire(timeout=3), Grant[AsyncClient])
+        assert_type(await lock.try_acquire(), Grant[AsyncClient] | None)
+        assert_type(await lock.release(), bool)
+        lock.release()  # type: ignore[unused-coroutine]
+        with lock:  # type: ignore[misc]
+            pass
+
+        async with Election(client, "service") as leadership:
+            assert_type(leadership.epoch, int)
+        async for elected in Election(client, "service").observe():
+            assert_type(elected, Elected)
+
+        async def task(grant: Grant[AsyncClient]) -> str:
+            return str(grant.fencing_token)
+
+        assert_type(await execute_exclusive(client, "daily", task), str)
+
+
+@exclusive("daily", timeout=0)
+def decorated(grant: Grant[Client], day: str, *, copies: int = 1) -> int:
+    return grant.fencing_token
+
+
+@exclusive("daily")
+async def decorated_async(grant: Grant[AsyncClient], day: str) -> int:
+    return grant.fencing_token
+
+
+def call_decorated() -> None:
+    assert_type(decorated("monday", copies=2), int)
+    decorated(7)  # type: ignore[arg-type]
+
+
+async def call_decorated_async() -> None:
+    assert_type(await decorated_async("monday"), int)
