@@ -106,11 +106,22 @@ znode_operations: st.SearchStrategy[ZnodeOperation] = st.one_of(
     st.builds(Read, paths),
 )
 branches = st.lists(znode_operations, max_size=4).map(tuple)
+likely_operations = st.one_of(
+    fitting_creates(),
+    st.builds(SetData, good_paths, st.just(b"set")),
+    st.builds(Delete, good_paths, is_recursive=st.just(True)),
+)
+doomed_branches = st.lists(likely_operations, min_size=1, max_size=4).map(
+    lambda several: (*several, Check("/never"))
+)
+"""Operations that often go through, and a last one that never does: what must be rolled back."""
+
 operations: st.SearchStrategy[Operation] = st.one_of(
     fitting_creates(),
     fitting_creates(),
     znode_operations.filter(lambda each: not isinstance(each, Read)),
     st.builds(Multi, branches),
+    st.builds(Multi, doomed_branches),
     st.builds(Guarded, st.lists(checks, max_size=2).map(tuple), branches, branches),
     st.builds(OpenSession, session_ids, st.integers(9, 101), st.text(max_size=3)),
     st.builds(OpenSession, session_ids, st.just(50)),
