@@ -412,6 +412,28 @@ async def test_our_own_mistake_is_logged_once_and_not_told(
         assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
+async def test_a_stream_that_breaks_is_cut_and_not_answered_twice(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """After the first byte there is no other response; the reader sees an end without a reason."""
+
+    async def broken(door: Door, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"begun")
+        raise RuntimeError("the secret is 42")
+
+    async with serving(broken) as server:
+        wire = await Wire.to(server)
+        await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+
+        said = await wire.rest()
+
+        assert said.count(b"HTTP/1.1") == 1
+        assert not said.endswith(b"0\r\n\r\n")
+        assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
 async def test_what_is_not_there_is_a_problem_with_its_labels() -> None:
     """Unknown routes and methods are problems; every response says who answers."""
     async with serving() as server:

@@ -23,7 +23,12 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from coordinator.config import HttpConfig
-from coordinator.errors import BadArgumentsError, ThrottledError, to_problem
+from coordinator.errors import (
+    BadArgumentsError,
+    CoordinatorError,
+    ThrottledError,
+    to_problem,
+)
 from coordinator.wire.messages import PROBLEM_TYPE
 from coordinator.wire.strict_json import encode_json, shortened
 
@@ -177,17 +182,17 @@ class Connection(RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Answer what aiohttp could not read, or could not send; always the last response."""
-        if status >= 500:
-            logger.error("a response could not be made", exc_info=exc)
-        else:
-            said = shortened(" ".join((message or "").split()))
-            logger.debug("not HTTP from %s: %s", self._address, said)
         if request.writer.output_size > 0:
             raise ConnectionError("the response was begun and cannot be replaced")
-        said = shortened(ascii((message or "").splitlines()[0] if message else "")[1:-1])
-        error = BadArgumentsError(f"request: expected HTTP/1.1 (RFC 9112), found: {said}")
+        if status >= 500:
+            logger.error("a response could not be made", exc_info=exc)
+            error: CoordinatorError = CoordinatorError("an unexpected failure")
+        else:
+            said = shortened(" ".join((message or "").split()))
+            logger.debug("not HTTP from %s: %s", self._address, ascii(said))
+            error = BadArgumentsError(f"request: expected HTTP/1.1 (RFC 9112), found: {said}")
         response = web.Response(
-            body=encode_json(to_problem(error)) if status < 500 else None,
+            body=encode_json(to_problem(error)),
             status=status,
             headers={"Content-Type": PROBLEM_TYPE, "Server": "coordinator"},
         )
