@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -62,7 +63,7 @@ class _Rounds:
         self._run = run
         self._tasks = tasks
         self._name = name
-        self._waiting: list[tuple[tuple[str, ...], asyncio.Future[Timeouts]]] = []
+        self._waiting: deque[tuple[tuple[str, ...], asyncio.Future[Timeouts]]] = deque()
         self._served: list[asyncio.Future[Timeouts]] = []
         self._is_running = False
         self._asked_count = 0
@@ -99,7 +100,7 @@ class _Rounds:
         taken: list[tuple[tuple[str, ...], asyncio.Future[Timeouts]]] = []
         session_ids: dict[str, None] = {}
         while self._waiting and len(session_ids) < _SESSIONS_PER_ROUND_MAX:
-            asked, answer = self._waiting.pop(0)
+            asked, answer = self._waiting.popleft()
             self._asked_count -= len(asked)
             if not answer.done():  # nobody waits for it any more
                 taken.append((asked, answer))

@@ -6,7 +6,7 @@
    acknowledged heartbeat, and in calm at most one tick after that.
 3. Expiry is a command that carries the leader's term; the log decides a race. While it is
    undecided, no heartbeat of that session is acknowledged.
-4. A leader that stalled for longer than ``_STALL_MS`` starts all leases again in full: the
+4. A leader that did not tick for ``_STALL_MS`` beyond its interval starts all leases again in full:
    heartbeats that came meanwhile may still be unread (etcd issue 15247 is what happens otherwise).
 5. A tick costs O(leases that end, or were extended since they were last looked at); not O(all).
 """
@@ -33,7 +33,14 @@ class Leases:
     """The lease of every open session, while this member leads."""
 
     def __init__(
-        self, engine: Engine, clock: Clock, replica: MachineReplica, tasks: Tasks, metrics: Metrics
+        self,
+        engine: Engine,
+        clock: Clock,
+        replica: MachineReplica,
+        tasks: Tasks,
+        metrics: Metrics,
+        *,
+        tick_ms: int,
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -43,6 +50,7 @@ class Leases:
         self._deadlines: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
         self._undecided: set[str] = set()
+        self._stall_ms = _STALL_MS + tick_ms
         self._last_tick_ms = 0
         self.term: int | None = None
         """The term of the leadership these leases belong to; None while there are none."""
@@ -85,7 +93,7 @@ class Leases:
         if self.term is None:
             return
         stalled_ms, self._last_tick_ms = now_ms - self._last_tick_ms, now_ms
-        if stalled_ms > _STALL_MS:
+        if stalled_ms > self._stall_ms:
             self._metrics.lease_restarts.inc()
             self._start_all(now_ms)
             return

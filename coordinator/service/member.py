@@ -75,7 +75,9 @@ class Member:
             engine, clock, timers, leadership, metrics, config.raft.proposals_in_flight_max
         )
         self._reads = Reads(engine, timers, leadership, replica, metrics)
-        self._leases = Leases(engine, clock, replica, tasks, metrics)
+        self._leases = Leases(
+            engine, clock, replica, tasks, metrics, tick_ms=config.sessions.tick_ms
+        )
         self._heartbeats = Heartbeats(
             engine, clock, timers, tasks, leadership, self._leases, replica, metrics
         )
@@ -335,6 +337,8 @@ class Member:
     # --- own steps
 
     def _on_role_change(self, role: Role, term: int) -> None:
+        if self._leadership.is_stopping:
+            return
         self._leadership.on_role_change(role, term)
         if role is Role.LEADER:
             self._leases.start(term)
@@ -345,6 +349,8 @@ class Member:
         if self._failure is not None:
             return
         self._failure = error
+        self._leadership.stop()  # nothing is taken or promised any more
+        self._leases.stop()
         for listener in self._on_failure:
             listener(error)
 

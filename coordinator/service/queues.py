@@ -246,9 +246,7 @@ class Queues:
             raise _stands_error(mine.path) from None
         return mine.as_of(self._replica.machine.zxid)
 
-    async def _until_holder(
-        self, attempt: Attempt, mine: Contender, standing: Standing
-    ) -> None:
+    async def _until_holder(self, attempt: Attempt, mine: Contender, standing: Standing) -> None:
         observer = None
         if attempt.on_position is not None:
             observer = self._positions.observe(mine.path, standing.position, attempt.on_position)

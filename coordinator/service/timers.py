@@ -92,12 +92,17 @@ class Timers:
     def every(self, interval_ms: int, callback: Callable[[int], None]) -> None:
         """Call ``callback(now_ms)`` about every ``interval_ms``, until closed."""
 
+        due_ms = self._clock.monotonic_ms() + interval_ms
+
         def fire() -> None:
+            nonlocal due_ms
             now_ms = self._clock.monotonic_ms()
-            self.at(now_ms + interval_ms, fire)
+            # In step with the times before, unless whole intervals were missed.
+            due_ms = max(due_ms + interval_ms, now_ms + 1)
+            self.at(due_ms, fire)
             callback(now_ms)
 
-        self.at(self._clock.monotonic_ms() + interval_ms, fire)
+        self.at(due_ms, fire)
 
     def deadline(self, at_ms: int) -> Deadline:
         """Return a scope that raises TimeoutError when the clock reaches ``at_ms``."""

@@ -88,6 +88,8 @@ async def test_a_failed_member_is_not_ready_and_tells_its_owner_once() -> None:
 
         assert told == [error]
         assert world.leader.not_ready_reason() == "member 1 has failed and stops: the disk is gone"
+        with pytest.raises(ShuttingDownError):
+            await world.leader.submit(Create("/a"), request=None, deadline_ms=world.deadline())
 
 
 async def test_a_background_task_that_fails_is_told_to_its_owner() -> None:

@@ -1,0 +1,123 @@
+"""The server: builds a member from its configuration, starts it whole or not at all, stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from coordinator.config import Config, HttpConfig, MemberConfig
+from coordinator.errors import ConfigError, StorageError
+from coordinator.server import Server
+from tests.service.fake_cluster import World, soon
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ANY_PORT = Config(http=HttpConfig(bind_port=0))
+
+
+def on_disk(path: Path) -> Config:
+    return replace(ANY_PORT, member=MemberConfig(data_dir=str(path)))
+
+
+async def call(server: Server, method: str, path: str, body: Any = None) -> Any:
+    async with (
+        aiohttp.ClientSession() as http,
+        http.request(method, server.url + path, json=body) as response,
+    ):
+        return response.status, await response.json()
+
+
+async def test_a_member_in_memory_serves_http_at_once() -> None:
+    """The whole product in one process, without a disk."""
+    server = Server.in_memory(ANY_PORT)
+    await server.start()
+
+    written = await soon(call(server, "POST", "/v1/tree/a", {"data": "x"}))
+    read = await soon(call(server, "GET", "/v1/tree/a"))
+    status = await soon(call(server, "GET", "/v1/status"))
+    await server.stop()
+    await server.stop()
+
+    assert written[0] == 201
+    assert read[1]["data"] == "x"
+    assert status[1]["summary"].startswith("All is well")
+
+
+async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+    """On disk: znodes, sessions and locks; only watches start from what was restored."""
+    first = Server(on_disk(tmp_path))
+    await first.start()
+    assert (await soon(call(first, "POST", "/v1/tree/a", {"data": "x"})))[0] == 201
+    body = {"lease_ms": 60_000, "timeout_ms": 1_000}
+    _, acquired = await soon(call(first, "POST", "/v1/locks/l", body))
+    await first.stop()
+
+    second = Server(on_disk(tmp_path))
+    await second.start()
+    read = await soon(call(second, "GET", "/v1/tree/a"))
+    lock = await soon(call(second, "GET", "/v1/locks/l"))
+    await second.stop()
+
+    assert read[1]["data"] == "x"
+    assert lock[1]["holder"]["fencing_token"] == acquired["grant"]["fencing_token"]
+
+
+async def test_a_taken_port_is_a_clear_error_and_leaves_nothing_running(tmp_path: Path) -> None:
+    """ConfigError names the key; the member that had started is stopped again."""
+    first = Server.in_memory(ANY_PORT)
+    await first.start()
+    port = int(first.url.rpartition(":")[2])
+    taken = replace(on_disk(tmp_path), http=HttpConfig(bind_port=port))
+    tasks_before = asyncio.all_tasks()
+
+    with pytest.raises(ConfigError, match="bind_port"):
+        await Server(taken).start()
+    assert asyncio.all_tasks() == tasks_before
+    await first.stop()
+
+
+async def test_a_failed_member_is_told_to_whoever_runs_the_server() -> None:
+    """Loudly: with the reason, and not ready any more."""
+    world = World(1, ANY_PORT)
+    server = Server(ANY_PORT, engine=world.engines["1"])
+    await server.start()
+    error = StorageError("the disk is gone")
+    world.engines["1"].fail(error)
+
+    assert await soon(server.failed()) is error
+    code, body = await soon(call(server, "GET", "/health/ready"))
+    assert (code, body["reason"]) == (503, "member 1 has failed and stops: the disk is gone")
+    await server.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_stops_the_process_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    """The process says that it stops, closes its files and ends with 0."""
+    code = (
+        "from coordinator.config import Config, HttpConfig, MemberConfig\n"
+        "from coordinator.server import run\n"
+        f"run(Config(member=MemberConfig(data_dir={str(tmp_path)!r}),"
+        " http=HttpConfig(bind_port=0)))\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, cwd=ROOT, stderr=asyncio.subprocess.PIPE, env=dict(os.environ)
+    )
+    assert process.stderr is not None
+    lines = []
+    async with asyncio.timeout(30):
+        while b"listens on" not in (line := await process.stderr.readline()):
+            assert line, "".join(lines)
+            lines.append(line.decode())
+        process.send_signal(number)
+        rest = await process.stderr.read()
+        exit_code = await process.wait()
+
+    assert (exit_code, b"stops" in rest) == (0, True)
+    assert b"Traceback" not in rest
