@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from coordinator.errors import CoordinatorError as CoordinatorError
     from coordinator.errors import DataTooLargeError as DataTooLargeError
     from coordinator.errors import DeadlockError as DeadlockError
+    from coordinator.errors import DiskFullError as DiskFullError
     from coordinator.errors import LeaderChangedError as LeaderChangedError
     from coordinator.errors import LockLostError as LockLostError
     from coordinator.errors import LockTimeoutError as LockTimeoutError
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from coordinator.errors import ShuttingDownError as ShuttingDownError
     from coordinator.errors import SlowRequestError as SlowRequestError
     from coordinator.errors import StaleTokenError as StaleTokenError
+    from coordinator.errors import StorageError as StorageError
     from coordinator.errors import ThrottledError as ThrottledError
     from coordinator.errors import TooManyRetriesError as TooManyRetriesError
     from coordinator.errors import UnavailableError as UnavailableError

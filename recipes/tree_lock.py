@@ -266,7 +266,8 @@ class _Contender:
         return False
 
     async def _leave_at_last(self) -> bool:
-        assert self._creating is not None and self._session is not None, "entered the queue"
+        assert self._creating is not None, "left a queue that was not entered"
+        assert self._session is not None, "entered without a session"
         try:
             created = await self._creating
         except (RequestError, SessionError, UnavailableError):

@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequ
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
+from coordinator.client.calls import PACKED, Call, packed, read_mode, target_of, tree_target
 from coordinator.client.chores import Chores
 from coordinator.client.contest import Contest
-from coordinator.client.delivery import Call, Delivery, target_of
+from coordinator.client.delivery import Delivery
 from coordinator.client.observing import ElectionStream
 from coordinator.client.session import Session, open_session
 from coordinator.client.watching import ChangeStream
@@ -55,7 +56,6 @@ Mode = Literal[
 ]
 
 _CLOSE_MS_MAX = 2_000
-_PACKED = Encoding.MSGPACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class AsyncClient:
         """
         session_id = (await self.session()).session_id if mode.startswith("ephemeral") else None
         create = Create(path, data, mode, session_id, ttl_ms, parents)
-        call = _packed("POST", _tree(path), create.to_body(_PACKED))
+        call = packed("POST", tree_target(path), create.to_body(PACKED))
         return await self._write(call, Written.from_body)
 
     async def get(
@@ -133,13 +133,13 @@ class AsyncClient:
         ``stale`` answers at once from whichever member is asked, maybe with the past;
         ``at_least_zxid`` waits until that member has seen so much.
         """
-        query = _read_mode(stale, at_least_zxid)
-        return await self._read(_packed("GET", _tree(path, query)), Znode.from_body)
+        query = read_mode(stale, at_least_zxid)
+        return await self._read(packed("GET", tree_target(path, query)), Znode.from_body)
 
     async def set(self, path: str, data: bytes, *, expected_version: int = ANY_VERSION) -> Written:
         """Replace the data, if its version is the expected one."""
-        body = SetData(path, data, expected_version).to_body(_PACKED)
-        return await self._write(_packed("PUT", _tree(path), body), Written.from_body)
+        body = SetData(path, data, expected_version).to_body(PACKED)
+        return await self._write(packed("PUT", tree_target(path), body), Written.from_body)
 
     async def delete(
         self, path: str, *, expected_version: int = ANY_VERSION, recursive: bool = False
@@ -148,7 +148,7 @@ class AsyncClient:
         query: list[tuple[str, str]] = [("recursive", "")] if recursive else []
         if expected_version != ANY_VERSION:
             query.append(("expected_version", str(expected_version)))
-        return await self._write(_packed("DELETE", _tree(path, query)), Deleted.from_body)
+        return await self._write(packed("DELETE", tree_target(path, query)), Deleted.from_body)
 
     async def exists(
         self, path: str, *, stale: bool = False, at_least_zxid: int | None = None
@@ -169,21 +169,21 @@ class AsyncClient:
         stale: bool = False,
     ) -> Children:
         """Return the names of the children in order, ``limit`` of them ``after`` a name."""
-        query = [("children", ""), *_read_mode(stale, None)]
+        query = [("children", ""), *read_mode(stale, None)]
         if after is not None:
             query.append(("after", after))
         if limit is not None:
             query.append(("limit", str(limit)))
         if with_stat:
             query.append(("stat", ""))
-        return await self._read(_packed("GET", _tree(path, query)), Children.from_body)
+        return await self._read(packed("GET", tree_target(path, query)), Children.from_body)
 
     async def multi(
         self, operations: Sequence[Operation], *, timeout: float | None = None
     ) -> MultiReply:
         """Do all of these, in order, under one zxid, or none of them."""
-        body = Multi(tuple(operations)).to_body(_PACKED)
-        return await self._write(_packed("POST", "/v1/multi", body), MultiReply.from_body, timeout)
+        body = Multi(tuple(operations)).to_body(PACKED)
+        return await self._write(packed("POST", "/v1/multi", body), MultiReply.from_body, timeout)
 
     async def guarded(
         self,
@@ -194,8 +194,8 @@ class AsyncClient:
         timeout: float | None = None,
     ) -> MultiReply:
         """Do ``then`` if all conditions hold, else ``otherwise``; ``branch`` says which."""
-        body = Guarded(tuple(conditions), tuple(then), tuple(otherwise)).to_body(_PACKED)
-        return await self._write(_packed("POST", "/v1/multi", body), MultiReply.from_body, timeout)
+        body = Guarded(tuple(conditions), tuple(then), tuple(otherwise)).to_body(PACKED)
+        return await self._write(packed("POST", "/v1/multi", body), MultiReply.from_body, timeout)
 
     async def update(
         self, path: str, change: Callable[[bytes], bytes], *, max_retries: int = 5
@@ -388,18 +388,3 @@ def _succeeded(task: asyncio.Task[Any]) -> bool:
 
 def _maybe_ms(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1000)
-
-
-def _packed(method: str, target: str, body: Any = None) -> Call:
-    return Call(method, target, body, encoding=_PACKED, accept=_PACKED.value)
-
-
-def _tree(path: str, query: Sequence[tuple[str, str]] = ()) -> str:
-    target = "/v1/tree" + quote(path if path.startswith("/") else "/" + path, safe="/")
-    return target + ("?" + urlencode(query) if query else "")
-
-
-def _read_mode(stale: bool, at_least_zxid: int | None) -> list[tuple[str, str]]:
-    if stale:
-        return [("stale", "")]
-    return [] if at_least_zxid is None else [("at_least_zxid", str(at_least_zxid))]

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote
 
+from coordinator.client.calls import Call
 from coordinator.client.chores import Chores
-from coordinator.client.delivery import Call, Delivery, Trouble
+from coordinator.client.delivery import Delivery, Trouble
 from coordinator.client.lanes import Lane
 from coordinator.client.session import Session
 from coordinator.errors import (

@@ -18,13 +18,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import quote
 
+from coordinator.client.calls import Call
 from coordinator.client.lanes import Lane, Lanes
 from coordinator.client.retry import RetryPolicy
-from coordinator.client.transport import Request, Response, ResponseStream, Transport
+from coordinator.client.transport import Response, ResponseStream, Transport
 from coordinator.clock import Clock
 from coordinator.errors import (
     BadArgumentsError,
@@ -32,12 +32,14 @@ from coordinator.errors import (
     CoordinatorError,
     NoLeaderError,
     OutcomeUnknownError,
+    RequestError,
     RequestForgottenError,
+    SessionError,
     UnavailableError,
     from_problem,
 )
-from coordinator.wire.encoding import Encoding, decode, encode
-from coordinator.wire.messages import INDEX_HEADER, TIMEOUT_HEADER
+from coordinator.wire.encoding import Encoding, decode
+from coordinator.wire.messages import INDEX_HEADER
 
 T = TypeVar("T")
 
@@ -47,30 +49,7 @@ _WORTH_SENDING_MS = 20
 _RENEWALS_MAX = 3
 _ANSWER_ALLOWANCE_MS_MAX = 250
 _SERVER_DEADLINE_MS_MAX = 60_000
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """What to ask; ``target`` is percent-encoded. ``body`` None sends none."""
-
-    method: str
-    target: str
-    body: Any = None
-    encoding: Encoding = Encoding.JSON
-    headers: Mapping[str, str] = field(default_factory=dict)
-    accept: str = Encoding.JSON.value
-
-    def request(self, timeout_ms: int | None, lane: Lane | None) -> Request:
-        headers = {"Accept": self.accept, **self.headers}
-        if timeout_ms is not None:
-            headers[TIMEOUT_HEADER] = str(timeout_ms)
-        if lane is not None:
-            headers.update(lane.headers())
-        body = None
-        if self.body is not None:
-            headers["Content-Type"] = self.encoding.value
-            body = encode(self.body, self.encoding)
-        return Request(self.method, self.target, headers, body)
+_EXPECTED = (RequestError, SessionError, UnavailableError, OutcomeUnknownError)
 
 
 class Endpoints:
@@ -258,17 +237,15 @@ def problem_in(endpoint: str, response: Response) -> CoordinatorError:
     try:
         body = decode(response.body, _encoding_of(response))
         if isinstance(body, Mapping) and "code" in body:
-            return from_problem(body)
+            error = from_problem(body)
+            if isinstance(error, _EXPECTED):
+                return error
+            return OutcomeUnknownError(f"{endpoint}: the member failed: {error.message}")
     except BadArgumentsError:
         pass  # something between us and the member answered
     return OutcomeUnknownError(
         f"{endpoint}: expected an answer of a member, found status {response.status}"
     )
-
-
-def target_of(*segments: str) -> str:
-    """Return the percent-encoded target of a route below /v1."""
-    return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
 
 
 def _encoding_of(response: Response) -> Encoding:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar
 
-from coordinator.client.delivery import Call, Delivery, Trouble
+from coordinator.client.calls import Call
+from coordinator.client.delivery import Delivery, Trouble
 from coordinator.client.transport import ResponseStream
 from coordinator.errors import (
     BadArgumentsError,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from coordinator.client.delivery import Call, Delivery, target_of
+from coordinator.client.calls import Call, target_of
+from coordinator.client.delivery import Delivery
 from coordinator.client.lines import Lines
 from coordinator.wire.messages import NDJSON_TYPE
 from coordinator.wire.messages.elections import Elected, read_observe_line

@@ -25,7 +25,8 @@ from enum import StrEnum
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from coordinator.client.delivery import Call, Delivery, Trouble
+from coordinator.client.calls import Call
+from coordinator.client.delivery import Delivery, Trouble
 from coordinator.client.lease import Lease, margin_ms
 from coordinator.errors import (
     CoordinatorError,

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import TracebackType
 
-from coordinator.client.delivery import Call, Delivery
+from coordinator.client.calls import Call
+from coordinator.client.delivery import Delivery
 from coordinator.client.lines import Lines
 from coordinator.wire.messages import NDJSON_TYPE
 from coordinator.wire.messages.watches import (

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.client.delivery import Call, Delivery
+from coordinator.client.calls import Call
+from coordinator.client.delivery import Delivery
 from coordinator.client.retry import RetryPolicy
 from coordinator.errors import (
     BadArgumentsError,
@@ -17,6 +18,7 @@ from coordinator.errors import (
     NoLeaderError,
     OutcomeUnknownError,
     RequestForgottenError,
+    StorageError,
     UnavailableError,
 )
 from tests.client.fake_members import (
@@ -256,6 +258,20 @@ def test_an_answer_that_nobody_of_ours_gave_is_unknown() -> None:
         members = FakeMembers(lambda seen: answer({"message": "Bad Gateway"}, 502))
 
         with pytest.raises(OutcomeUnknownError, match="502"):
+            await write(deliver(members), 2_000)
+
+    run(scenario())
+
+
+def test_a_member_that_failed_inside_leaves_the_outcome_open() -> None:
+    """An error of the member's own is tried again elsewhere and never taken for a refusal."""
+
+    async def scenario() -> None:
+        members = script(refusal(StorageError("the disk failed")), answer({"zxid": 4}))
+        assert await write(deliver(members)) == {"zxid": 4}
+
+        members = FakeMembers(lambda seen: refusal(StorageError("the disk failed")))
+        with pytest.raises(OutcomeUnknownError, match="the disk failed"):
             await write(deliver(members), 2_000)
 
     run(scenario())
