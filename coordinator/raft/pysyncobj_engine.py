@@ -15,22 +15,17 @@ durable. Any failure of the disk, and any broken invariant, ends the member for 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]
-
 from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.errors import (
     ConfigError,
-    ConnectionLostError,
     LeaderChangedError,
     NoLeaderError,
-    OutcomeUnknownError,
     ShuttingDownError,
 )
 from coordinator.raft import messages as say
@@ -48,15 +43,14 @@ from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
 from coordinator.raft.journal import Journal
 from coordinator.raft.messages import Message
 from coordinator.raft.proposals import Proposals, unpack_group
+from coordinator.raft.read_index import READ_INDEX, ReadIndex
 from coordinator.raft.requests import RequestDesk
-from coordinator.raft.snapshot_exchange import RunBlocking, SnapshotExchange, run_in_place
+from coordinator.raft.snapshot_exchange import RunBlocking, SnapshotExchange, run_in_thread
 from coordinator.raft.snapshots import SnapshotStore
 from coordinator.raft.transport import MemberTransport, TcpTransport
 
 logger = logging.getLogger(__name__)
 
-READ_INDEX = "raft.read_index"
-RETRY_BARRIER_MS = 10
 ENTRY_OVERHEAD_BYTES = 64 * 1024
 """What a frame may need beside its commands."""
 
@@ -97,9 +91,7 @@ class PySyncObjEngine:
             if transport is not None
             else TcpTransport(cluster, member, raft, clock=clock, random=self._random)
         )
-        self._run_blocking: RunBlocking = (
-            run_blocking if run_blocking is not None else asyncio.to_thread  # type: ignore[assignment]
-        )
+        self._run_blocking = run_blocking if run_blocking is not None else run_in_thread
         command_bytes_max = raft.frame_bytes_max - ENTRY_OVERHEAD_BYTES
         self._proposals = Proposals(
             in_flight_max=raft.proposals_in_flight_max,
@@ -107,6 +99,12 @@ class PySyncObjEngine:
             command_bytes_max=command_bytes_max,
         )
         self._desk = RequestDesk(self._transport, raft.frame_bytes_max)
+        self._reads = ReadIndex(
+            self._member_id,
+            timeout_ms=2 * raft.election_timeout_ms_max,
+            ask=self._desk.ask,
+            wake=self._wake,
+        )
         self._desk.set_handler(READ_INDEX, self._answer_read_index)
         self._role_listeners: list[RoleListener] = []
         self._failure_listeners: list[Callable[[BaseException], None]] = []
@@ -122,10 +120,6 @@ class PySyncObjEngine:
         self._held: list[tuple[str, Message]] = []
         self._pass_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._applied_waiters: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._waiter_count = 0
-        self._asked_leader: asyncio.Future[int] | None = None
-        self._heard_ms: dict[str, int] = {}
         self._counts = dict.fromkeys(_COUNTERS, 0.0)
 
     # The life of a member.
@@ -219,10 +213,7 @@ class PySyncObjEngine:
         self._proposals.fail_logged(LeaderChangedError(error.message))
         if self._consensus is not None:
             self._consensus.rounds.fail()
-        for _, _, waiter in self._applied_waiters:
-            if not waiter.done():
-                waiter.set_exception(ShuttingDownError(error.message))
-        self._applied_waiters.clear()
+        self._reads.fail(error)
 
     # What a member asks.
 
@@ -237,41 +228,13 @@ class PySyncObjEngine:
         return await waiter
 
     async def read_barrier(self) -> int:
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + 2 * self._raft.election_timeout_ms_max / 1000
-        while True:
-            self._running()
-            try:
-                async with asyncio.timeout_at(give_up_at):
-                    index = await self._read_index()
-                    await self.wait_applied(index)
-                    return index
-            except (NoLeaderError, OutcomeUnknownError):
-                pass  # a read may be asked again
-            except TimeoutError:
-                raise NoLeaderError("no quorum confirmed a leader in time") from None
-            if loop.time() + RETRY_BARRIER_MS / 1000 >= give_up_at:
-                raise NoLeaderError("no quorum confirmed a leader in time")
-            await asyncio.sleep(RETRY_BARRIER_MS / 1000)
+        return await self._reads.barrier(self._running)
 
     async def confirm_leadership(self) -> int:
-        consensus = self._running()
-        term = consensus.core.term
-        if not consensus.is_leader_ready:
-            raise NoLeaderError(f"member {self._member_id} does not lead")
-        await self._join_round(consensus)
-        if consensus.core.term != term or consensus.core.role is not Role.LEADER:
-            raise NoLeaderError(f"member {self._member_id} does not lead any more")
-        return term
+        return await self._reads.confirm(self._running())
 
     async def wait_applied(self, index: int) -> None:
-        consensus = self._running()
-        if consensus.core.applied_index >= index:
-            return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiter_count += 1
-        heapq.heappush(self._applied_waiters, (index, self._waiter_count, waiter))
-        await waiter
+        await self._reads.wait_applied(self._running(), index)
 
     async def request(self, member_id: str, kind: str, payload: bytes) -> bytes:
         self._running()
@@ -323,47 +286,19 @@ class PySyncObjEngine:
             found["log_entries"] = float(len(self._log))
         return found
 
-    # Reads.
-
     def _running(self) -> Consensus:
         if not self._is_running or self._consensus is None:
             raise ShuttingDownError(f"member {self._member_id} does not run")
         return self._consensus
 
-    async def _join_round(self, consensus: Consensus) -> int:
-        joined = consensus.rounds.join()
-        self._wake()
-        return await asyncio.shield(joined)
-
-    async def _read_index(self) -> int:
-        """Return an index that was committed after this call began; NoLeaderError without one."""
-        consensus = self._running()
-        if consensus.core.role is Role.LEADER:
-            if not consensus.is_leader_ready:
-                raise NoLeaderError(f"member {self._member_id} does not lead yet")
-            return await self._join_round(consensus)
-        leader_id = consensus.leader_id
-        if leader_id is None:
-            raise NoLeaderError("no leader is known")
-        reply = await self._desk.ask(leader_id, READ_INDEX, b"")
-        index = msgpack.unpackb(reply)
-        if type(index) is not int:
-            raise ConnectionLostError(f"member {leader_id!r} did not answer with an index")
-        return index
-
     async def _answer_read_index(self, _member_id: str, _payload: bytes) -> bytes:
-        consensus = self._running()
-        if not consensus.is_leader_ready:
-            raise NoLeaderError(f"member {self._member_id} does not lead")
-        packed: bytes = msgpack.packb(await self._join_round(consensus))
-        return packed
+        return await self._reads.answer(self._running())
 
     # What the transport tells.
 
     def on_message(self, member_id: str, message: Message) -> None:
         if not self._is_running or self._consensus is None:
             return
-        self._heard_ms[member_id] = self._clock.monotonic_ms()
         try:
             if isinstance(message, say.Request):
                 self._desk.on_request(member_id, message)
@@ -423,7 +358,7 @@ class PySyncObjEngine:
         assert self._snapshots is not None
         assert self._consensus is not None
         if self._snapshots.receive(self._consensus, member_id, piece):
-            self._tell_applied()
+            self._reads.on_applied(self._consensus.core.applied_index)
 
     def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None:
         assert self._snapshots is not None
@@ -490,7 +425,7 @@ class PySyncObjEngine:
         self._counts["sync_seconds_total"] += took
 
     def _after_pass(self, consensus: Consensus, snapshots: SnapshotExchange) -> None:
-        self._tell_applied()
+        self._reads.on_applied(consensus.core.applied_index)
         if consensus.is_leader_ready:
             self._tell_role(Role.LEADER)
         self._is_ready(consensus)
@@ -512,15 +447,6 @@ class PySyncObjEngine:
     def _on_timer(self) -> None:
         self._timer = None
         self._wake()
-
-    def _tell_applied(self) -> None:
-        assert self._consensus is not None
-        applied_index = self._consensus.core.applied_index
-        waiters = self._applied_waiters
-        while waiters and waiters[0][0] <= applied_index:
-            _, _, waiter = heapq.heappop(waiters)
-            if not waiter.done():
-                waiter.set_result(None)
 
     def _tell_role(self, role: Role) -> None:
         assert self._consensus is not None
@@ -567,6 +493,3 @@ def _check_timing(raft: RaftConfig) -> None:
             f" ({3 * raft.heartbeat_interval_ms} ms) and less than the maximum ({high} ms),"
             f" found {low} ms"
         )
-
-
-__all__ = ["PySyncObjEngine", "run_in_place"]

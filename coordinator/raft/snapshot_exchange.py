@@ -46,6 +46,11 @@ async def run_in_place(call: Callable[[], Result]) -> Result:
     return call()
 
 
+async def run_in_thread(call: Callable[[], Result]) -> Result:
+    """Run ``call`` in a thread: syncing a whole snapshot takes longer than a heartbeat."""
+    return await asyncio.to_thread(call)
+
+
 @dataclass(slots=True)
 class _Stream:
     """One snapshot on its way to one follower."""

@@ -74,9 +74,7 @@ class Member:
         self.failures: list[BaseException] = []
         self.roles: list[tuple[Role, int]] = []
         self.is_up = False
-        self.clock = SimulatedClock(
-            asyncio.get_running_loop(), cluster.random.randrange(1_000_000)
-        )
+        self.clock = SimulatedClock(asyncio.get_running_loop(), cluster.random.randrange(1_000_000))
 
     async def start(self) -> None:
         cluster = self.cluster
@@ -176,7 +174,9 @@ class SimulatedCluster:
     def leaders(self) -> list[Member]:
         return [member for member in self.members if member.is_leading]
 
-    async def leader(self, among: Iterable[Member] | None = None, within_ms: int = 10_000) -> Member:
+    async def leader(
+        self, among: Iterable[Member] | None = None, within_ms: int = 10_000
+    ) -> Member:
         """Wait until one of ``among`` leads and is ready."""
         chosen = self.members if among is None else list(among)
         await self.until(lambda: any(member.is_leading for member in chosen), within_ms)

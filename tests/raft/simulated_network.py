@@ -58,7 +58,7 @@ class SimulatedNetwork:
         if self.is_ordered:
             arrival = max(arrival, self._arrivals.get((source, target), 0.0))
             self._arrivals[source, target] = arrival
-        life = self.members[target] if target in self.members else None
+        life = self.members.get(target)
         if self.random.random() < self.stragglers:
             arrival += self.random.uniform(0.1, 3.0)
         loop.call_at(arrival, self._arrive, source, target, life, payload)
