@@ -124,7 +124,7 @@ class Connection(RequestHandler):
         if self._request_count != self._heads:
             self._heads = self._request_count
             self._header_in_time()
-        elif self._header_timer is None and self._waiter is not None:
+        elif self._header_timer is None and self._is_idle():
             self._expect_header()  # the first bytes of the next request, not all of its header
 
     def pause_writing(self) -> None:
@@ -138,6 +138,9 @@ class Connection(RequestHandler):
         super().resume_writing()
 
     # --- deadlines
+
+    def _is_idle(self) -> bool:
+        return self._waiter is not None and not self._waiter.done()
 
     def _expect_header(self) -> None:
         seconds = self._admission.config.header_deadline_ms / 1_000
