@@ -6,6 +6,7 @@ import errno
 import inspect
 import random
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pysyncobj.journal as stock
@@ -304,7 +305,7 @@ def test_an_entry_out_of_order_stops_the_log() -> None:
 
 
 def refuses_everything(journal: Journal) -> None:
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: journal.add(b"x", journal.last_index + 1, 0),
         journal.clear,
         journal.write,

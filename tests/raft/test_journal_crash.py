@@ -31,7 +31,7 @@ class Rig:
         self.segment_bytes = self.random.choice([200, 1500, 4000, 100_000])
         self.needed_index = 0
         self.term: tuple[int, str | None] = (0, None)
-        self.terms_possible = {self.term}
+        self.terms_possible: set[tuple[int, str | None]] = {self.term}
         self.token: SyncToken | None = None
         self.token_position = 0
         self.open()
@@ -147,7 +147,7 @@ class Rig:
         return state[len(missing) :] == found and all(e[1] < self.needed_index for e in missing)
 
 
-STEPS = ("add",) * 8 + ("cut", "cut", "compact", "install", "vote") + ("sync",) * 3
+STEPS: tuple[str, ...] = ("add",) * 8 + ("cut", "cut", "compact", "install", "vote") + ("sync",) * 3
 STEPS += ("begin_sync", "end_sync", "end_sync", "write", "second")
 
 
@@ -249,7 +249,7 @@ def test_stock_loses_its_tail_when_compaction_dies(tmp_path: Path) -> None:
     """Row 10: the library's journal is cleared in place and filled again."""
     from pysyncobj.journal import FileJournal
 
-    class Dying(FileJournal):
+    class Dying(FileJournal):  # type: ignore[misc]
         adds_left = 1000
 
         def add(self, command: bytes, idx: int, term: int) -> None:

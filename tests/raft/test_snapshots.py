@@ -57,6 +57,12 @@ def send(source: SnapshotStore, target: SnapshotStore) -> SnapshotInfo:
     return target.finish_receive()
 
 
+def newest(store: SnapshotStore) -> SnapshotInfo:
+    info = store.latest()
+    assert info is not None
+    return info
+
+
 def first_piece(disk: SimulatedDisk) -> bytes:
     store = open_store(disk)
     info = store.latest()
@@ -97,7 +103,7 @@ def test_the_newest_two_are_kept() -> None:
         write(store, index)
 
     assert len(disk.list_directory("snapshots")) == 2
-    assert store.latest().index == 40
+    assert newest(store).index == 40
     assert list(reader.pieces()) == [b"ten"]
 
 
@@ -316,7 +322,7 @@ def test_a_dropped_snapshot_leaves_nothing() -> None:
         writer.write(b"y")
     write(store, 11)
     store.close()
-    assert store.latest().index == 11
+    assert newest(store).index == 11
 
 
 def test_a_newer_snapshot_installed_meanwhile_stays() -> None:
@@ -329,7 +335,7 @@ def test_a_newer_snapshot_installed_meanwhile_stays() -> None:
 
     assert writer.finish().index == 30
 
-    assert target.latest().index == 30
+    assert newest(target).index == 30
     assert len(disk.list_directory("snapshots")) == 1
 
 
@@ -344,7 +350,7 @@ def test_a_failing_disk_leaves_the_old_snapshot(operation: str) -> None:
     with pytest.raises(StorageError):
         write(store, 20)
 
-    assert store.latest().index == 10
+    assert newest(store).index == 10
     disk.crash()
     again = open_store(disk)
     info = again.latest()
