@@ -26,7 +26,7 @@ class MachineLimits:
     operations_per_multi_max: int = 1_000
     """Conditions and both branches of a guarded write count together."""
     ephemerals_per_session_max: int = 20_000
-    recursive_delete_max: int = 100_000
+    recursive_delete_max: int = 10_000
     request_window: int = 128
     clients_max: int = 20_000
     remembered_bytes_max: int = 256 * 1024 * 1024
