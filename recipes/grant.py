@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Generic, Protocol
 
@@ -57,6 +58,7 @@ class Grant(Generic[ClientT]):
         self._reason = ""
         self._is_released = False
         self._callbacks: list[Callable[[], None]] = []
+        self._guard = threading.Lock()
         self._unsubscribe = session.on_state(self._on_session_state)
 
     def __repr__(self) -> str:
@@ -105,13 +107,15 @@ class Grant(Generic[ClientT]):
 
         It is called from the client's event loop, soon also if the grant is lost already.
         """
-        self._callbacks.append(callback)
+        with self._guard:
+            self._callbacks.append(callback)
         if self._reason or self._session.is_lost:
             self.client.core.loop.call_soon_threadsafe(self._tell)
 
         def stop() -> None:
-            if callback in self._callbacks:
-                self._callbacks.remove(callback)
+            with self._guard:
+                if callback in self._callbacks:
+                    self._callbacks.remove(callback)
 
         return stop
 
@@ -174,7 +178,8 @@ class Grant(Generic[ClientT]):
     def _retire(self) -> None:
         self._is_released = True
         self._unsubscribe()
-        self._callbacks.clear()
+        with self._guard:
+            self._callbacks.clear()
 
     def _on_session_state(self, state: SessionState) -> None:
         if state in (SessionState.LOST, SessionState.CLOSED):
@@ -186,6 +191,7 @@ class Grant(Generic[ClientT]):
         self._tell()
 
     def _tell(self) -> None:
-        callbacks, self._callbacks = self._callbacks, []
+        with self._guard:
+            callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()

@@ -87,7 +87,8 @@ class Holding(Generic[ClientT]):
         return None if grant is None or grant.is_released else grant
 
     async def acquire(self, wait_ms: int | None) -> Grant[ClientT]:
-        if self._grant is not None and self._grant.is_released:
+        if self._grant is not None and self._grant.is_lost:
+            await self._grant.give_back()  # released, or lost for ever: a new contender may begin
             self._grant, self._is_taken = None, False
         if self._is_taken:
             held = f"holds grant {self._grant.grant_id}" if self._grant else "is being acquired"

@@ -113,6 +113,7 @@ class Delivery:
         self.index_seen = 0
         self.lanes = Lanes(lambda: self.index_seen)
         self._transport = transport
+        self._is_closed = False
 
     async def read(self, call: Call, parse: Callable[[Any], T], timeout_ms: int) -> T:
         """Return the parsed answer of a call that changes nothing."""
@@ -174,6 +175,8 @@ class Delivery:
     async def pause(self, trouble: Trouble, deadline_ms: int) -> bool:
         """Wait as the policy says; False when no further attempt is to be made."""
         tries = self.retry.tries
+        if self._is_closed:
+            return False
         if tries is not None and trouble.failures >= tries:
             return False
         delay_ms = self.retry.delay_ms(max(1, trouble.failures), self.random)
@@ -183,6 +186,7 @@ class Delivery:
         return True
 
     async def close(self) -> None:
+        self._is_closed = True
         await self._transport.close()
 
     async def _until_answered(

@@ -155,7 +155,8 @@ class InProcessTransport:
     def __init__(self, members: Mapping[str, web.Application]) -> None:
         self._members = dict(members)
         self._runners: dict[str, web.AppRunner] = {}
-        self._http = HttpTransport(connector=None)
+        self._http = HttpTransport(connector=lambda: _MemoryConnector(self._connect, self._keep))
+        self._starting = asyncio.Lock()
         self._is_started = False
         self._pipes: dict[str, list[_PipeEnd]] = {}
 
@@ -188,15 +189,14 @@ class InProcessTransport:
             pipe.close()
 
     async def _start(self) -> None:
-        if not self._is_started:
-            self._is_started = True
+        async with self._starting:
+            if self._is_started:
+                return
             for url, application in self._members.items():
-                runner = web.AppRunner(
-                    application, handler_cancellation=True, access_log=None
-                )
+                runner = web.AppRunner(application, handler_cancellation=True, access_log=None)
                 await runner.setup()
                 self._runners[url] = runner
-            self._http = HttpTransport(connector=_MemoryConnector(self._connect, self._keep))
+            self._is_started = True
 
     def _connect(self, url: str) -> asyncio.Protocol | None:
         runner = self._runners.get(url)

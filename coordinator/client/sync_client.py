@@ -34,6 +34,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 _CLEAN_UP_S_MAX = 5.0
 _CLOSE_S_MAX = 10.0
+_LOOK_S = 0.5
+"""How often a waiting caller looks whether the loop it waits for is still there."""
 
 
 class LoopThread:
@@ -70,12 +72,20 @@ class LoopThread:
             started.append(task)
             task.add_done_callback(lambda _: done.set())
 
-        self._loop.call_soon_threadsafe(start)
         try:
-            done.wait()
+            self._loop.call_soon_threadsafe(start)
+        except RuntimeError:
+            work.close()
+            raise ClientClosedError("this client was closed meanwhile") from None
+        try:
+            while not done.wait(_LOOK_S):
+                if not self._thread.is_alive():
+                    raise ClientClosedError("this client was closed while the call waited")
         except BaseException:
             self._interrupt(started, done, undo)
             raise
+        if started[0].cancelled():
+            raise ClientClosedError("this client was closed while the call waited")
         return started[0].result()
 
     def stop(self, last: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
@@ -101,7 +111,10 @@ class LoopThread:
         done: threading.Event,
         undo: Callable[[], Coroutine[Any, Any, object]] | None,
     ) -> None:
-        self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
+        try:
+            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
+        except RuntimeError:
+            return  # the loop is closed, and has cancelled everything
         if not done.wait(_CLEAN_UP_S_MAX) or undo is None:
             return
         task = started[0]
@@ -127,8 +140,11 @@ class LoopThread:
         try:
             self._loop.run_forever()
         finally:
-            for task in asyncio.all_tasks(self._loop):
+            rest = asyncio.all_tasks(self._loop)
+            for task in rest:
                 task.cancel()
+            if rest:
+                self._loop.run_until_complete(asyncio.wait(rest, timeout=_CLEAN_UP_S_MAX))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 

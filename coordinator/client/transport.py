@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,7 +18,7 @@ from typing import Protocol
 import aiohttp
 from yarl import URL
 
-from coordinator.errors import ConnectionLostError, UnavailableError
+from coordinator.errors import ClientClosedError, ConnectionLostError, UnavailableError
 
 _CONNECT_TIMEOUT_S_MAX = 2.0
 _RESPONSE_BYTES_MAX = 64 * 1024 * 1024
@@ -123,7 +123,7 @@ class _HttpStream:
 class HttpTransport:
     """Members over HTTP; connections are kept and shared. Belongs to one event loop.
 
-    ``connector`` replaces the sockets; ``InProcessTransport`` passes its own.
+    ``connector`` makes what replaces the sockets; ``InProcessTransport`` passes its own.
     """
 
     def __init__(
@@ -131,12 +131,13 @@ class HttpTransport:
         *,
         connections_max: int = 0,
         tls: ssl.SSLContext | None = None,
-        connector: aiohttp.BaseConnector | None = None,
+        connector: Callable[[], aiohttp.BaseConnector] | None = None,
     ) -> None:
         self._connections_max = connections_max
         self._tls = tls
         self._connector = connector
         self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
         async with self._send(endpoint, request, timeout_ms) as (response, scope):
@@ -165,6 +166,7 @@ class HttpTransport:
                 response.close()  # tells the member that nobody listens any more
 
     async def close(self) -> None:
+        self._is_closed = True
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -207,10 +209,13 @@ class HttpTransport:
             ) from error
 
     def _opened(self) -> aiohttp.ClientSession:
+        if self._is_closed:
+            raise ClientClosedError("the transport of this client is closed")
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=self._connector
-                or aiohttp.TCPConnector(limit=self._connections_max, ssl=self._tls or True),
+                connector=self._connector()
+                if self._connector is not None
+                else aiohttp.TCPConnector(limit=self._connections_max, ssl=self._tls or True),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 read_bufsize=256 * 1024,

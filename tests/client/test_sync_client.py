@@ -22,6 +22,8 @@ from coordinator.errors import (
     BadArgumentsError,
     BadVersionError,
     ClientClosedError,
+    CoordinatorError,
+    LockLostError,
     LockTimeoutError,
     NodeExistsError,
     NoNodeError,
@@ -318,6 +320,46 @@ def test_a_forked_child_cannot_use_or_harm_its_parents_client(client: Client, na
 
         assert status == 0
         assert grant.verify() > 0
+
+
+def test_a_call_that_waits_while_its_client_is_closed_ends(
+    client: Client, url: str, name: str
+) -> None:
+    """Closing from another thread ends a waiting call with an error, not with silence."""
+    waiting = connect(url).open()
+    raised: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            Lock(waiting, name, timeout=60).acquire()
+        except BaseException as error:
+            raised.append(error)
+
+    with Lock(client, name):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert eventually(lambda: len(client.lock(name).queue) == 1)
+        waiting.close()
+        thread.join(10)
+        assert isinstance(raised[0], CoordinatorError)
+        assert eventually(lambda: client.lock(name).queue == ())
+
+
+def test_a_lost_lock_is_told_to_a_body_that_waits_and_asks(client: Client, name: str) -> None:
+    """Sync code learns of the loss from ``check``, ``on_lost`` and, at last, the ``with``."""
+    told = threading.Event()
+    with pytest.raises(LockLostError), Lock(client, name) as grant:  # noqa: PT012
+        grant.on_lost(told.set)
+        client.call(_close_session(client))
+        assert told.wait(5)
+        with pytest.raises(LockLostError):
+            grant.check()
+        assert grant.remaining_safe_ms() == 0
+    assert client.lock(name).holder is None
+
+
+async def _close_session(client: Client) -> None:
+    await (await client.core.session()).close(1_000)
 
 
 def test_a_closed_client_says_so(url: str, name: str) -> None:

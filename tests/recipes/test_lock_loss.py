@@ -226,3 +226,46 @@ async def test_verify_asks_the_cluster(world: MemoryCluster) -> None:
             await grant.verify()
         with pytest.raises(LockLostError):
             grant.check()
+
+
+@each_kind
+@in_memory
+async def test_after_a_loss_the_same_object_may_contend_again(
+    world: MemoryCluster, kind: Kind
+) -> None:
+    """A lost grant does not block its own lock object, even if it was never released."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client:
+        lock = kind(client, "daily")
+        first = await lock.acquire()
+        network.is_cut = True
+        await asyncio.sleep(3)
+        network.is_cut = False
+
+        second = await lock.acquire()
+
+        assert first.is_lost
+        assert second.fencing_token > first.fencing_token
+        assert lock.grant is second
+
+
+@in_memory
+async def test_callbacks_hear_of_a_loss_once_even_when_they_come_late(
+    world: MemoryCluster,
+) -> None:
+    """``on_lost`` is called when it happens, or soon if it has happened (S059)."""
+    network = world.network()
+    heard: list[str] = []
+    async with world.client(network, session_timeout=2) as client:
+        grant = await Lock(client, "daily").acquire()
+        grant.on_lost(lambda: heard.append("early"))
+        stop = grant.on_lost(lambda: heard.append("never"))
+        stop()
+        network.is_cut = True
+        await asyncio.sleep(5)
+        assert heard == ["early"]
+
+        grant.on_lost(lambda: heard.append("late"))
+        await asyncio.sleep(0.1)
+
+        assert heard == ["early", "late"]
