@@ -100,13 +100,13 @@ class Contender:
 def contenders_of(machine: StateMachine, directory: str) -> list[Contender]:
     """Return everybody in the queue, the holder first."""
     names = sorted_contenders(machine.children(directory) or ())
-    return [each for name in names if (each := _find(machine, directory, name)) is not None]
+    return [each for name in names if (each := find(machine, directory, name)) is not None]
 
 
 def lowest_of(machine: StateMachine, directory: str) -> Contender | None:
     """Return who holds, None when nobody contends."""
     name = holder(machine.children(directory) or ())
-    return None if name is None else _find(machine, directory, name)
+    return None if name is None else find(machine, directory, name)
 
 
 def require_standing(machine: StateMachine, recipe: Recipe, path: str, czxid: int) -> Contender:
@@ -124,7 +124,8 @@ def require_standing(machine: StateMachine, recipe: Recipe, path: str, czxid: in
     return Contender.of(path, found[0], found[1], machine.zxid)
 
 
-def _find(machine: StateMachine, directory: str, name: str) -> Contender | None:
+def find(machine: StateMachine, directory: str, name: str) -> Contender | None:
+    """Return the contender of this name, None when it is not there."""
     path = f"{directory}/{name}"
     found = machine.get(path)
     return None if found is None else Contender.of(path, found[0], found[1], machine.zxid)

@@ -37,9 +37,10 @@ from coordinator.errors import (
     StorageError,
     ThrottledError,
 )
-from coordinator.service.contenders import Contender, Recipe, lowest_of
+from coordinator.service.contenders import Contender, Recipe, find
 from coordinator.service.leadership import Leadership
 from coordinator.service.metrics import Metrics
+from coordinator.service.order import Order
 from coordinator.service.positions import Positions
 from coordinator.service.proposals import Proposals
 from coordinator.service.reads import LINEARIZABLE, Reads
@@ -59,7 +60,7 @@ from coordinator.state.commands import (
 )
 from coordinator.state.events import EventType
 from coordinator.state.outcomes import Created, GuardedDone, Outcome
-from recipes.contention import Standing, standing
+from recipes.contention import Standing
 
 _TRY_DEADLINE_MS_MIN = 1_000
 _LEAVE_DEADLINE_MS = 10_000
@@ -124,6 +125,7 @@ class Queues:
         self._waiters_max = waiters_max
         self._waiting: dict[str, dict[_Waiter, None]] = {}
         self._attempt_count = 0
+        self._order = Order(replica)
         self._positions = Positions(replica)
 
     async def acquire(self, attempt: Attempt) -> Contender:
@@ -159,9 +161,10 @@ class Queues:
 
     # --- told by the replica
 
-    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+    def on_outcome(self, command: Command, outcome: Outcome) -> None:
         if outcome.is_repeat:
             return
+        self._order.on_outcome(command, outcome)
         for event in outcome.events:
             if event.type is EventType.DELETED:
                 for waiter in self._waiting.pop(event.path, ()):
@@ -170,6 +173,7 @@ class Queues:
 
     def on_restore(self) -> None:
         """Anything may have gone: everybody looks again."""
+        self._order.on_restore()
         for waiters in list(self._waiting.values()):
             for waiter in waiters:
                 self._wake(waiter, is_predecessor=False)
@@ -296,7 +300,7 @@ class Queues:
         machine = self._replica.machine
         if self._is_there(mine):
             # An ephemeral exists only while its session is open: the session is checked with it.
-            return standing(machine.children(mine.directory) or (), mine.name)
+            return self._order.standing(mine.directory, mine.name)
         if machine.session(mine.session_id) is None:
             raise SessionExpiredError(
                 f"session {mine.session_id} has ended, and {mine.path} with it",
@@ -347,7 +351,9 @@ class Queues:
 
     def _raise_timeout(self, attempt: Attempt, position: int | None) -> NoReturn:
         machine = self._replica.machine
-        holder = lowest_of(machine, attempt.recipe.directory(attempt.name))
+        directory = attempt.recipe.directory(attempt.name)
+        name = self._order.holder(directory)
+        holder = None if name is None else find(machine, directory, name)
         raise LockTimeoutError(
             f"{attempt.recipe.word} {attempt.name!r} was not granted in time",
             lock=attempt.name,
