@@ -47,14 +47,13 @@ class QuorumRounds:
         """The number of the newest round."""
         return self._round_number
 
-    def begin(self, commit_index: int) -> int:
-        """Begin a round for those who have joined; return its number, to be asked of all."""
+    def begin(self, commit_index: int) -> None:
+        """Begin a round for those who have joined; its number, ``current``, is asked of all."""
         assert self._joining is not None
         self._round_number += 1
         self._in_flight.append((self._round_number, commit_index, self._joining))
         self._joining = None
         self._finish()
-        return self._round_number
 
     def on_reply(self, member_id: str, round_number: int) -> None:
         """Count a reply of the current term."""

@@ -162,6 +162,8 @@ class Consensus:
 
     def tick(self) -> None:
         """Do what is due; the order of things in one pass of the loop is the engine's."""
+        if self._is_alone_and_dirty():
+            return  # The library would count what is not durable yet (row 3).
         now_ms = self._now_ms()
         if self.core.role is Role.LEADER:
             self._tell_commit_rule(now_ms)
@@ -175,6 +177,9 @@ class Consensus:
             self.replication.send_commit_index(self.core.term, self.core.commit_index)
             if self.rounds.has_joined and self.is_leader_ready:
                 self._begin_round()
+
+    def _is_alone_and_dirty(self) -> bool:
+        return not self._others and bool(self._log.durable_index < self._log.last_index)
 
     def has_more_to_do(self) -> bool:
         """Whether another pass would commit or apply something, as far as is known here."""
@@ -207,9 +212,11 @@ class Consensus:
             self._outbox.send_durable(member_id, request)
 
     def send_heartbeats(self) -> None:
-        if not self._others:
-            self._log.sync()  # nobody else makes it durable before it is counted (row 3)
+        if self._is_alone_and_dirty():
+            self._log.sync()  # the first entry of a lone leader's term, which counts at once
         self.replication.send_heartbeats(self.core.term, self.core.commit_index)
+        if self.rounds.is_waiting:
+            self._send_probes()  # again: the first ones may be lost
 
     def send_entries(self) -> None:
         self.replication.send_entries(self.core.term, self.core.commit_index)
@@ -387,9 +394,12 @@ class Consensus:
         return min(sorted(known)[-self._majority], int(self._log.durable_index))
 
     def _begin_round(self) -> None:
-        number = self.rounds.begin(self.core.commit_index)
+        self.rounds.begin(self.core.commit_index)
+        self._send_probes()
+
+    def _send_probes(self) -> None:
         for member_id in self._others:
-            self._outbox.send_now(member_id, say.Probe(self.core.term, number))
+            self._outbox.send_now(member_id, say.Probe(self.core.term, self.rounds.current))
 
     # Elections.
 

@@ -29,8 +29,10 @@ from coordinator.errors import (
     ShuttingDownError,
 )
 from coordinator.raft import messages as say
+from coordinator.raft.blocking import RunBlocking, run_in_thread
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.disk import Disk, OsDisk, join
+from coordinator.raft.durability import Durability
 from coordinator.raft.engine import (
     Applied,
     EngineStatus,
@@ -45,14 +47,13 @@ from coordinator.raft.messages import Message
 from coordinator.raft.proposals import Proposals, unpack_group
 from coordinator.raft.read_index import READ_INDEX, ReadIndex
 from coordinator.raft.requests import RequestDesk
-from coordinator.raft.snapshot_exchange import RunBlocking, SnapshotExchange, run_in_thread
+from coordinator.raft.snapshot_exchange import SnapshotExchange
 from coordinator.raft.snapshots import SnapshotStore
 from coordinator.raft.transport import MemberTransport, TcpTransport
 
 logger = logging.getLogger(__name__)
 
-ENTRY_OVERHEAD_BYTES = 64 * 1024
-"""What a frame may need beside its commands."""
+ENTRY_OVERHEAD_BYTES = 64 * 1024  # what a frame may need beside its commands
 
 
 class PySyncObjEngine:
@@ -62,7 +63,8 @@ class PySyncObjEngine:
         clock: decides every timeout; the loop's own timers only wake the member up.
         random: of election timeouts and backoff; seeded in simulations.
         transport: how members talk; TCP by default.
-        run_blocking: where a snapshot is synced: a thread by default.
+        run_blocking: where a snapshot, and the log of a slow disk, are synced; by default a thread.
+        sync_in_place_ms_max: a disk that is slower than this on average is slow.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class PySyncObjEngine:
         random: Random | None = None,
         transport: MemberTransport | None = None,
         run_blocking: RunBlocking | None = None,
+        sync_in_place_ms_max: float = 5.0,
     ) -> None:
         self._member_ids = _check_members(cluster, member)
         _check_timing(raft)
@@ -91,7 +94,10 @@ class PySyncObjEngine:
             if transport is not None
             else TcpTransport(cluster, member, raft, clock=clock, random=self._random)
         )
-        self._run_blocking = run_blocking if run_blocking is not None else run_in_thread
+        self._sync_in_place_seconds_max = sync_in_place_ms_max / 1000
+        self._run_blocking: RunBlocking = (
+            run_blocking if run_blocking is not None else run_in_thread
+        )
         command_bytes_max = raft.frame_bytes_max - ENTRY_OVERHEAD_BYTES
         self._proposals = Proposals(
             in_flight_max=raft.proposals_in_flight_max,
@@ -117,7 +123,7 @@ class PySyncObjEngine:
         self._log: Any = None
         self._consensus: Consensus | None = None
         self._snapshots: SnapshotExchange | None = None
-        self._held: list[tuple[str, Message]] = []
+        self._durability: Durability | None = None
         self._pass_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._counts = dict.fromkeys(_COUNTERS, 0.0)
@@ -149,6 +155,14 @@ class PySyncObjEngine:
             join(self._data_dir, "snapshots"),
             self._disk,
             piece_bytes=self._raft.snapshot_piece_bytes,
+        )
+        self._durability = Durability(
+            self._log,
+            send=self._transport.send,
+            run_blocking=self._run_blocking,
+            in_place_seconds_max=self._sync_in_place_seconds_max,
+            on_durable=self._wake,
+            on_failure=self._fail,
         )
         self._snapshots = SnapshotExchange(
             store=store,
@@ -194,7 +208,6 @@ class PySyncObjEngine:
         self._failure = error
         self._is_running = False
         logger.critical("member %s stops: %s", self._member_id, error, exc_info=error)
-        self._held.clear()
         self._cancel_timers()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} has failed: {error}"))
         # Cut off at once: peers must not believe in a leader that cannot write.
@@ -207,6 +220,8 @@ class PySyncObjEngine:
             if handle is not None:
                 handle.cancel()
         self._pass_handle = self._timer = None
+        if self._durability is not None:
+            self._durability.drop()
 
     def _fail_waiters(self, error: ShuttingDownError) -> None:
         self._proposals.fail_queued(error)
@@ -253,9 +268,10 @@ class PySyncObjEngine:
 
     def status(self) -> EngineStatus:
         if self._consensus is None or self._snapshots is None:
+            nobody = dict.fromkeys(self._others, False)
             return EngineStatus(
-                self._member_id, Role.FOLLOWER, 0, None, 0, 0, 0, 0, False,
-                dict.fromkeys(self._others, False),
+                self._member_id, Role.FOLLOWER, 0, None, 0, 0, 0, 0, is_ready=False,
+                is_reachable=nobody,
             )  # fmt: skip
         core = self._consensus.core
         return EngineStatus(
@@ -278,6 +294,9 @@ class PySyncObjEngine:
         found = dict(self._counts)
         found["queue_length"] = float(self._proposals.queue_length)
         found["proposals_in_flight"] = float(self._proposals.in_flight)
+        if self._durability is not None:
+            found["sync_count"] = float(self._durability.sync_count)
+            found["sync_seconds_total"] = self._durability.sync_seconds_total
         if self._snapshots is not None:
             found["snapshots_made_total"] = float(self._snapshots.made_total)
             found["snapshots_sent_total"] = float(self._snapshots.sent_total)
@@ -336,7 +355,8 @@ class PySyncObjEngine:
         return self._transport.send(member_id, message)
 
     def send_durable(self, member_id: str, message: Message) -> None:
-        self._held.append((member_id, message))
+        assert self._durability is not None
+        self._durability.hold(member_id, message)
 
     def on_role(self, role: Role) -> None:
         if role is not Role.LEADER:
@@ -351,8 +371,7 @@ class PySyncObjEngine:
     def on_snapshot_needed(self, member_id: str) -> None:
         assert self._snapshots is not None
         assert self._consensus is not None
-        is_connected = self._transport.is_connected(member_id)
-        self._snapshots.send(self._consensus, member_id, is_connected)
+        self._snapshots.send(self._consensus, member_id, self._transport.is_connected(member_id))
 
     def on_snapshot_piece(self, member_id: str, piece: say.SnapshotPiece) -> None:
         assert self._snapshots is not None
@@ -399,30 +418,17 @@ class PySyncObjEngine:
 
     def _pass(self) -> None:
         self._pass_handle = None
-        consensus, snapshots = self._consensus, self._snapshots
-        if not self._is_running or consensus is None or snapshots is None:
+        consensus, snapshots, durability = self._consensus, self._snapshots, self._durability
+        if not self._is_running or not consensus or not snapshots or not durability:
             return
         try:
             consensus.tick()
             self._transport.flush()
-            self._sync()
-            for member_id, message in self._held:
-                self._transport.send(member_id, message)
-            self._held.clear()
+            durability.sync()
             self._transport.flush()
             self._after_pass(consensus, snapshots)
         except Exception as error:
             self._fail(error)
-
-    def _sync(self) -> None:
-        if not self._log.is_dirty:
-            return
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        self._log.sync()
-        took = loop.time() - began
-        self._counts["sync_count"] += 1
-        self._counts["sync_seconds_total"] += took
 
     def _after_pass(self, consensus: Consensus, snapshots: SnapshotExchange) -> None:
         self._reads.on_applied(consensus.core.applied_index)
@@ -471,7 +477,7 @@ class PySyncObjEngine:
         return self._is_caught_up
 
 
-_COUNTERS = ("sync_count", "sync_seconds_total", "entries_total", "commands_total")
+_COUNTERS = ("entries_total", "commands_total")
 
 
 def _check_members(cluster: ClusterConfig, member: MemberConfig) -> tuple[str, ...]:

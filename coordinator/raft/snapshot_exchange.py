@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from coordinator.config import RaftConfig
 from coordinator.errors import StorageError
+from coordinator.raft.blocking import RunBlocking
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Replica
 from coordinator.raft.hardening import NO_OP, InvariantError
@@ -29,26 +30,8 @@ from coordinator.raft.snapshots import (
 
 logger = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
-
 RESEND_ELECTION_TIMEOUTS = 5
 """A piece without an answer is sent again after so many of the longest election timeouts."""
-
-
-class RunBlocking(Protocol):
-    """Runs a call that may block: in a thread for real members, in place in simulations."""
-
-    def __call__(self, call: Callable[[], Result]) -> Awaitable[Result]: ...
-
-
-async def run_in_place(call: Callable[[], Result]) -> Result:
-    """Run ``call`` here and now."""
-    return call()
-
-
-async def run_in_thread(call: Callable[[], Result]) -> Result:
-    """Run ``call`` in a thread: syncing a whole snapshot takes longer than a heartbeat."""
-    return await asyncio.to_thread(call)
 
 
 @dataclass(slots=True)

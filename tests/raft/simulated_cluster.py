@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack
 
@@ -25,10 +25,11 @@ from coordinator.raft.messages import (
     VoteRequest,
 )
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
-from coordinator.raft.snapshot_exchange import run_in_place
 from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulated_loop import SimulatedClock
 from tests.raft.simulated_network import SimulatedNetwork, SimulatedTransport
+
+Result = TypeVar("Result")
 
 PIECE_COMMANDS = 50
 PROMISES = (Appended, ProbeReply, SnapshotReply, VoteGrant, VoteRequest)
@@ -91,18 +92,30 @@ class Member:
             disk=self.disk,
             random=random.Random(cluster.random.randrange(1 << 30)),
             transport=self.transport,
-            run_blocking=run_in_place,
+            run_blocking=self._run_blocking,
+            sync_in_place_ms_max=0.0 if cluster.sync_ms_max else 5.0,
         )
         self.engine.on_failure(self.failures.append)
         self.engine.on_role_change(lambda role, term: self.roles.append((role, term)))
         self.is_up = True
         await self.engine.start(self.replica)
 
+    async def _run_blocking(self, call: Callable[[], Result], /) -> Result:
+        """Take simulated time over it, before and after the deed."""
+        before, after = (self.cluster.random.uniform(0, self.cluster.sync_ms_max) for _ in "ab")
+        await asyncio.sleep(before / 1000)
+        result = call()
+        await asyncio.sleep(after / 1000)
+        return result
+
     def _check_promise(self, _target: str, message: Message) -> None:
         """Nothing is promised before it is durable, and nothing promised is cut (rows 3 and 4)."""
         log = self.engine._log
-        if isinstance(message, PROMISES):
+        if isinstance(message, PROMISES) and not self.cluster.sync_ms_max:
             self.check(not log.is_dirty, f"{message} before its sync")
+        if isinstance(message, Appended) and message.is_success and message.term == self.term:
+            is_durable = log.durable_index >= message.next_index - 1
+            self.check(is_durable, f"{message} with {log.durable_index} durable")
         term, index = self._acknowledged
         if isinstance(message, Appended) and message.is_success:
             index = max(index if message.term == term else 0, message.next_index - 1)
@@ -110,6 +123,10 @@ class Member:
             self._acknowledged = (term, index)
         if self.engine.status().term == term:
             self.check(log.last_index >= index, f"entry {index} was acknowledged and cut")
+
+    @property
+    def term(self) -> int:
+        return self.engine.status().term
 
     def check(self, is_true: bool, what: str) -> None:
         if not is_true:
@@ -158,6 +175,8 @@ class SimulatedCluster:
             )
         )
         self.violations: list[str] = []
+        self.sync_ms_max = 0.0
+        """Above zero, every sync takes up to twice that long, elsewhere than on the loop."""
         self.members = [Member(self, str(number)) for number in range(1, count + 1)]
 
     async def start(self) -> SimulatedCluster:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.errors import (
+    ConnectionLostError,
     LeaderChangedError,
     NoLeaderError,
     ShuttingDownError,
@@ -18,11 +19,14 @@ from tests.raft.simulated_loop import run
 
 
 @pytest.mark.parametrize("count", [1, 3, 5])
-def test_a_cluster_elects_commits_and_applies_everywhere(count: int) -> None:
-    """Clusters of one, three and five elect one leader and apply the same commands in order."""
+@pytest.mark.parametrize("sync_ms_max", [0.0, 30.0])
+def test_a_cluster_elects_commits_and_applies_everywhere(count: int, sync_ms_max: float) -> None:
+    """One, three and five members elect one leader and apply the same, on fast and slow disks."""
 
     async def scenario() -> None:
-        cluster = await SimulatedCluster(count).start()
+        cluster = SimulatedCluster(count)
+        cluster.sync_ms_max = sync_ms_max
+        await cluster.start()
         leader = await cluster.leader()
 
         applied = [await leader.engine.propose(b"%d" % number) for number in range(20)]
@@ -322,8 +326,6 @@ def test_requests_between_members_are_answered_or_fail_honestly() -> None:
             return member_id.encode() + payload.upper()
 
         two.engine.on_request("shout", shout)
-        from coordinator.errors import ConnectionLostError
-
         assert await one.engine.request("2", "shout", b"hello") == b"1HELLO"
         with pytest.raises(NoLeaderError):
             await one.engine.request("2", "no such kind", b"")

@@ -146,6 +146,7 @@ async def scenario(seed: int, count: int, is_ordered: bool) -> None:
         segment_bytes=20_000,
     )
     cluster.network.is_ordered = is_ordered
+    cluster.sync_ms_max = rng.choice([0.0, 0.0, 3.0, 50.0])
     history = History()
     await cluster.start()
     tasks = [asyncio.ensure_future(client(cluster, history, rng)) for _ in range(CLIENTS)]
