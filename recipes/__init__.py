@@ -1,9 +1,9 @@
 """Recipes: what people build from znodes and sessions, one file each, over the public client.
 
 ``lock.Lock`` and ``election.Election`` are run by the server, ``tree_lock.TreeLock`` is the same
-lock made by the client alone; ``exclusion`` runs a function under a lock. ``contention`` is the one
-decision they share with the server, pure, so it is importable without the client: the names below
-are loaded when they are first used.
+lock made by the client alone; ``multi_lock`` takes several in one order; ``exclusion`` runs a
+function under a lock. ``contention`` is the one decision they share with the server, pure, so it
+is importable without the client: the names below are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from recipes.grant import Grant as Grant
     from recipes.holding import FOREVER as FOREVER
     from recipes.lock import Lock as Lock
+    from recipes.multi_lock import MultiLock as MultiLock
     from recipes.tree_lock import TreeLock as TreeLock
 
 _HOMES = {
@@ -27,6 +28,7 @@ _HOMES = {
     "Grant": "recipes.grant",
     "FOREVER": "recipes.holding",
     "Lock": "recipes.lock",
+    "MultiLock": "recipes.multi_lock",
     "TreeLock": "recipes.tree_lock",
 }
 

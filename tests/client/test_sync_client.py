@@ -30,7 +30,7 @@ from coordinator.errors import (
     TooManyRetriesError,
     UnavailableError,
 )
-from recipes import Election, Lock, exclusive, execute_exclusive
+from recipes import Election, Lock, MultiLock, exclusive, execute_exclusive
 from recipes.grant import Grant
 from tests.client.server_thread import serving
 
@@ -151,6 +151,15 @@ def test_with_holds_and_releases(client: Client, url: str, name: str) -> None:
         pass
     finally:
         assert lock.release() is True
+
+
+def test_several_locks_at_once(client: Client, name: str) -> None:
+    """The sync face of MultiLock takes and frees all (S083)."""
+    with MultiLock(client, f"{name}-b", f"{name}-a") as (b, a):
+        assert (b.lock, a.lock) == (f"{name}-b", f"{name}-a")
+        assert b.fencing_token > a.fencing_token  # taken in the order of the names
+    assert client.lock(f"{name}-a").holder is None
+    assert client.lock(f"{name}-b").holder is None
 
 
 def test_a_recipe_of_the_other_face_is_refused_with_an_explanation(

@@ -1,0 +1,72 @@
+"""Several locks at once: one order, one deadline, all or none."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.errors import BadArgumentsError, DeadlockError, LockLostError, LockTimeoutError
+from recipes import Lock, MultiLock
+from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.recipes.lock_kinds import now
+
+
+@in_memory
+async def test_transfers_in_both_directions_never_deadlock(world: MemoryCluster) -> None:
+    """A to B and B to A, many times over, all finish (S083)."""
+    inside = 0
+
+    async def transfer(source: str, target: str) -> None:
+        nonlocal inside
+        async with world.client() as client:
+            for _ in range(5):
+                async with MultiLock(client, source, target, timeout=60) as (one, other):
+                    inside += 1
+                    assert inside == 1
+                    assert (one.lock, other.lock) == (source, target)
+                    await asyncio.sleep(0.01)
+                    inside -= 1
+
+    await asyncio.gather(transfer("a", "b"), transfer("b", "a"), transfer("a", "b"))
+
+
+@in_memory
+async def test_if_one_is_not_had_the_others_are_given_back(world: MemoryCluster) -> None:
+    """All or none, within one overall deadline (S073)."""
+    async with world.client() as client, world.client() as other, Lock(other, "b"):
+        began = now()
+        with pytest.raises(LockTimeoutError):
+            async with MultiLock(client, "c", "b", "a", timeout=2):
+                pytest.fail("the body ran without all the locks")
+        assert 2.0 <= now() - began < 3.0
+        for name in "ac":
+            assert await world.queue(client, name) == []
+
+
+@in_memory
+async def test_losing_them_raises_once(world: MemoryCluster) -> None:
+    """One session, several grants: the body is cancelled and told of the loss."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client:
+        with pytest.raises(LockLostError):  # noqa: PT012
+            async with MultiLock(client, "a", "b", "c"):
+                network.is_cut = True
+                await asyncio.sleep(60)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+
+@in_memory
+async def test_wrong_uses_are_named(world: MemoryCluster) -> None:
+    """No name, a name twice, and entering twice."""
+    async with world.client() as client:
+        for names in [(), ("a", "a")]:
+            with pytest.raises(BadArgumentsError):
+                MultiLock(client, *names)
+        locks = MultiLock(client, "a")
+        async with locks:
+            with pytest.raises(DeadlockError):
+                async with locks:
+                    pytest.fail("entered twice")
