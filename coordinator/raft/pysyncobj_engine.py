@@ -23,7 +23,6 @@ from typing import Any
 from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.errors import (
-    ConfigError,
     LeaderChangedError,
     NoLeaderError,
     ShuttingDownError,
@@ -43,6 +42,7 @@ from coordinator.raft.engine import (
 )
 from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
 from coordinator.raft.journal import Journal
+from coordinator.raft.membership import check_members, check_timing
 from coordinator.raft.messages import Message
 from coordinator.raft.proposals import Proposals, unpack_group
 from coordinator.raft.read_index import READ_INDEX, ReadIndex
@@ -80,8 +80,8 @@ class PySyncObjEngine:
         run_blocking: RunBlocking | None = None,
         sync_in_place_ms_max: float = 5.0,
     ) -> None:
-        self._member_ids = _check_members(cluster, member)
-        _check_timing(raft)
+        self._member_ids = check_members(cluster, member)
+        check_timing(raft)
         self._member_id = member.member_id
         self._others = tuple(other for other in self._member_ids if other != self._member_id)
         self._data_dir = member.data_dir
@@ -478,24 +478,3 @@ class PySyncObjEngine:
 
 
 _COUNTERS = ("entries_total", "commands_total")
-
-
-def _check_members(cluster: ClusterConfig, member: MemberConfig) -> tuple[str, ...]:
-    member_ids = tuple(address.member_id for address in cluster.members)
-    if len(set(member_ids)) != len(member_ids):
-        raise ConfigError(f"cluster.members: expected different member ids, found {member_ids}")
-    if member.member_id not in member_ids:
-        raise ConfigError(
-            f"member.member_id: expected one of {', '.join(member_ids)}, found {member.member_id!r}"
-        )
-    return member_ids
-
-
-def _check_timing(raft: RaftConfig) -> None:
-    low, high = raft.election_timeout_ms_min, raft.election_timeout_ms_max
-    if not 3 * raft.heartbeat_interval_ms < low < high:
-        raise ConfigError(
-            "raft.election_timeout_ms_min: expected more than three heartbeat intervals"
-            f" ({3 * raft.heartbeat_interval_ms} ms) and less than the maximum ({high} ms),"
-            f" found {low} ms"
-        )

@@ -1,0 +1,32 @@
+"""Who the members are: fixed, by the configuration, for as long as the cluster lives.
+
+The library's own change of membership is unsafe and refused (row 25).
+"""
+
+from __future__ import annotations
+
+from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
+from coordinator.errors import ConfigError
+
+
+def check_members(cluster: ClusterConfig, member: MemberConfig) -> tuple[str, ...]:
+    """Return the ids of all members in their order; ConfigError unless this is one of them."""
+    member_ids = tuple(address.member_id for address in cluster.members)
+    if len(set(member_ids)) != len(member_ids):
+        raise ConfigError(f"cluster.members: expected different member ids, found {member_ids}")
+    if member.member_id not in member_ids:
+        raise ConfigError(
+            f"member.member_id: expected one of {', '.join(member_ids)}, found {member.member_id!r}"
+        )
+    return member_ids
+
+
+def check_timing(raft: RaftConfig) -> None:
+    """Raise ConfigError unless a follower hears several heartbeats within an election timeout."""
+    low, high = raft.election_timeout_ms_min, raft.election_timeout_ms_max
+    if not 3 * raft.heartbeat_interval_ms < low < high:
+        raise ConfigError(
+            "raft.election_timeout_ms_min: expected more than three heartbeat intervals"
+            f" ({3 * raft.heartbeat_interval_ms} ms) and less than the maximum ({high} ms),"
+            f" found {low} ms"
+        )

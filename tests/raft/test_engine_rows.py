@@ -1,0 +1,437 @@
+"""The known defects of stock PySyncObj, as exam questions to one member's ``Consensus``.
+
+Each test hands one member messages and a clock, and looks at what it says and what its log is. The
+numbers are the rows of the study of the engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from random import Random
+
+import pysyncobj.syncobj
+import pytest
+
+from coordinator.clock import ManualClock
+from coordinator.config import RaftConfig
+from coordinator.raft import hardening
+from coordinator.raft import messages as say
+from coordinator.raft.consensus import Consensus
+from coordinator.raft.engine import Role
+from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
+from coordinator.raft.journal import Journal
+from coordinator.raft.messages import Message
+from tests.raft.simulated_disk import SimulatedDisk
+
+X = REGULAR + b"\x91\xc4\x01x"
+"""An entry with the one command b"x"."""
+
+
+class Bench:
+    """One member, whose ears, mouth and clock are the test's."""
+
+    def __init__(self, members: tuple[str, ...] = ("1", "2", "3")) -> None:
+        self.clock = ManualClock(10_000)
+        self.disk = SimulatedDisk()
+        self.log = Journal("data", self.disk)
+        self.log.add(NO_OP, 1, 0)
+        self.log.sync()
+        self.now: list[tuple[str, Message]] = []
+        self.held: list[tuple[str, Message]] = []
+        self.roles: list[Role] = []
+        self.groups: list[bytes] = []
+        self.applied: list[tuple[int, int, bytes]] = []
+        self.snapshots_needed: list[str] = []
+        self.raft = RaftConfig()
+        self.consensus = Consensus(
+            "1",
+            members,
+            log=self.log,
+            raft=self.raft,
+            random=Random(1),
+            now_ms=self.clock.monotonic_ms,
+            outbox=self,
+            applied_index=1,
+        )
+        self.core = self.consensus.core
+
+    # Outbox
+
+    def send_now(self, member_id: str, message: Message) -> bool:
+        self.now.append((member_id, message))
+        return True
+
+    def send_durable(self, member_id: str, message: Message) -> None:
+        self.held.append((member_id, message))
+
+    def on_role(self, role: Role) -> None:
+        self.roles.append(role)
+
+    def on_snapshot_needed(self, member_id: str) -> None:
+        self.snapshots_needed.append(member_id)
+
+    def on_snapshot_piece(self, member_id: str, piece: say.SnapshotPiece) -> None:
+        raise AssertionError("no snapshots here")
+
+    def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None:
+        raise AssertionError("no snapshots here")
+
+    def take_group(self) -> bytes | None:
+        return self.groups.pop(0) if self.groups else None
+
+    def on_group_logged(self, index: int, term: int) -> None:
+        pass
+
+    def apply_entry(self, index: int, term: int, entry: bytes) -> int:
+        self.applied.append((index, term, entry))
+        return 1
+
+    # What tests do
+
+    def hear(self, member_id: str, message: Message) -> list[tuple[str, Message]]:
+        """Deliver; return what is said after the sync."""
+        self.held.clear()
+        self.now.clear()
+        self.consensus.on_message(member_id, message)
+        return [*self.now, *self.held]
+
+    def append(
+        self,
+        term: int,
+        previous: tuple[int, int],
+        terms: list[int],
+        *,
+        commit: int = 0,
+        epoch: int = 1,
+        leader: str = "2",
+    ) -> list[tuple[str, Message]]:
+        entries = [(entry_term, X) for entry_term in terms]
+        return self.hear(leader, say.Append(term, epoch, commit, *previous, entries))
+
+    def terms(self) -> list[int]:
+        return [term for _, _, term in self.log[:]]
+
+    def lead(self) -> None:
+        """Win an election by the rules; the followers hold nothing yet."""
+        self.clock.advance(self.raft.election_timeout_ms_max + 1)
+        self.consensus.tick()
+        self.clock.advance(5)
+        self.consensus.tick()
+        self.hear("2", say.PreVoteGrant(self.core.term + 1))
+        self.hear("2", say.VoteGrant(self.core.term))
+        assert self.core.role is Role.LEADER
+
+    def follower_holds(self, member_id: str, index: int) -> None:
+        epoch = self.consensus.replication.followers[member_id].epoch
+        self.hear(member_id, say.Appended(self.core.term, epoch, index + 1, True))
+
+
+def test_row_3_a_leader_does_not_count_its_own_entry_before_it_is_durable() -> None:
+    """One follower's acknowledgement does not commit what is not on the leader's disk."""
+    bench = Bench()
+    bench.lead()
+    bench.follower_holds("2", 2)
+
+    bench.consensus.tick()
+    before = bench.core.commit_index
+    bench.log.sync()
+    bench.consensus.tick()
+
+    assert (before, bench.core.commit_index) == (1, 2)
+
+
+def test_row_3_a_lone_member_syncs_before_it_counts() -> None:
+    """With nobody else to hold it, an entry is committed only once it is synced."""
+    bench = Bench(("1",))
+    bench.clock.advance(1_000)
+    bench.consensus.tick()
+    bench.clock.advance(5)
+    bench.consensus.tick()
+    bench.groups.append(b"\x90")
+
+    bench.consensus.tick()
+    bench.consensus.tick()
+    before = bench.core.commit_index
+    bench.log.sync()
+    bench.consensus.tick()
+
+    assert (before, bench.core.commit_index) == (2, 3)
+
+
+def test_row_4_an_overlapping_append_cuts_nothing_that_was_acknowledged() -> None:
+    """An old append, or a heartbeat with an old position, leaves the log as it is."""
+    bench = Bench()
+    bench.append(1, (1, 0), [1, 1, 1, 1])
+
+    late = bench.append(1, (1, 0), [1, 1])
+    heartbeat = bench.append(1, (1, 0), [])
+
+    assert bench.terms() == [0, 1, 1, 1, 1]
+    assert late == [("2", say.Appended(1, 1, 4, True))]
+    assert heartbeat == [("2", say.Appended(1, 1, 2, True))], "only what was compared is confirmed"
+
+
+def test_a_conflicting_suffix_is_replaced() -> None:
+    """Entries of an older leader that conflict are cut, from the first that differs."""
+    bench = Bench()
+    bench.append(1, (1, 0), [1, 1, 1])
+
+    said = bench.append(2, (2, 1), [2], leader="3")
+
+    assert bench.terms() == [0, 1, 2]
+    assert said == [("3", say.Appended(2, 1, 4, True))]
+
+
+def test_what_is_committed_never_changes() -> None:
+    """Row 16: a leader that contradicts a committed entry stops the member, loudly."""
+    bench = Bench()
+    bench.append(1, (1, 0), [1, 1], commit=3)
+
+    with pytest.raises(InvariantError):
+        bench.append(2, (1, 0), [2, 2], leader="3")
+
+
+def test_row_5_a_reply_does_not_rewind_what_is_sent_next() -> None:
+    """While a pipeline is under way, an early success does not make the leader send again."""
+    bench = Bench()
+    bench.lead()
+    for _ in range(3):
+        bench.groups.append(b"\x90")
+        bench.consensus.tick()
+    progress = bench.consensus.replication.followers["2"]
+    assert progress.next_index == 6
+
+    bench.follower_holds("2", 3)
+
+    assert (progress.match_index, progress.next_index) == (3, 6)
+    assert not [one for one in bench.now if isinstance(one[1], say.Append) and one[1].entries]
+
+
+def test_row_6_of_a_refused_pipeline_only_the_first_refusal_counts() -> None:
+    """Refusals of an earlier epoch are dropped, so one conflict causes one new attempt."""
+    bench = Bench()
+    bench.lead()
+    epoch = bench.consensus.replication.followers["2"].epoch
+    refusal = say.Appended(1, epoch, 2, False)
+
+    first = bench.hear("2", refusal)
+    others = [bench.hear("2", refusal) for _ in range(10)]
+
+    assert len(first) == 1
+    assert others == [[]] * 10
+
+
+def test_row_7_a_stale_refusal_does_not_go_below_what_is_acknowledged() -> None:
+    """A refusal that arrives after a success moves nothing back beyond it."""
+    bench = Bench()
+    bench.lead()
+    bench.follower_holds("2", 2)
+    progress = bench.consensus.replication.followers["2"]
+
+    bench.hear("2", say.Appended(1, progress.epoch, 2, False))
+
+    assert (progress.match_index, progress.next_index) == (2, 3)
+
+
+def test_row_8_replies_of_an_older_term_commit_nothing() -> None:
+    """What was acknowledged to an earlier leadership does not count for this one."""
+    bench = Bench()
+    bench.lead()
+    bench.hear("3", say.TermNotice(5))
+    bench.lead()
+    bench.log.sync()
+    progress = bench.consensus.replication.followers["2"]
+
+    bench.hear("2", say.Appended(1, progress.epoch, bench.log.last_index + 1, True))
+    bench.consensus.tick()
+
+    assert bench.core.term == 6
+    assert (progress.match_index, bench.core.commit_index) == (0, 1)
+
+
+def test_row_9_a_message_without_entries_commits_nothing_unverified() -> None:
+    """A leader's commit index reaches only as far as this log is known to agree with its own."""
+    bench = Bench()
+    bench.append(1, (1, 0), [1, 1, 1])
+
+    bench.append(2, (1, 0), [], commit=4, leader="3")
+    bench.hear("3", say.CommitNotice(2, 4))
+    bench.hear("3", say.Probe(2, 0))
+    bench.consensus.tick()
+
+    assert bench.core.commit_index == 1
+    assert bench.applied == []
+
+
+def test_row_13_the_commit_index_is_not_read_from_disk() -> None:
+    """A restarted member knows of no commit beyond its snapshot until a leader tells."""
+    bench = Bench()
+    bench.append(1, (1, 0), [1, 1], commit=3)
+    bench.log.sync()
+    assert bench.core.commit_index == 3
+
+    assert bench.log.getRaftCommitIndex() == 1
+
+
+def test_row_19_who_hears_a_leader_grants_no_vote_and_no_pre_vote() -> None:
+    """A hopeless or hasty candidate does not depose a healthy leader, nor move the term."""
+    bench = Bench()
+    bench.append(1, (1, 0), [1])
+
+    said = [
+        *bench.hear("3", say.PreVoteRequest(9, 99, 9)),
+        *bench.hear("3", say.VoteRequest(9, 99, 9)),
+    ]
+
+    assert said == []
+    assert bench.core.term == 1
+
+
+def test_row_19_nobody_campaigns_without_a_majority_of_pre_votes() -> None:
+    """Without grants the term stays, however often the timer ends."""
+    bench = Bench()
+
+    for _ in range(20):
+        bench.clock.advance(500)
+        bench.consensus.tick()
+
+    assert bench.core.term == 0
+    assert bench.core.role is Role.FOLLOWER
+
+
+def test_row_19_a_shorter_log_gets_no_pre_vote() -> None:
+    """A candidate whose log lacks what is here is not encouraged."""
+    bench = Bench()
+    bench.append(1, (1, 0), [1])
+    bench.clock.advance(2_000)
+
+    assert bench.hear("3", say.PreVoteRequest(2, 1, 0)) == []
+    assert bench.hear("3", say.PreVoteRequest(2, 2, 1)) == [("3", say.PreVoteGrant(2))]
+
+
+def test_row_20_a_stale_leader_is_told() -> None:
+    """Messages of an older term are answered with the newer one, which ends that leadership."""
+    bench = Bench()
+    bench.append(5, (1, 0), [5])
+
+    assert bench.append(4, (1, 0), [4], leader="3") == [("3", say.TermNotice(5))]
+    assert bench.hear("3", say.Probe(4, 1)) == [("3", say.TermNotice(5))]
+    leader = Bench()
+    leader.lead()
+    leader.hear("2", say.TermNotice(7))
+    assert (leader.core.role, leader.core.term) == (Role.FOLLOWER, 7)
+
+
+def test_row_21_a_leader_that_hears_nothing_steps_down_within_an_election_timeout() -> None:
+    """Ticks with silence lead to a follower after election_timeout_ms_min."""
+    bench = Bench()
+    bench.lead()
+
+    for _ in range(bench.raft.election_timeout_ms_min // 50 + 1):
+        bench.clock.advance(50)
+        bench.consensus.tick()
+
+    assert bench.core.role is Role.FOLLOWER
+
+
+def test_row_22_a_paused_member_reads_before_it_campaigns() -> None:
+    """After a long pause the first pass does not campaign, and a waiting heartbeat ends it."""
+    bench = Bench()
+    bench.append(1, (1, 0), [1])
+    bench.clock.advance(60_000)
+    bench.now.clear()
+
+    bench.consensus.tick()
+    said = list(bench.now)
+    bench.append(1, (2, 1), [])
+    bench.clock.advance(5)
+    bench.now.clear()
+    bench.consensus.tick()
+
+    assert said == []
+    assert bench.now == []
+
+
+def test_row_23_a_vote_counts_once() -> None:
+    """The same member's grant, twice, is no majority of five."""
+    bench = Bench(("1", "2", "3", "4", "5"))
+    bench.clock.advance(1_000)
+    bench.consensus.tick()
+    bench.clock.advance(5)
+    bench.consensus.tick()
+    for voter in ("2", "3"):
+        bench.hear(voter, say.PreVoteGrant(1))
+    assert bench.core.role is Role.CANDIDATE
+
+    bench.hear("2", say.VoteGrant(1))
+    bench.hear("2", say.VoteGrant(1))
+    before = bench.core.role
+    bench.hear("3", say.VoteGrant(1))
+
+    assert (before, bench.core.role) == (Role.CANDIDATE, Role.LEADER)
+
+
+def test_row_23_a_grant_is_said_again_to_the_same_candidate_only() -> None:
+    """A lost grant is repeated on request; nobody else gets the vote of that term."""
+    bench = Bench()
+    request = say.VoteRequest(3, 1, 0)
+
+    first = bench.hear("2", request)
+    again = bench.hear("2", request)
+    other = bench.hear("3", request)
+
+    assert first == again == [("2", say.VoteGrant(3))]
+    assert other == []
+
+
+def test_row_24_a_read_needs_a_round_of_its_own_term_after_the_first_commit() -> None:
+    """A fresh leader begins no round before the first entry of its term is applied."""
+    bench = Bench()
+    bench.lead()
+
+    assert not bench.consensus.is_leader_ready
+    bench.log.sync()
+    bench.follower_holds("2", 2)
+    bench.consensus.tick()
+    assert bench.consensus.is_leader_ready
+
+
+def test_two_leaders_of_one_term_stop_the_member() -> None:
+    """What cannot happen is not lived with."""
+    bench = Bench()
+    bench.lead()
+
+    with pytest.raises(InvariantError):
+        bench.append(1, (1, 0), [1])
+
+
+def test_of_two_who_ask_at_once_the_lower_id_goes_first() -> None:
+    """Simultaneous pre-votes with equal logs do not split the votes."""
+    bench = Bench()
+    bench.clock.advance(1_000)
+    bench.consensus.tick()
+    bench.clock.advance(5)
+    bench.consensus.tick()
+    assert ("2", say.PreVoteRequest(1, 1, 0)) in bench.now
+
+    assert bench.hear("2", say.PreVoteRequest(1, 1, 0)) == []
+
+
+def test_the_library_is_the_one_that_was_studied() -> None:
+    """The hash of the library's source is checked at import; another source is refused."""
+    folder = Path(pysyncobj.syncobj.__file__).parent
+
+    assert hardening.hash_library(folder) == hardening.LIBRARY_SHA256
+    assert len(hashlib.sha256().hexdigest()) == len(hardening.LIBRARY_SHA256)
+
+
+def test_another_source_of_the_library_has_another_hash(tmp_path: Path) -> None:
+    """One changed byte in any of the files is noticed."""
+    folder = Path(pysyncobj.syncobj.__file__).parent
+    for name in hardening.LIBRARY_FILES:
+        (tmp_path / f"{name}.py").write_bytes((folder / f"{name}.py").read_bytes())
+    with (tmp_path / "node.py").open("ab") as file:
+        file.write(b"\n")
+
+    assert hardening.hash_library(tmp_path) != hardening.LIBRARY_SHA256
