@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -125,14 +126,27 @@ def test_shell_examples_run(example: Example, member: ServedMember, tmp_path: Pa
             continue
         if line.startswith("curl ") and shutil.which("curl") is None:
             pytest.skip("curl is not installed here")
-        done = subprocess.run(
-            ["sh", "-ec", EXAMPLE_URL.sub(member.url, line)],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        status, output = run(EXAMPLE_URL.sub(member.url, line), tmp_path, environment)
 
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
-        assert '"definite"' not in done.stdout, f"a problem came back:\n{line}\n{done.stdout}"
+        assert status == 0, f"{line}\n{output}"
+        assert '"definite"' not in output, f"a problem came back:\n{line}\n{output}"
+
+
+def run(line: str, directory: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """Run one line of shell; whatever it started and left running ends with it."""
+    process = subprocess.Popen(
+        ["sh", "-ec", line],
+        cwd=directory,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+    return process.returncode, output
