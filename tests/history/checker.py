@@ -77,6 +77,18 @@ class Model(Protocol):
         """Return what must be equal, and numbers of which smaller ones allow no less later."""
         ...
 
+    def is_futile(
+        self, state: Any, due: Sequence[Any], optional: Sequence[Any], rank_due: int | None
+    ) -> bool:
+        """Say that an optional operation leading to ``state`` was in vain; False when unsure.
+
+        ``due`` are the actions one of which must be placed next, ``optional`` what may be placed
+        before it (one of each group), ``rank_due`` is the lowest rank of all that are left. In vain:
+        no optional operations can lead from here to a state in which one of them fits, or they
+        lead to none that they do not reach as well without this one.
+        """
+        ...
+
 
 def plain_entries(model: Model, operations: Iterable[Operation]) -> list[Entry]:
     """Translate each operation on its own: what a model does that knows no better."""
@@ -263,6 +275,26 @@ def _grouped(entries: Iterable[Entry]) -> tuple[list[_Group], int]:
     return groups, guard
 
 
+def _is_out_of_rank(required: Iterable[Entry]) -> bool:
+    """Say whether one operation was over before one of lower rank was called: no order fits."""
+    ranked = sorted(
+        (entry.rank, entry.called_at, entry.returned_at)
+        for entry in required
+        if entry.rank is not None
+    )
+    latest_call = BEGINNING
+    latest_call_of_rank = BEGINNING
+    rank_now: int | None = None
+    for rank, called_at, returned_at in ranked:
+        if rank != rank_now:
+            latest_call = max(latest_call, latest_call_of_rank)
+            rank_now = rank
+        if returned_at < latest_call:
+            return True
+        latest_call_of_rank = max(latest_call_of_rank, called_at)
+    return False
+
+
 def _is_at_most(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
     return left == right or all(a <= b for a, b in zip(left, right, strict=True))
 
@@ -290,6 +322,8 @@ class _Search:
         started = time.monotonic()
         seconds_max = self._budget.seconds_max
         count = 0
+        if _is_out_of_rank(self._required):
+            return Verdict.NOT_LINEARIZABLE
         self._push(self.best)
         while self._top >= 0:
             level = self._levels[self._top]
@@ -353,11 +387,14 @@ class _Search:
         node.limit = limit
         return due
 
+    def _rank_due(self, node: _Node) -> int | None:
+        return self._ranks[node.ranked] if node.ranked < len(self._ranks) else None
+
     def _expand_required(self, node: _Node) -> None:
         due = self._due(node)
         if len(due) > 1:
             due.sort(key=self._returns.__getitem__)
-        rank_due = self._ranks[node.ranked] if node.ranked < len(self._ranks) else None
+        rank_due = self._rank_due(node)
         step = self._model.step
         state = node.state
         children = []
@@ -398,23 +435,35 @@ class _Search:
     def _expand_optional(self, node: _Node) -> None:
         step = self._model.step
         state = node.state
-        breadths: dict[Any, int] = {}
+        rank_due = self._rank_due(node)
+        due = [
+            entry.action
+            for index in self._due(node)
+            if (entry := self._required[index]).rank is None or entry.rank == rank_due
+        ]
+        if not due:
+            return
+        available = []
         for group in self._groups:
-            members = group.members
             used = (node.used >> group.shift) & group.mask
-            if used == len(members) or members[used].called_at > node.limit:
-                continue
+            if used < len(group.members) and group.members[used].called_at <= node.limit:
+                available.append((group, group.members[used]))
+        optional = [entry.action for _, entry in available]
+        breadths: dict[Any, int] = {}
+        for group, entry in available:
             self.steps += 1
-            after = step(state, members[used].action)
+            after = step(state, entry.action)
             if after is None or after == state:
                 continue
             if breadths.setdefault(after, group.breadth) < group.breadth:
+                continue
+            if self._model.is_futile(after, due, optional, rank_due):
                 continue
             child = _Node(node.base, node.mask, node.used + (1 << group.shift), after)
             child.placed = node.placed
             child.ranked = node.ranked
             child.parent = node
-            child.choice = members[used]
+            child.choice = entry
             self._push(child)
 
     def _push(self, node: _Node) -> None:

@@ -108,6 +108,25 @@ class Register:
         value, version, czxid_first, czxid_last, mzxid_first, mzxid_last, zxid = state
         return (value, version), (czxid_first, -czxid_last, mzxid_first, -mzxid_last, zxid)
 
+    def is_futile(
+        self,
+        state: State,
+        due: Sequence[Action],
+        optional: Sequence[Action],
+        rank_due: int | None,
+    ) -> bool:
+        # The store is beyond the zxid of an operation that is still to come.
+        if rank_due is not None and 2 * state[-1] > rank_due:
+            return True
+        if state[0] is ABSENT or state[1] == 0:
+            return False
+        # A set too many: whatever is due needs a lower version or no znode. Only a deletion can
+        # lead there, and it could have done so one set earlier, unless it waits for this version.
+        version = state[1]
+        return all(_needs_deletion(action, version) for action in due) and not any(
+            action.kind == "delete" and action.expected_version >= version for action in optional
+        )
+
 
 # --- one operation
 
@@ -223,6 +242,21 @@ def _written(state: State, action: Action) -> State | None:
             return None
         after = (action.value, version + 1, czxid_first, czxid_last, first, last, first)
     return _narrowed(after, action)
+
+
+def _needs_deletion(action: Action, version: int) -> bool:
+    """Say whether the action fits no znode of this or a higher version; False when unsure."""
+    if action.error is not None:
+        return action.error == _ABSENT_ERROR
+    if action.kind == "read":
+        return action.version is not None and action.version < version
+    if action.kind == "set":
+        if action.expected_version != ANY_VERSION:
+            return action.expected_version < version
+        return action.version is not None and action.version <= version
+    if action.kind == "delete":
+        return -1 < action.expected_version < version
+    return True
 
 
 def _narrowed(state: State, action: Action) -> State | None:
