@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import heapq
+import logging
 
 from coordinator.clock import Clock
 from coordinator.errors import OutcomeUnknownError, UnavailableError
@@ -24,6 +25,8 @@ from coordinator.service.tasks import Tasks
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, ExpireSession
 from coordinator.state.outcomes import Outcome, SessionEnded, SessionOpened
+
+logger = logging.getLogger("coordinator.service")
 
 _STALL_MS = 1_000
 _EXPIRING_AT_ONCE_MAX = 500
@@ -95,6 +98,7 @@ class Leases:
         stalled_ms, self._last_tick_ms = now_ms - self._last_tick_ms, now_ms
         if stalled_ms > self._stall_ms:
             self._metrics.lease_restarts.inc()
+            logger.warning("no tick for %d ms: all leases start again in full", stalled_ms)
             self._start_all(now_ms)
             return
         due: list[str] = []
@@ -165,5 +169,6 @@ class Leases:
             heapq.heappush(self._heap, (self._deadlines[session_id], session_id))
         else:
             self._metrics.sessions_expired.inc()
+            logger.info("session %s expired in term %d: no heartbeat in time", session_id, term)
         if is_decided:
             self._undecided.discard(session_id)
