@@ -267,8 +267,10 @@ class AsyncClient:
         """Return this client's session; opened at the first need, anew when the last was lost."""
         self._refuse_when_closed()
         opening = self._session
-        is_over = opening is not None and opening.done() and (
-            opening.cancelled() or opening.exception() is not None or opening.result().is_lost
+        is_over = (
+            opening is not None
+            and opening.done()
+            and (opening.cancelled() or opening.exception() is not None or opening.result().is_lost)
         )
         if opening is None or is_over:
             work = open_session(

@@ -255,4 +255,3 @@ def problem_in(endpoint: str, response: Response) -> CoordinatorError:
 def _encoding_of(response: Response) -> Encoding:
     media_type = response.headers.get("content-type", "").split(";")[0].strip()
     return Encoding.MSGPACK if media_type == Encoding.MSGPACK.value else Encoding.JSON
-

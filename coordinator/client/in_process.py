@@ -126,9 +126,7 @@ class _MemoryConnector(aiohttp.BaseConnector):
         self._serve = serve
         self._on_connected = on_connected
 
-    async def _create_connection(
-        self, req: Any, traces: Any, timeout: Any
-    ) -> ResponseHandler:
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> ResponseHandler:
         url = f"{req.url.scheme}://{req.url.authority}"
         server = self._serve(url)
         if server is None:

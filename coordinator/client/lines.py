@@ -94,7 +94,6 @@ class Lines(Generic[T]):
         if opening is not None:
             await opening.__aexit__(None, None, None)
 
-
     async def _drop(self, error: CoordinatorError) -> None:
         """Let go of a stream that failed; the delivery leaves its member for that."""
         opening, self._opening, self._stream = self._opening, None, None

@@ -338,4 +338,3 @@ async def _open(stream: Stream[Any]) -> None:
 
 async def _awaited(make: Callable[[], Awaitable[T]]) -> T:
     return await make()
-

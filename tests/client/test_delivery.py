@@ -177,9 +177,7 @@ def test_a_dead_slow_or_deaf_member_is_left_within_the_deadline(deaf: Happening)
     """The others answer although the current member does not (S157)."""
 
     async def scenario() -> None:
-        members = FakeMembers(
-            lambda seen: deaf if seen.endpoint == bad else answer({"ok": True})
-        )
+        members = FakeMembers(lambda seen: deaf if seen.endpoint == bad else answer({"ok": True}))
         delivery = deliver(members)
         bad = delivery.endpoints.current
         loop = asyncio.get_running_loop()

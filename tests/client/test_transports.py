@@ -18,7 +18,14 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def listening(serve: Serve) -> AsyncIterator[tuple[HttpTransport, str]]:
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    finished = asyncio.Event()
+
+    async def serve_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await serve(reader, writer)
+        await writer.wait_closed()
+        finished.set()
+
+    server = await asyncio.start_server(serve_and_close, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     transport = HttpTransport()
     try:
@@ -26,6 +33,7 @@ async def listening(serve: Serve) -> AsyncIterator[tuple[HttpTransport, str]]:
     finally:
         await transport.close()
         server.close()
+        await asyncio.wait_for(finished.wait(), 5)
 
 
 async def head(reader: asyncio.StreamReader) -> None:
@@ -88,6 +96,7 @@ async def test_a_redirect_is_not_followed() -> None:
         writer.write(b"HTTP/1.1 307 x\r\nLocation: http://127.0.0.1:9/\r\n")
         writer.write(b"Content-Length: 0\r\n\r\n")
         await writer.drain()
+        writer.close()
 
     async with listening(redirects) as (transport, url):
         response = await transport.request(url, Request("POST", "/v1/tree/a"), 2_000)
@@ -107,6 +116,7 @@ async def test_lines_arrive_as_they_are_written_however_they_are_cut() -> None:
             await asyncio.sleep(0.01)
         writer.write(b"0\r\n\r\n")
         await writer.drain()
+        writer.close()
 
     async with listening(streams) as (transport, url):
         lines = []

@@ -86,9 +86,7 @@ async def test_a_one_shot_watch_tells_one_change(world: MemoryCluster) -> None:
 
 
 def watching(members: FakeMembers, **options: int | None) -> ChangeStream:
-    delivery = Delivery(
-        members, (A, B), LoopClock(asyncio.get_running_loop()), RetryPolicy(seed=2)
-    )
+    delivery = Delivery(members, (A, B), LoopClock(asyncio.get_running_loop()), RetryPolicy(seed=2))
     return ChangeStream(
         delivery,
         [WatchSelector("/a")],

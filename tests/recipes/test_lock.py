@@ -102,9 +102,7 @@ async def test_a_with_that_does_not_get_the_lock_raises_and_never_runs_its_body(
 
 @each_kind
 @in_memory
-async def test_timeout_zero_tries_once_and_leaves_nothing(
-    world: MemoryCluster, kind: Kind
-) -> None:
+async def test_timeout_zero_tries_once_and_leaves_nothing(world: MemoryCluster, kind: Kind) -> None:
     """Zero is an immediate answer, yes or no (S072, kazoo 732)."""
     async with world.client() as holder, world.client() as client:
         await holder.session()
@@ -123,9 +121,7 @@ async def test_timeout_zero_tries_once_and_leaves_nothing(
 
 @each_kind
 @in_memory
-async def test_without_a_timeout_a_finite_default_applies(
-    world: MemoryCluster, kind: Kind
-) -> None:
+async def test_without_a_timeout_a_finite_default_applies(world: MemoryCluster, kind: Kind) -> None:
     """Forever has to be asked for by name (S071)."""
     async with world.client() as holder, world.client() as client:
         async with kind(holder, "daily"):
