@@ -45,7 +45,7 @@ _LOG_TAIL_LINES = 15
 @click.option(
     "--members",
     type=click.Choice(["1", "3", "5"]),
-    default="3",
+    default="1",
     show_default=True,
     help="How many; one runs inside this process, more are processes of their own.",
 )
@@ -81,8 +81,8 @@ def dev(members: str, directory: Path, client_port: int, member_port: int) -> No
     \b
     Examples:
       coordinator dev
-      coordinator dev --members 1 --data /tmp/try
-      coordinator dev --client-port 8071 --member-port 8171
+      coordinator dev --members 3 --data /tmp/try
+      coordinator dev --members 3 --client-port 8071 --member-port 8171
     """
     count = int(members)
     place = directory.resolve() / f"dev-{count}"

@@ -54,7 +54,7 @@ def cli() -> None:
     """Fair locks with fencing tokens, elections, watches and a small tree of znodes.
 
     \b
-    Start a cluster on this machine:   coordinator dev
+    Start a cluster on this machine:   coordinator dev --members 3
     Do something under a lock:         coordinator lock daily-report -- ./report.sh
     See who holds what:                coordinator locks
 

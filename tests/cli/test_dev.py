@@ -201,7 +201,7 @@ def test_ports_of_clients_and_members_must_differ(tmp_path: Path) -> None:
     first = free_range(4)
     ports = ["--client-port", str(first), "--member-port", str(first + 1)]
 
-    result = CliRunner().invoke(cli, ["dev", "--data", str(tmp_path), *ports])
+    result = CliRunner().invoke(cli, ["dev", "--members", "3", "--data", str(tmp_path), *ports])
 
     assert result.exit_code == 2
     assert re.search(r"--client-port and --member-port", result.stderr)
