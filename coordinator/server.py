@@ -29,6 +29,7 @@ from coordinator.wire.http.server import HttpServer
 logger = logging.getLogger("coordinator.server")
 
 _STOP_DEADLINE_S = 10.0
+_THREADS_DEADLINE_S = 1.0
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -137,10 +138,27 @@ async def _serve(config: Config) -> None:
     except TimeoutError:
         logger.error("member %s did not stop in time; its log is safe", config.member.member_id)
     failure = server.failure
+    await _end_threads(exit_status=0 if failure is None else 1)
     if isinstance(failure, CoordinatorError):
         raise failure
     if failure is not None:
         raise StorageError(f"the member had to stop: {failure!r}") from failure
+
+
+async def _end_threads(*, exit_status: int) -> None:
+    """Wait for the threads of the loop, but not long: one may look up a name that nobody answers.
+
+    Python would wait for such a thread at its exit (20 s were seen), long after the member has
+    stopped and its files are closed, and whoever stops it would lose patience."""
+    ending = asyncio.create_task(
+        asyncio.get_running_loop().shutdown_default_executor(), name="end the loop's threads"
+    )
+    # Not cancelled when it takes too long: that would join the threads all the same.
+    _, unfinished = await asyncio.wait({ending}, timeout=_THREADS_DEADLINE_S)
+    if unfinished:
+        logger.warning("a look-up of a name still runs; ending without it")
+        logging.shutdown()
+        os._exit(exit_status)
 
 
 def _on_signal(number: int, asked_to_stop: asyncio.Event) -> None:

@@ -121,3 +121,23 @@ async def test_a_signal_stops_the_process_in_order(tmp_path: Path, number: signa
 
     assert (exit_code, b"stops" in rest) == (0, True)
     assert b"Traceback" not in rest
+
+
+async def test_a_thread_that_hangs_does_not_hold_the_process() -> None:
+    """A look-up of a name that nobody answers must not delay the end of a stopped member."""
+    code = (
+        "import asyncio, sys\n"
+        "from coordinator.server import _end_threads\n"
+        "async def main():\n"
+        "    asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)\n"
+        "    await _end_threads(exit_status=7)\n"
+        "asyncio.run(main())\n"
+    )
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, cwd=ROOT, stdin=pipe, stderr=pipe, env=dict(os.environ)
+    )
+    async with asyncio.timeout(30):
+        exit_code = await process.wait()  # its standard input stays open
+
+    assert exit_code == 7
