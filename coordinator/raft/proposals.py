@@ -87,16 +87,16 @@ class Proposals:
     def fail_queued(self, error: CoordinatorError) -> None:
         """Tell those whose command is in no log."""
         queued, self._queue = self._queue, deque()
-        _fail([waiter for _, waiter in queued], error)
+        fail_waiters([waiter for _, waiter in queued], error)
 
     def fail_logged(self, error: CoordinatorError) -> None:
         """Tell those whose command is in the log, committed or not."""
         logged, self._logged = self._logged, {}
         self._logged_count = 0
         for waiters in logged.values():
-            _fail(waiters, error)
+            fail_waiters(waiters, error)
         taken, self._taken = self._taken, []
-        _fail(taken, error)
+        fail_waiters(taken, error)
 
 
 def unpack_group(packed: bytes) -> list[bytes]:
@@ -107,7 +107,8 @@ def unpack_group(packed: bytes) -> list[bytes]:
     return commands
 
 
-def _fail(waiters: list[_Waiter], error: CoordinatorError) -> None:
+def fail_waiters(waiters: list[_Waiter], error: CoordinatorError) -> None:
+    """Give each of them an error of its own."""
     for waiter in waiters:
         if not waiter.done():
             waiter.set_exception(type(error)(error.message, **error.fields))

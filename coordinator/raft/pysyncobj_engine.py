@@ -44,7 +44,7 @@ from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
 from coordinator.raft.journal import Journal
 from coordinator.raft.membership import check_members, check_timing
 from coordinator.raft.messages import Message
-from coordinator.raft.proposals import Proposals, unpack_group
+from coordinator.raft.proposals import Proposals, fail_waiters, unpack_group
 from coordinator.raft.read_index import READ_INDEX, ReadIndex
 from coordinator.raft.requests import RequestDesk
 from coordinator.raft.snapshot_exchange import SnapshotExchange
@@ -401,13 +401,17 @@ class PySyncObjEngine:
             raise InvariantError(f"entry {index} is of no kind known here")
         commands = unpack_group(entry[1:])
         waiters = self._proposals.waiters_of(index)
-        if waiters and len(waiters) != len(commands):
-            raise InvariantError(f"entry {index} is not the one that was proposed")
         self._counts["commands_total"] += len(commands)
-        for position, command in enumerate(commands):
-            result = self._replica.apply(index, term, command)
-            if waiters and not waiters[position].done():
-                waiters[position].set_result(Applied(index, term, result))
+        try:
+            if waiters and len(waiters) != len(commands):
+                raise InvariantError(f"entry {index} is not the one that was proposed")
+            for position, command in enumerate(commands):
+                result = self._replica.apply(index, term, command)
+                if waiters and not waiters[position].done():
+                    waiters[position].set_result(Applied(index, term, result))
+        except Exception:
+            fail_waiters(waiters, LeaderChangedError("the member failed while it applied this"))
+            raise
         return len(commands)
 
     # Passes.

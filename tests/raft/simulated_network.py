@@ -56,7 +56,8 @@ class SimulatedNetwork:
             return
         arrival = loop.time() + self.random.uniform(*self.delay_ms) / 1000
         if self.is_ordered:
-            arrival = max(arrival, self._arrivals.get((source, target), 0.0))
+            # Strictly later: timers of the same moment end in any order.
+            arrival = max(arrival, self._arrivals.get((source, target), 0.0) + 1e-6)
             self._arrivals[source, target] = arrival
         life = self.members.get(target)
         if self.random.random() < self.stragglers:
