@@ -27,7 +27,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -83,9 +83,9 @@ class Model(Protocol):
         """Say that an optional operation leading to ``state`` was in vain; False when unsure.
 
         ``due`` are the actions one of which must be placed next, ``optional`` what may be placed
-        before it (one of each group), ``rank_due`` is the lowest rank of all that are left. In vain:
-        no optional operations can lead from here to a state in which one of them fits, or they
-        lead to none that they do not reach as well without this one.
+        before it (one of each group), ``rank_due`` is the lowest rank of all that are left.
+        In vain: no optional operations can lead from here to a state in which one of them fits, or
+        they lead to none that they do not reach as well without this one.
         """
         ...
 
@@ -116,7 +116,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When to give up, for each key: steps of the model, and seconds (None: no limit)."""
+    """When to give up: steps of the model for each key, seconds for all of them (None: never)."""
 
     steps_max: int = STEPS_MAX
     seconds_max: float | None = None
@@ -170,7 +170,16 @@ def check(operations: Iterable[Operation], model: Model, budget: Budget | None =
     by_key: dict[str, list[Operation]] = {}
     for operation in operations:
         by_key.setdefault(operation.key, []).append(operation)
-    return Result({key: check_key(key, by_key[key], model, budget) for key in by_key})
+    budget = budget or Budget()
+    started = time.monotonic()
+    results = {}
+    for key, of_key in by_key.items():
+        left = budget
+        if budget.seconds_max is not None:
+            spent = time.monotonic() - started
+            left = replace(budget, seconds_max=max(0.0, budget.seconds_max - spent))
+        results[key] = check_key(key, of_key, model, left)
+    return Result(results)
 
 
 def check_key(
@@ -275,24 +284,27 @@ def _grouped(entries: Iterable[Entry]) -> tuple[list[_Group], int]:
     return groups, guard
 
 
-def _is_out_of_rank(required: Iterable[Entry]) -> bool:
-    """Say whether one operation was over before one of lower rank was called: no order fits."""
+def _out_of_rank(required: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return two operations of which the one of higher rank was over before the other was called.
+
+    No order fits then. Returns nothing when there are no such two.
+    """
     ranked = sorted(
-        (entry.rank, entry.called_at, entry.returned_at)
-        for entry in required
-        if entry.rank is not None
+        (entry for entry in required if entry.rank is not None),
+        key=lambda entry: (entry.rank, entry.called_at),
     )
-    latest_call = BEGINNING
-    latest_call_of_rank = BEGINNING
+    latest: Entry | None = None  # the latest called of those of lower rank
+    latest_with_rank: Entry | None = None
     rank_now: int | None = None
-    for rank, called_at, returned_at in ranked:
-        if rank != rank_now:
-            latest_call = max(latest_call, latest_call_of_rank)
-            rank_now = rank
-        if returned_at < latest_call:
-            return True
-        latest_call_of_rank = max(latest_call_of_rank, called_at)
-    return False
+    for entry in ranked:
+        if entry.rank != rank_now:
+            rank_now = entry.rank
+            latest = latest_with_rank
+        if latest is not None and entry.returned_at < latest.called_at:
+            return entry, latest
+        if latest_with_rank is None or entry.called_at > latest_with_rank.called_at:
+            latest_with_rank = entry
+    return ()
 
 
 def _is_at_most(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
@@ -317,12 +329,14 @@ class _Search:
         self._top = 0
         self.steps = 0
         self.best = _Node(0, 0, 0, model.init())
+        self._out_of_rank: tuple[Entry, ...] = ()
 
     def run(self) -> Verdict:
         started = time.monotonic()
         seconds_max = self._budget.seconds_max
         count = 0
-        if _is_out_of_rank(self._required):
+        self._out_of_rank = _out_of_rank(self._required)
+        if self._out_of_rank:
             return Verdict.NOT_LINEARIZABLE
         self._push(self.best)
         while self._top >= 0:
@@ -360,6 +374,8 @@ class _Search:
 
     def unplaced(self) -> tuple[Operation, ...]:
         """Return the operations one of which had to come next."""
+        if self._out_of_rank:
+            return tuple(entry.operation for entry in self._out_of_rank)
         return tuple(self._required[index].operation for index in self._due(self.best))
 
     def _due(self, node: _Node) -> list[int]:

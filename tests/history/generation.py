@@ -78,9 +78,7 @@ class _Store:
             return {"error": "BadVersion", "zxid": self.zxid}
         elif kind == "set":
             self.zxid += 1
-            self.znodes[key] = _Znode(
-                asked["value"], znode.version + 1, znode.czxid, self.zxid
-            )
+            self.znodes[key] = _Znode(asked["value"], znode.version + 1, znode.czxid, self.zxid)
         else:
             self.zxid += 1
             del self.znodes[key]

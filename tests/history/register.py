@@ -57,13 +57,46 @@ class _Token:
         return self._name
 
 
-ABSENT = _Token("absent")
 UNSEEN = _Token("a value nobody read")
 UNSAID = _Token("unsaid")
 
-State = tuple[Any, ...]
-"""``(ABSENT, zxid)``, or ``(value, version, czxid_first, czxid_last, mzxid_first, mzxid_last,
-zxid)``. ``zxid`` is the lowest the store can be at."""
+
+class Absence(NamedTuple):
+    """No znode; the store is at least at ``zxid``."""
+
+    zxid: int
+
+    def __str__(self) -> str:
+        return f"no znode, the store at zxid {self.zxid} or later"
+
+
+class Znode(NamedTuple):
+    """A znode whose czxid and mzxid lie between bounds; the store is at least at ``zxid``."""
+
+    value: Any
+    version: int
+    czxid_first: int
+    czxid_last: int
+    mzxid_first: int
+    mzxid_last: int
+    zxid: int
+
+    def __str__(self) -> str:
+        czxid = _range(self.czxid_first, self.czxid_last)
+        mzxid = _range(self.mzxid_first, self.mzxid_last)
+        return (
+            f"value={self.value!r} version={self.version} czxid={czxid} mzxid={mzxid}, "
+            f"the store at zxid {self.zxid} or later"
+        )
+
+
+def _range(first: int, last: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first}.." if last >= _UNBOUNDED - (1 << 32) else f"{first}..{last}"
+
+
+State = Absence | Znode
 
 
 class Action(NamedTuple):
@@ -85,7 +118,7 @@ class Register:
     """Znodes that do not exist at first."""
 
     def init(self) -> State:
-        return (ABSENT, 0)
+        return Absence(0)
 
     def action(self, operation: Operation) -> Action | None:
         return _action(operation)
@@ -94,7 +127,9 @@ class Register:
         if action.error is not None:
             return _refused(state, action)
         if action.kind == "read":
-            if state[0] is ABSENT or (action.value is not UNSAID and action.value != state[0]):
+            if isinstance(state, Absence):
+                return None
+            if action.value is not UNSAID and action.value != state.value:
                 return None
             return _narrowed(state, action)
         return _written(state, action)
@@ -103,8 +138,8 @@ class Register:
         return _prepare(operations)
 
     def split(self, state: State) -> tuple[Hashable, tuple[int, ...]]:
-        if state[0] is ABSENT:
-            return ABSENT, (state[1],)
+        if isinstance(state, Absence):
+            return None, (state.zxid,)
         value, version, czxid_first, czxid_last, mzxid_first, mzxid_last, zxid = state
         return (value, version), (czxid_first, -czxid_last, mzxid_first, -mzxid_last, zxid)
 
@@ -116,13 +151,13 @@ class Register:
         rank_due: int | None,
     ) -> bool:
         # The store is beyond the zxid of an operation that is still to come.
-        if rank_due is not None and 2 * state[-1] > rank_due:
+        if rank_due is not None and 2 * state.zxid > rank_due:
             return True
-        if state[0] is ABSENT or state[1] == 0:
+        if isinstance(state, Absence) or state.version == 0:
             return False
         # A set too many: whatever is due needs a lower version or no znode. Only a deletion can
         # lead there, and it could have done so one set earlier, unless it waits for this version.
-        version = state[1]
+        version = state.version
         return all(_needs_deletion(action, version) for action in due) and not any(
             action.kind == "delete" and action.expected_version >= version for action in optional
         )
@@ -194,17 +229,19 @@ def _canonical(value: Any) -> Hashable:
 def _refused(state: State, action: Action) -> State | None:
     """A refusal changes nothing, and is true only in some states."""
     if action.error == _ABSENT_ERROR:
-        if state[0] is not ABSENT:
+        if isinstance(state, Znode):
             return None
         if action.zxid is None:
             return state
-        return (ABSENT, action.zxid) if action.zxid >= state[1] else None
-    if state[0] is ABSENT:
+        return Absence(action.zxid) if action.zxid >= state.zxid else None
+    if isinstance(state, Absence):
         return None
     if action.error == "BadVersion":
-        is_version_fine = action.expected_version in (ANY_VERSION, state[1])
+        is_version_fine = action.expected_version in (ANY_VERSION, state.version)
         expected_czxid = action.expected_czxid
-        is_czxid_fine = expected_czxid is None or state[2] == state[3] == expected_czxid
+        is_czxid_fine = expected_czxid is None or (
+            state.czxid_first == state.czxid_last == expected_czxid
+        )
         if is_version_fine and is_czxid_fine:
             return None
     return _narrowed(state, action)
@@ -212,20 +249,17 @@ def _refused(state: State, action: Action) -> State | None:
 
 def _written(state: State, action: Action) -> State | None:
     kind = action.kind
-    is_absent = state[0] is ABSENT
-    if is_absent != (kind == "create"):
-        return None
     zxid = action.zxid
-    store_zxid = state[-1]
     if zxid is None:
-        first, last = store_zxid + 1, _UNBOUNDED
-    elif zxid > store_zxid:
+        first, last = state.zxid + 1, _UNBOUNDED
+    elif zxid > state.zxid:
         first = last = zxid
     else:
         return None
-    after: State
-    if is_absent:
-        after = (action.value, 0, first, last, first, last, first)
+    if isinstance(state, Absence):
+        if kind != "create":
+            return None
+        after = Znode(action.value, 0, first, last, first, last, first)
     else:
         _, version, czxid_first, czxid_last, _, mzxid_last, _ = state
         if action.expected_version not in (ANY_VERSION, version):
@@ -237,10 +271,10 @@ def _written(state: State, action: Action) -> State | None:
                 return None
             czxid_first = czxid_last = action.expected_czxid
         if kind == "delete":
-            return (ABSENT, first)
+            return Absence(first)
         if kind != "set":
             return None
-        after = (action.value, version + 1, czxid_first, czxid_last, first, last, first)
+        after = Znode(action.value, version + 1, czxid_first, czxid_last, first, last, first)
     return _narrowed(after, action)
 
 
@@ -259,7 +293,7 @@ def _needs_deletion(action: Action, version: int) -> bool:
     return True
 
 
-def _narrowed(state: State, action: Action) -> State | None:
+def _narrowed(state: Znode, action: Action) -> State | None:
     """Return a present znode's state with the facts that were told; None if they contradict it."""
     value, version, czxid_first, czxid_last, mzxid_first, mzxid_last, store_zxid = state
     if action.version is not None and action.version != version:
@@ -285,7 +319,7 @@ def _narrowed(state: State, action: Action) -> State | None:
         mzxid_last = min(mzxid_last, czxid_last)
     if czxid_first > czxid_last or mzxid_first > mzxid_last:
         return None
-    return (
+    return Znode(
         value, version, czxid_first, czxid_last, mzxid_first, mzxid_last,
         max(store_zxid, mzxid_first),
     )  # fmt: skip
