@@ -16,7 +16,7 @@ help:
 	@echo "make run     start three members on this machine, data kept in ./data; Ctrl-C stops them"
 	@echo "make test    ruff, mypy --strict and the fast test suite"
 	@echo "make lint    ruff and mypy --strict alone"
-	@echo "make bench   measure locks, writes and reads"
+	@echo "make bench   measure locks, writes, reads, and the pause when a leader dies"
 	@echo "make clean   remove .venv and caches (not ./data)"
 
 run: $(VENV)/.installed
@@ -31,6 +31,8 @@ lint: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench.failover
+	@$(BIN)/python -m bench.failover --stop
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -52,8 +52,8 @@ class Connection(asyncio.Protocol):
             return
         body = self._buffer[end + 4 : end + 4 + length]
         self._buffer = self._buffer[end + 4 + length :]
-        assert self._reply is not None
-        self._reply.set_result((int(head[9:12]), body))
+        if self._reply is not None and not self._reply.done():  # its caller may have given up
+            self._reply.set_result((int(head[9:12]), body))
 
     async def request(
         self, method: str, path: str, body: Any = None, headers: bytes = b""
