@@ -11,10 +11,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.history.checker import STEPS_MAX, Budget, Verdict, check
+from tests.history.checker import check
 from tests.history.explanation import explain
 from tests.history.models import MODELS
 from tests.history.operations import Operation, read_history
+from tests.history.search import STEPS_MAX, Budget, Verdict
 
 _STATUS = {Verdict.OK: 0, Verdict.NOT_LINEARIZABLE: 1, Verdict.UNDECIDED: 2}
 _BAD_FILE = 3

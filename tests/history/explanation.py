@@ -6,7 +6,7 @@ history bad. So what is still bad with fewer answers and a shorter end is a smal
 1. ``prefix`` and ``culprits``: up to an answer the history is linearizable, with this order; with
    that answer it is not.
 2. ``contradiction``: of the answers up to there, few that cannot all be true, whatever the other
-   operations were told. None of them can be left out, unless the budget ran out first.
+   operations were told. None of them can be left out if ``is_minimal``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.history.checker import Budget, KeyResult, Model, Verdict, check_key
+from tests.history.checker import KeyResult, check_key
 from tests.history.operations import Operation
+from tests.history.search import Budget, Verdict
+from tests.history.specification import Model
 
-STEPS_MAX = 8_000_000
+STEPS_MAX = 4_000_000
+"""To find the moment; and a quarter of it, with at most ``CHECKS_MAX`` searches, to find the fewest
+answers."""
+CHECKS_MAX = 500
+CONTRADICTION_MAX = 20
+"""A contradiction of more answers than this explains nothing, and is left out."""
 _STEPS_OF_ONE_MAX = 2_000_000
-_STEPS_OF_MANY_MAX = 100_000
-_SHOWN_MAX = 8
+_STEPS_OF_MANY_MAX = 50_000
+_SHOWN_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +49,28 @@ class Explanation:
         lines = [f"key {self.key}: not linearizable"]
         if self.contradiction:
             lines.append("  these answers contradict each other, whatever the others were:")
-            lines += [f"    {operation}" for operation in self.contradiction]
+            lines += _shown(self.contradiction)
             if not self.is_minimal:
                 lines.append("    (perhaps fewer would do: the search for them was cut short)")
         lines.append(
             f"  longest linearizable prefix: {len(self.prefix)} operations, in a legal order"
         )
-        if len(self.prefix) > _SHOWN_MAX:
-            lines.append("    ...")
-        lines += [f"    {operation}" for operation in self.prefix[-_SHOWN_MAX:]]
+        lines += _shown(self.prefix)
         lines.append(f"  after which the state is {self.state}")
         lines.append("  could not be placed:")
-        lines += [f"    {operation}" for operation in self.culprits[:_SHOWN_MAX]]
-        if len(self.culprits) > _SHOWN_MAX:
-            lines.append(f"    and {len(self.culprits) - _SHOWN_MAX} more")
-        return "\n".join(lines)
+        return "\n".join(lines + _shown(self.culprits))
+
+
+def _shown(operations: Sequence[Operation]) -> list[str]:
+    hidden_count = max(0, len(operations) - _SHOWN_MAX)
+    lines = [f"    ({hidden_count} more)"] if hidden_count else []
+    return lines + [f"    {operation}" for operation in operations[-_SHOWN_MAX:]]
 
 
 def explain(result: KeyResult, operations: Sequence[Operation], model: Model) -> Explanation:
     """Explain the verdict "not linearizable" on the operations of one key."""
     key = result.key
-    trial = _Trial(key, model)
+    trial = _Trial(key, model, STEPS_MAX)
     moments = sorted({o.returned_at for o in operations if o.returned_at is not None})
     low, high = 0, len(moments) - 1
     while low < high:
@@ -74,7 +82,7 @@ def explain(result: KeyResult, operations: Sequence[Operation], model: Model) ->
     until = moments[high]
     short = _until(operations, until)
     before = trial.judge(_until(operations, until - 1))
-    contradiction, is_minimal = _fewest(short if trial.is_bad(short) else operations, trial)
+    contradiction, is_minimal = _fewest(short, _Trial(key, model, STEPS_MAX // 4))
     is_prefix = before.verdict is Verdict.OK
     order = before.order if is_prefix else result.order
     return Explanation(
@@ -108,11 +116,16 @@ def _state_after(order: Sequence[Operation], model: Model) -> object:
 class _Trial:
     """Checks smaller histories within one budget for all of them."""
 
-    def __init__(self, key: str, model: Model) -> None:
+    def __init__(self, key: str, model: Model, steps_max: int) -> None:
         self._key = key
         self._model = model
-        self._steps_left = STEPS_MAX
+        self._steps_left = steps_max
+        self._checks_left = CHECKS_MAX
         self.undecided_count = 0
+
+    @property
+    def is_spent(self) -> bool:
+        return self._checks_left <= 0 or self._steps_left <= 0
 
     def judge(
         self, operations: Sequence[Operation], steps_max: int = _STEPS_OF_ONE_MAX
@@ -120,6 +133,7 @@ class _Trial:
         budget = Budget(steps_max=max(0, min(steps_max, self._steps_left)))
         result = check_key(self._key, operations, self._model, budget)
         self._steps_left -= result.steps
+        self._checks_left -= 1
         if result.verdict is Verdict.UNDECIDED:
             self.undecided_count += 1
         return result
@@ -130,15 +144,15 @@ class _Trial:
 
 def _fewest(operations: Sequence[Operation], trial: _Trial) -> tuple[list[Operation], bool]:
     """Return few answers that are contradictory already, and whether each of them is needed."""
-    kept = [index for index, operation in enumerate(operations) if not operation.is_unknown]
     if not trial.is_bad(operations):
         return [], False
+    kept = [index for index, operation in enumerate(operations) if not operation.is_unknown]
     size = max(1, len(kept) // 2)
-    trial.undecided_count = 0
-    while True:
-        start = 0
+    while not trial.is_spent:
         has_shrunk = False
-        while start < len(kept):
+        trial.undecided_count = 0
+        start = 0
+        while start < len(kept) and not trial.is_spent:
             fewer = kept[:start] + kept[start + size :]
             if trial.is_bad(_answered(operations, set(fewer)), _STEPS_OF_MANY_MAX):
                 kept = fewer
@@ -146,10 +160,12 @@ def _fewest(operations: Sequence[Operation], trial: _Trial) -> tuple[list[Operat
             else:
                 start += size
         if size == 1 and not has_shrunk:
-            return [operations[index] for index in kept], trial.undecided_count == 0
+            break
         size = max(1, size // 2)
-        if size > 1 or has_shrunk:
-            trial.undecided_count = 0
+    is_minimal = not trial.is_spent and trial.undecided_count == 0
+    if len(kept) > CONTRADICTION_MAX:
+        return [], False
+    return [operations[index] for index in kept], is_minimal
 
 
 def _answered(operations: Sequence[Operation], answered: set[int]) -> list[Operation]:

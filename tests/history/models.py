@@ -12,9 +12,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tests.history.checker import FOREVER, Entry, Model, plain_entries
 from tests.history.operations import Operation
 from tests.history.register import Register
+from tests.history.specification import FOREVER, Entry, Model, plain_entries
 
 
 class LockState(NamedTuple):

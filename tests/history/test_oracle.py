@@ -8,11 +8,12 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.history.checker import Verdict, check
+from tests.history.checker import check
 from tests.history.generation import Facts, Shape, generate
 from tests.history.operations import Operation
 from tests.history.oracle import is_linearizable
 from tests.history.register import Register
+from tests.history.search import Verdict
 
 _EXAMPLES = settings(
     max_examples=400,
