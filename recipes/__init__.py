@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from recipes.exclusion import exclusive as exclusive
     from recipes.exclusion import execute_exclusive as execute_exclusive
     from recipes.grant import Grant as Grant
+    from recipes.grant import Held as Held
     from recipes.holding import FOREVER as FOREVER
     from recipes.lock import Lock as Lock
     from recipes.multi_lock import MultiLock as MultiLock
@@ -26,6 +27,7 @@ _HOMES = {
     "exclusive": "recipes.exclusion",
     "execute_exclusive": "recipes.exclusion",
     "Grant": "recipes.grant",
+    "Held": "recipes.grant",
     "FOREVER": "recipes.holding",
     "Lock": "recipes.lock",
     "MultiLock": "recipes.multi_lock",

@@ -147,6 +147,7 @@ class Election(Generic[ClientT]):
             lock=self.name,
             grant_id=award.grant.grant_id,
             fencing_token=award.grant.fencing_token,
+            path=award.grant.path,
             session=award.session,
             queue=self._contest,
         )

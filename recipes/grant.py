@@ -14,11 +14,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, Protocol
 
-from coordinator.client import Session, SessionState
+from coordinator.client import Check, Session, SessionState
 from coordinator.client.facing import ClientT, both
-from coordinator.errors import LockLostError, OutcomeUnknownError, UnavailableError
+from coordinator.errors import (
+    LockLostError,
+    OutcomeUnknownError,
+    SessionExpiredError,
+    UnavailableError,
+)
 
 _AGAIN_S = 1.0
 
@@ -30,9 +36,21 @@ class Queue(Protocol):
         """Give the grant back; False when it was not held any more."""
         ...
 
-    async def is_current(self, grant_id: str, fencing_token: int) -> bool:
-        """Return whether the cluster still says that this grant holds (linearizable)."""
+    async def is_current(self, grant_id: str, fencing_token: int) -> tuple[bool, int]:
+        """Return whether the cluster still says that this grant holds, and as of which zxid."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Whether a grant held at ``zxid``, and for how many ms it is certainly safe from now on.
+
+    Never a bare yes: it describes the past when it is read (S043).
+    """
+
+    is_held: bool
+    zxid: int
+    safe_ms: int
 
 
 class Grant(Generic[ClientT]):
@@ -45,6 +63,7 @@ class Grant(Generic[ClientT]):
         lock: str,
         grant_id: str,
         fencing_token: int,
+        path: str,
         session: Session,
         queue: Queue,
     ) -> None:
@@ -52,6 +71,7 @@ class Grant(Generic[ClientT]):
         self.lock = lock
         self.grant_id = grant_id
         self.fencing_token = fencing_token
+        self.path = path
         self.session_id = session.session_id
         self._session = session
         self._queue = queue
@@ -129,10 +149,44 @@ class Grant(Generic[ClientT]):
             LockLostError: it does not hold, or its session can not be relied upon.
         """
         self.check()
-        if not await self._queue.is_current(self.grant_id, self.fencing_token):
-            self._lose("the cluster says that it does not hold any more")
+        await self._ask()
         self.check()
         return self.remaining_safe_ms()
+
+    @both
+    async def is_held(self) -> Held:
+        """Ask the cluster as ``verify`` does, and tell the answer instead of raising."""
+        is_current, zxid = await self._ask()
+        safe_ms = self.remaining_safe_ms()
+        return Held(is_current and safe_ms > 0, zxid, safe_ms)
+
+    @both
+    async def extend(self) -> int:
+        """Renew the lease to its full length from now on; return the safe time left in ms.
+
+        Heartbeats do this by themselves for as long as the grant is held; call it only to know,
+        before a long step, that the cluster has just agreed. All grants of the session gain by it.
+
+        Raises:
+            LockLostError: the grant is not held any more; nobody else's lease was touched (S003).
+            UnavailableError: no member answered in time; the grant is as safe as it was.
+        """
+        self.check()
+        try:
+            await self._session.renew(self.client.core.settings.timeout_ms)
+        except SessionExpiredError as error:
+            raise self.loss() from error
+        self.check()
+        return self.remaining_safe_ms()
+
+    def condition(self) -> Check:
+        """Return the condition "this grant holds" for ``multi`` and ``guarded``.
+
+        The write happens only if the grant is current in that very command; there is no gap
+        between looking and writing (S052). It holds for as long as its contender exists: once the
+        first of its queue, a contender has nobody before it.
+        """
+        return Check(self.path, expected_czxid=self.fencing_token)
 
     @both
     async def release(self) -> bool:
@@ -174,6 +228,12 @@ class Grant(Generic[ClientT]):
                 await self._release_once()
             except (UnavailableError, OutcomeUnknownError):
                 await asyncio.sleep(_AGAIN_S)
+
+    async def _ask(self) -> tuple[bool, int]:
+        is_current, zxid = await self._queue.is_current(self.grant_id, self.fencing_token)
+        if not is_current:
+            self._lose("the cluster says that it does not hold any more")
+        return is_current, zxid
 
     def _retire(self) -> None:
         self._is_released = True

@@ -144,6 +144,7 @@ class Lock(Generic[ClientT]):
             lock=self.name,
             grant_id=award.grant.grant_id,
             fencing_token=award.grant.fencing_token,
+            path=award.grant.path,
             session=award.session,
             queue=self._contest,
         )

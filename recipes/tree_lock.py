@@ -145,6 +145,7 @@ class TreeLock(Generic[ClientT]):
             lock=self.name,
             grant_id=contender.grant_id,
             fencing_token=contender.czxid,
+            path=contender.path,
             session=session,
             queue=contender,
         )
@@ -229,9 +230,10 @@ class _Contender:
             raise
         return True
 
-    async def is_current(self, grant_id: str, fencing_token: int) -> bool:
-        names = (await self._core.children(self._directory)).names
-        return contention.holder(names) == _name_of(self.path)
+    async def is_current(self, grant_id: str, fencing_token: int) -> tuple[bool, int]:
+        children = await self._core.children(self._directory)
+        zxid = children.stat.pzxid if children.stat is not None else 0
+        return contention.holder(children.names) == _name_of(self.path), zxid
 
     async def _create(self, create: Create, *, is_try: bool) -> Result | None:
         if is_try:  # one command: enter only if nobody is there, so there is nothing to clean up

@@ -165,16 +165,16 @@ class Contest:
             return False
         return reply.released
 
-    async def is_current(self, grant_id: str, fencing_token: int) -> bool:
-        """Ask whether this grant holds now; linearizable, and the past when it is answered."""
+    async def is_current(self, grant_id: str, fencing_token: int) -> tuple[bool, int]:
+        """Ask whether this grant holds, and as of which zxid; the past when it is answered."""
         if self.is_election:
             view = await self._delivery.read(
                 Call("GET", self.base), ElectionView.from_body, self._timeout_ms
             )
-            return view.elected is not None and view.elected.grant_id == grant_id
+            return view.elected is not None and view.elected.grant_id == grant_id, view.zxid
         call = Call("GET", f"{self.base}?fencing_token={fencing_token}")
         lock = await self._delivery.read(call, LockView.from_body, self._timeout_ms)
-        return lock.is_current is True
+        return lock.is_current is True, lock.zxid
 
     # --- waiting
 

@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
+from coordinator.client import SetData
 from coordinator.errors import (
     LockLostError,
+    RequestError,
     SessionExpiredError,
 )
 from recipes import Lock
@@ -269,3 +271,72 @@ async def test_callbacks_hear_of_a_loss_once_even_when_they_come_late(
         await asyncio.sleep(0.1)
 
         assert heard == ["early", "late"]
+
+
+@each_kind
+@in_memory
+async def test_is_held_says_as_of_when_and_for_how_long(world: MemoryCluster, kind: Kind) -> None:
+    """Never a bare yes: the answer has a zxid and the safe time that is left (S043)."""
+    async with world.client() as client:
+        async with kind(client, "daily") as grant:
+            held = await grant.is_held()
+
+            assert held.is_held
+            assert held.zxid >= grant.fencing_token
+            assert 0 < held.safe_ms <= 10_000
+
+        after = await grant.is_held()
+
+        assert not after.is_held
+        assert after.safe_ms == 0
+
+
+@each_kind
+@in_memory
+async def test_extend_renews_the_lease_of_a_live_grant(world: MemoryCluster, kind: Kind) -> None:
+    """The full length again from now on, and no more than that (S150)."""
+    network = world.network()
+    async with world.client(network) as client, kind(client, "daily") as grant:
+        network.is_refusing = True
+        await asyncio.sleep(5)
+        before_ms = grant.remaining_safe_ms()
+        network.is_refusing = False
+
+        assert before_ms < 5_000
+        assert 9_000 < await grant.extend() <= 10_000
+        assert grant.remaining_safe_ms() > 9_000
+
+
+@each_kind
+@in_memory
+async def test_extending_a_lease_that_has_passed_on_is_refused(
+    world: MemoryCluster, kind: Kind
+) -> None:
+    """The other holder's grant stays what it is (S003)."""
+    async with world.client() as client, world.client() as other:
+        grant = await kind(client, "daily").acquire()
+        await client.core.delete(grant.path)  # an operator's forced release
+        next_grant = await kind(other, "daily").acquire()
+        await grant.is_held()
+
+        with pytest.raises(LockLostError):
+            await grant.extend()
+        assert (await next_grant.is_held()).is_held
+
+
+@each_kind
+@in_memory
+async def test_a_write_may_depend_on_the_grant_in_the_same_command(
+    world: MemoryCluster, kind: Kind
+) -> None:
+    """There is no gap between the check and the write (S052)."""
+    async with world.client() as client:
+        await client.create("/report", b"")
+        grant = await kind(client, "daily").acquire()
+
+        await client.multi([grant.condition(), SetData("/report", b"mine")])
+        await grant.release()
+        with pytest.raises(RequestError):
+            await client.multi([grant.condition(), SetData("/report", b"too late")])
+
+        assert (await client.get("/report")).data == b"mine"
