@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from tests.history.operations import Operation
 
+_SAYING_ERRORS = frozenset({"NodeExists", "NoNode", "BadVersion", "NotEmpty"})
+
 
 class _Znode(NamedTuple):
     value: str
@@ -81,7 +83,11 @@ def _outcomes(
                 found.append((znode, now))
         return found
     if told is not None and "error" in told:
-        is_true = _refusal(operation, znode) == told["error"]
+        if told["error"] not in _SAYING_ERRORS:
+            return [(znode, zxid)]
+        is_true = _refusal(operation, znode) == told["error"] or (
+            told["error"] == "NotEmpty" and znode is not None
+        )
         return [
             (znode, now)
             for now in range(zxid, zxid_max + 1)
@@ -115,5 +121,7 @@ def _refusal(operation: Operation, znode: _Znode | None) -> str | None:
     if znode is None:
         return "NoNode"
     if operation.input.get("expected_version", -1) not in (-1, znode.version):
+        return "BadVersion"
+    if operation.input.get("expected_czxid", znode.czxid) != znode.czxid:
         return "BadVersion"
     return None

@@ -40,6 +40,8 @@ def _operations(draw: st.DrawFn) -> Operation:
         asked["value"] = draw(st.sampled_from("abc"))
     if kind in ("set", "delete") and draw(st.booleans()):
         asked["expected_version"] = draw(st.integers(0, 2))
+    if kind == "delete" and draw(st.integers(0, 3)) == 0:
+        asked["expected_czxid"] = draw(st.integers(1, 3))
     called_at = draw(st.integers(0, 8))
     if draw(st.integers(0, 2)) == 0:
         return Operation("c", "/k", kind, asked, None, called_at, None)
@@ -47,7 +49,8 @@ def _operations(draw: st.DrawFn) -> Operation:
     errors = {
         "create": ["NodeExists"],
         "set": ["NoNode", "BadVersion"],
-        "delete": ["NoNode", "BadVersion"],
+        # A refusal for its czxid is believed (see ``register``), so it is not compared here.
+        "delete": ["NoNode", "NotEmpty"] + ["BadVersion"] * ("expected_czxid" not in asked),
     }.get(kind, ["NoNode"])
     if draw(st.integers(0, 4)) == 0:
         told["error"] = draw(st.sampled_from(errors))
