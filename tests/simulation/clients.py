@@ -1,0 +1,432 @@
+"""Simulated clients: the real client library, doing a mix of work over a link that breaks.
+
+Each client is a process with a clock of its own; it may be paused, and killed and begun anew. What
+it asked and what it was told is written into the history, and what it may believe at each moment
+(its session, its locks) is open to the world.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from coordinator.client import RetryPolicy, connect
+from coordinator.client.async_client import AsyncClient
+from coordinator.client.contest import Award, Wish
+from coordinator.client.session import Session, SessionState
+from coordinator.client.watching import ChangeStream
+from coordinator.errors import (
+    CompactedError,
+    CoordinatorError,
+    OutcomeUnknownError,
+    SessionExpiredError,
+)
+from coordinator.wire.messages.operations import Check, Create, Delete, SetData
+from coordinator.wire.messages.watches import Change
+from tests.simulation.link import ClientLink
+from tests.simulation.loop import OwnClock, Owner
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+REGISTERS = ("/r0", "/r1", "/r2")
+LOCKS = ("a", "b")
+QUEUES = ("/q/0", "/q/1")
+WATCHED: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("/",), "subtree"),
+    (("/r0", "/r1"), "znode"),
+    (("/q",), "subtree"),
+    (("/q/0", "/locks/a", "/e"), "children"),
+    (("/locks",), "subtree"),
+)
+
+
+@dataclass
+class Watching:
+    """What one stream was asked for and what it told."""
+
+    who: str
+    selectors: tuple[str, ...]
+    kind: str
+    start_zxid: int
+    changes: list[Change] = field(default_factory=list)
+    told_zxid: int = 0
+    """Everything up to here has been told, the stream says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A grant that a client was told of."""
+
+    who: str
+    room: str
+    name: str
+    grant_id: str
+    token: int
+    session_id: str
+    zxid: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A write that was acknowledged: the change at ``zxid`` must be the one asked for."""
+
+    who: str
+    path: str
+    value: bytes
+    zxid: int
+
+
+class SimulatedClient:
+    """One life of one client."""
+
+    def __init__(self, world: World, name: str, seed: int) -> None:
+        self.world = world
+        self.name = name
+        self.random = draw = random.Random(seed)
+        self.owner = Owner(name)
+        self.clock = OwnClock(world.loop, draw.uniform(0.99, 1.01), draw.randrange(1_000_000))
+        self.link = ClientLink(world, self.owner, draw.randrange(1 << 60))
+        self.session_timeout_ms = draw.choice((1_000, 1_500, 2_500, 4_000))
+        self.client: AsyncClient
+        self.holding: dict[tuple[str, str], Award] = {}
+        self.sessions: dict[str, Session] = {}
+        self.workers: list[asyncio.Task[None]] = []
+        self.is_stopping = False
+        self.is_finished = False
+        self._value_count = 0
+        self._think_ms = draw.choice((20, 60, 200))
+
+    def begin(self) -> None:
+        self.owner.spawn(self._run())
+
+    async def _run(self) -> None:
+        connector = connect(
+            [member.url for member in self.world.members],
+            transport=self.link,
+            clock=self.clock,
+            timeout=3.0,
+            session_timeout=self.session_timeout_ms / 1000,
+            label=self.name,
+            retry=RetryPolicy(seed=self.random.randrange(1 << 30), cap_ms=500),
+        )
+        self.client = await connector.open_async()
+        draw = self.random
+        works: list[Callable[[], Awaitable[None]]] = [self._registers, self._mixture]
+        if draw.random() < 0.7:
+            works.append(self._locks)
+        if draw.random() < 0.6:
+            works.append(self._watch)
+        self.workers = [asyncio.create_task(self._forever(work)) for work in works]
+        await asyncio.gather(*self.workers)
+        await self._last_write()
+        self._note_session()
+        await self.client.close()
+        self.is_finished = True
+        self.world.record.trace.add(self.name, "finished")
+
+    async def _forever(self, work: Callable[[], Awaitable[None]]) -> None:
+        while not self.is_stopping:
+            await asyncio.sleep(self.random.uniform(0, 2 * self._think_ms) / 1000)
+            await work()
+            self._note_session()
+
+    def kill(self) -> None:
+        self.world.record.trace.add(self.name, "killed")
+        self.owner.kill()
+        self.is_finished = True
+
+    # --- what it believes
+
+    def believes(self, session: Session) -> bool:
+        """Say whether the client's program may rely on the session now; asks without a trace."""
+        if self.owner.is_dead or session._state in (SessionState.LOST, SessionState.CLOSED):
+            return False
+        return session._lease.remaining_ms(self.clock.monotonic_ms()) > 0
+
+    def _note_session(self) -> None:
+        opening = self.client._session
+        if opening is not None and opening.done() and not opening.cancelled():
+            if opening.exception() is None:
+                session = opening.result()
+                self.sessions.setdefault(session.session_id, session)
+
+    def session_of(self, session_id: str) -> Session | None:
+        if hasattr(self, "client"):
+            self._note_session()
+        return self.sessions.get(session_id)
+
+    # --- registers, whose history is judged
+
+    async def _registers(self) -> None:
+        draw, path = self.random, self.random.choice(REGISTERS)
+        kind = draw.choices(
+            ("read", "stale_read", "set", "cas", "create", "delete", "multi"),
+            (30, 4, 20, 20, 10, 6, 6),
+        )[0]
+        match kind:
+            case "read" | "stale_read":
+                await self._read(path, kind)
+            case "set":
+                await self._set(path, -1)
+            case "cas":
+                version = await self._read(path, "read")
+                await self._set(path, draw.randint(0, 3) if version is None else version)
+            case "create":
+                value = self._value()
+                call = self.client.create(path, value)
+                await self._recorded(path, "create", call, {"value": value.decode()}, value)
+            case "delete":
+                version = draw.choice((-1, -1, draw.randint(0, 3)))
+                call_ = self.client.delete(path, expected_version=version)
+                await self._recorded(path, "delete", call_, {"expected_version": version}, None)
+            case _:
+                await self._set_both()
+
+    async def _read(self, path: str, kind: str) -> int | None:
+        recorder = self.world.recorder
+        handle = recorder.call(self.name, path, kind)
+        try:
+            found = await self.client.get(path, stale=kind == "stale_read")
+        except CoordinatorError as error:
+            self._tell_failure(handle, error)
+            return None
+        stat = found.stat
+        recorder.answered(
+            handle,
+            value=found.data.decode(),
+            version=stat.version,
+            czxid=stat.czxid,
+            mzxid=stat.mzxid,
+        )
+        self._note("read", path, f"{found.data!r} at {stat.mzxid}")
+        return stat.version
+
+    async def _set(self, path: str, version: int) -> None:
+        value = self._value()
+        asked = {"value": value.decode(), "expected_version": version}
+        call = self.client.set(path, value, expected_version=version)
+        await self._recorded(path, "set", call, asked, value)
+
+    async def _recorded(
+        self, path: str, kind: str, call: Awaitable[Any], asked: dict[str, Any], value: bytes | None
+    ) -> None:
+        recorder = self.world.recorder
+        handle = recorder.call(self.name, path, kind, **asked)
+        try:
+            done = await call
+        except CoordinatorError as error:
+            self._tell_failure(handle, error)
+            self._note_failure(kind, path, value, error)
+            return
+        if value is None:
+            recorder.answered(handle)
+        else:
+            stat = done.stat
+            recorder.answered(handle, version=stat.version, czxid=stat.czxid, mzxid=stat.mzxid)
+            self.world.written.append(Written(self.name, path, value, stat.mzxid))
+        self._note(kind, path, "done")
+
+    async def _set_both(self) -> None:
+        """Two registers in one command: both or neither."""
+        recorder, draw = self.world.recorder, self.random
+        paths = draw.sample(REGISTERS, 2)
+        values = [self._value() for _ in paths]
+        handles = [
+            recorder.call(self.name, path, "set", value=value.decode())
+            for path, value in zip(paths, values, strict=True)
+        ]
+        try:
+            done = await self.client.multi(
+                [SetData(path, value) for path, value in zip(paths, values, strict=True)]
+            )
+        except OutcomeUnknownError as error:
+            for handle in handles:
+                recorder.unknown(handle)
+            self._note_failure("multi", paths[0], None, error)
+            return
+        except CoordinatorError as error:
+            for handle in handles:
+                recorder.never_sent(handle)  # neither was done; which was refused is not said
+            for value in values:
+                self._note_failure("multi", paths[0], value, error)
+            return
+        for path, value, handle, result in zip(paths, values, handles, done.results, strict=True):
+            stat = result.stat
+            recorder.answered(handle, version=stat.version, czxid=stat.czxid, mzxid=stat.mzxid)
+            self.world.written.append(Written(self.name, path, value, stat.mzxid))
+        self._note("multi", paths[0], "done")
+
+    def _tell_failure(self, handle: int, error: CoordinatorError) -> None:
+        recorder = self.world.recorder
+        if error.definite:
+            recorder.answered(handle, error=error.code)
+        else:
+            recorder.unknown(handle)
+
+    # --- everything else
+
+    async def _mixture(self) -> None:
+        work = self.random.choices(
+            (self._enqueue, self._drop_queue, self._live, self._guard, self._list, self._beat),
+            (25, 2, 15, 8, 8, 4),
+        )[0]
+        try:
+            await work()
+        except CoordinatorError as error:
+            self._note_failure(work.__name__, "", None, error)
+
+    async def _enqueue(self) -> None:
+        queue, value = self.random.choice(QUEUES), self._value()
+        try:
+            done = await self.client.create(
+                f"{queue}/n-", value, mode="persistent_sequential", parents="persistent"
+            )
+        except CoordinatorError as error:
+            self._note_failure("enqueue", queue, value, error)
+            return
+        self.world.written.append(Written(self.name, done.path, value, done.stat.czxid))
+        self._note("enqueue", done.path, "done")
+
+    async def _drop_queue(self) -> None:
+        await self.client.delete(self.random.choice(QUEUES), recursive=True)
+
+    async def _live(self) -> None:
+        """Create an ephemeral, look at it, maybe delete it."""
+        value = self._value()
+        path = f"/e/{self.name}-{self._value_count}"
+        try:
+            done = await self.client.create(path, value, mode="ephemeral", parents="container")
+        except CoordinatorError as error:
+            self._note_failure("live", path, value, error)
+            return
+        self.world.written.append(Written(self.name, path, value, done.stat.czxid))
+        self._note("live", path, "done")
+        if self.random.random() < 0.3:
+            await self.client.delete(path)
+
+    async def _guard(self) -> None:
+        path, value = f"/g/{self.random.randrange(3)}", self._value()
+        create = Create(path, value, parents="persistent")
+        try:
+            await self.client.guarded(
+                [Check(path, exists=False)], [create], [SetData(path, value), Delete("/g/never")]
+            )
+        except CoordinatorError as error:
+            self._note_failure("guard", path, value, error)
+
+    async def _list(self) -> None:
+        await self.client.children(self.random.choice(("/", "/e", *QUEUES)))
+
+    async def _beat(self) -> None:
+        """Only keep a session, for a while."""
+        await self.client.session(timeout=2.0)
+
+    async def _locks(self) -> None:
+        draw = self.random
+        room = "locks" if draw.random() < 0.8 else "elections"
+        name = draw.choice(LOCKS)
+        contest = self.client.contest(room, name)  # type: ignore[arg-type]
+        wait_ms = draw.choice((0, 500, 2_000, 5_000))
+        value = b"" if room == "elections" else None
+        try:
+            award = await contest.contend(Wish(label=self.name, value=value), wait_ms)
+        except CoordinatorError as error:
+            self._note_failure("contend", f"{room}/{name}", None, error)
+            return
+        grant = award.grant
+        self.sessions.setdefault(award.session.session_id, award.session)
+        self.world.note_grant(
+            self,
+            award,
+            Told(
+                self.name, room, name, grant.grant_id, grant.fencing_token,
+                award.session.session_id, grant.zxid, self.world.loop.time(),
+            ),
+        )  # fmt: skip
+        await asyncio.sleep(draw.choice((0.0, 0.05, 0.3, 1.5)))
+        self.holding.pop((room, name), None)
+        try:
+            was_held = await contest.release(grant.grant_id)
+            self._note("release", f"{room}/{name}", f"{grant.grant_id} {was_held}")
+        except CoordinatorError as error:
+            self._note_failure("release", f"{room}/{name}", None, error)
+
+    async def _watch(self) -> None:
+        """Follow some paths until the end of the world, resuming wherever it goes on."""
+        paths, kind = self.random.choice(WATCHED)
+        stream = self.client.watch(*paths, kind=kind)  # type: ignore[arg-type]
+        watching: Watching | None = None
+        try:
+            async with stream:
+                watching = Watching(self.name, paths, kind, stream.zxid or 0)
+                watching.told_zxid = watching.start_zxid
+                self.world.watchings.append(watching)
+                self._note("watch", ",".join(paths), f"{kind} from {stream.zxid}")
+                await self._follow(stream, watching)
+        except CompactedError:
+            self._note("watch", ",".join(paths), "compacted")
+        except CoordinatorError as error:
+            self._note_failure("watch", ",".join(paths), None, error)
+
+    async def _follow(self, stream: ChangeStream, watching: Watching) -> None:
+        reading: asyncio.Task[Change] | None = None
+        while not self.world.is_all_told(watching):
+            if reading is None:
+                reading = asyncio.create_task(anext(stream))  # type: ignore[arg-type]
+            await asyncio.wait({reading}, timeout=0.5)
+            if not reading.done():
+                watching.told_zxid = stream.zxid or 0
+                if self.random.random() < 0.05:  # a reader that gives up, and resumes
+                    reading.cancel()
+                    await asyncio.wait({reading})
+                    reading = None
+                continue
+            change = reading.result()
+            reading = None
+            watching.changes.append(change)
+            watching.told_zxid = change.zxid
+            if self.random.random() < 0.02:
+                await asyncio.sleep(self.random.uniform(0.0, 2.0))  # a slow reader
+        if reading is not None:
+            reading.cancel()
+
+    async def _last_write(self) -> None:
+        """After everything has healed a write must get through."""
+        deadline_s = self.world.loop.time() + self.world.settings.settle_s
+        while True:
+            try:
+                await self.client.create(f"/done-{self.name}", b"done")
+                return
+            except SessionExpiredError:
+                return
+            except CoordinatorError as error:
+                self._note_failure("last write", "", None, error)
+                if error.code == "NodeExists" or self.world.loop.time() > deadline_s:
+                    return
+
+    # --- inside
+
+    def _value(self) -> bytes:
+        self._value_count += 1
+        return f"{self.name}:{self._value_count}".encode()
+
+    def _note(self, kind: str, path: str, what: str) -> None:
+        self.world.record.tally.operations += 1
+        self.world.record.trace.add(self.name, f"{kind} {path} {what}")
+
+    def _note_failure(
+        self, kind: str, path: str, value: bytes | None, error: CoordinatorError
+    ) -> None:
+        tally = self.world.record.tally
+        tally.operations += 1
+        if error.definite:
+            if value is not None:
+                self.world.refused[value] = error.code
+        else:
+            tally.unknown += 1
+        self.world.record.trace.add(self.name, f"{kind} {path} {error.code}")

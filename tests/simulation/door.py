@@ -1,0 +1,291 @@
+"""A member's door without HTTP: the requests that the client sends, answered by the service.
+
+Bodies and headers are the real ones, encoded; only the HTTP grammar is left out, which
+``tests/wire`` exercises. A reply is (status, headers, body); a stream yields its lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+from urllib.parse import unquote
+
+import coordinator.state.commands as commands
+from coordinator.client.transport import Request, Response
+from coordinator.clock import Clock
+from coordinator.errors import CoordinatorError, UnknownRouteError, to_problem
+from coordinator.service.locks import HolderInfo
+from coordinator.service.member import Member
+from coordinator.service.watches import Bookmark, Resync, WatchSelector
+from coordinator.state.commands import RequestId
+from coordinator.wire import messages
+from coordinator.wire.encoding import Encoding, data_fields, decode, encode
+from coordinator.wire.fields import Fields
+from coordinator.wire.http.convert import (
+    change_message,
+    create_command,
+    multi_command,
+    result_body,
+    written_body,
+)
+from coordinator.wire.http.queries import READ_MODES, Query
+from coordinator.wire.messages import locks, operations, sessions, watches
+from coordinator.wire.messages.znodes import stat_body
+from coordinator.wire.strict_json import encode_json
+
+DEADLINE_MS = 10_000
+KEEP_ALIVE_S = 2.0
+
+Lines = AsyncGenerator[bytes, None]
+
+
+class Door:
+    """Answers for one life of one member."""
+
+    def __init__(self, member: Member, clock: Clock) -> None:
+        self._member = member
+        self._clock = clock
+
+    async def answer(self, request: Request) -> Response:
+        """Return the response to anything that is no stream."""
+        path, _, query = request.target.partition("?")
+        segments = path.split("/")[2:]
+        try:
+            body = await self._route(request, segments, query)
+        except CoordinatorError as error:
+            return self._problem(error)
+        encoding = _encoding(request.headers.get("Accept", ""))
+        return self._response(200, body, encoding)
+
+    async def lines(self, request: Request) -> tuple[Response, Lines | None]:
+        """Return the head of a stream with its lines, or the refusal."""
+        path = request.target.partition("?")[0]
+        segments = path.split("/")[2:]
+        try:
+            if segments[0] == "watch":
+                made = self._watch(request)
+            else:
+                made = self._acquire(request, unquote(segments[1]))
+        except CoordinatorError as error:
+            return self._problem(error), None
+        return Response(200, self._labels(), b""), made
+
+    # --- one answer
+
+    async def _route(self, request: Request, segments: list[str], query: str) -> Any:
+        match request.method, segments:
+            case _, ["tree", *_]:
+                return await self._tree(request, "/" + unquote("/".join(segments[1:])), query)
+            case "POST", ["multi"]:
+                return await self._multi(request)
+            case "POST", ["sessions"]:
+                return await self._open(request)
+            case "POST", ["sessions", session_id, "heartbeat"]:
+                ack = await self._member.heartbeat(session_id, self._deadline(request))
+                return sessions.SessionLease(ack.session_id, ack.timeout_ms).to_body()
+            case "DELETE", ["sessions", session_id]:
+                ended = await self._member.close_session(
+                    session_id, _request_id(request), self._deadline(request)
+                )
+                return sessions.SessionClosed(ended.session_id, ended.was_open).to_body()
+            case "DELETE", ["locks", name, "grants", grant_id]:
+                await self._member.locks.release(
+                    unquote(name), grant_id, _request_id(request), self._deadline(request)
+                )
+                return locks.ReleaseReply(grant_id).to_body()
+            case "DELETE", ["locks", name, "attempts", client_id, number]:
+                floor_index = Query(query, ("floor_index",)).integer("floor_index") or 0
+                abandoned = await self._member.locks.abandon(
+                    unquote(name), client_id, int(number), floor_index, self._deadline(request)
+                )
+                return locks.AbandonReply(abandoned.deleted_path).to_body()
+            case "GET", ["status"]:
+                return {}
+        raise UnknownRouteError(f"{request.method} {request.target}")
+
+    async def _tree(self, request: Request, path: str, raw_query: str) -> Any:
+        member, deadline_ms = self._member, self._deadline(request)
+        operation: commands.Operation
+        match request.method:
+            case "GET":
+                query = Query(raw_query, (*READ_MODES, "children"))
+                if query.flag("children"):
+                    page = (await member.children(path, query.read_mode(), deadline_ms)).value
+                    stat = stat_body(page.stat)
+                    return {"path": path, "children": list(page.names), "stat": stat, "next": None}
+                data, found = (await member.get(path, query.read_mode(), deadline_ms)).value
+                return {
+                    "path": path,
+                    **data_fields(data, Encoding.MSGPACK),
+                    "stat": stat_body(found),
+                }
+            case "POST":
+                fields = Fields(_body(request), "body", operations.Create.FIELDS)
+                operation = create_command(operations.Create.from_fields(path, fields))
+            case "PUT":
+                fields = Fields(_body(request), "body", operations.SetData.FIELDS)
+                shape = operations.SetData.from_fields(path, fields)
+                operation = commands.SetData(path, shape.data, shape.expected_version)
+            case _:
+                query = Query(raw_query, ("recursive", "expected_version"))
+                version = query.integer("expected_version")
+                operation = commands.Delete(
+                    path,
+                    expected_version=commands.ANY_VERSION if version is None else version,
+                    is_recursive=query.flag("recursive"),
+                )
+        done: Any = await self._done(request, operation, deadline_ms)
+        if isinstance(operation, commands.Delete):
+            return {"path": done.path, "deleted_count": done.deleted_count}
+        return written_body(done)
+
+    async def _done(
+        self, request: Request, operation: commands.Operation, deadline_ms: int
+    ) -> Any:
+        committed = await self._member.submit(
+            operation, request=_request_id(request), deadline_ms=deadline_ms
+        )
+        return committed.outcome.unwrap()
+
+    async def _multi(self, request: Request) -> Any:
+        shape = operations.read_multi(_body(request))
+        committed = await self._member.submit(
+            multi_command(shape),
+            request=_request_id(request),
+            deadline_ms=self._deadline(request),
+        )
+        done: Any = committed.outcome.unwrap()
+        results = [result_body(each, Encoding.MSGPACK) for each in done.results]
+        body = {"results": results, "zxid": committed.outcome.zxid}
+        if isinstance(shape, operations.Guarded):
+            body["branch"] = "then" if done.is_then else "otherwise"
+        return body
+
+    async def _open(self, request: Request) -> Any:
+        shape = sessions.OpenSession.from_body(_body(request))
+        opened = await self._member.open_session(
+            shape.timeout_ms, shape.label, _request_id(request), self._deadline(request)
+        )
+        return sessions.SessionLease(opened.session_id, opened.timeout_ms).to_body()
+
+    # --- streams
+
+    def _watch(self, request: Request) -> Lines:
+        asked = watches.WatchRequest.from_body(_body(request))
+        stream = self._member.watch(
+            [WatchSelector(each.path, each.kind) for each in asked.watches],
+            from_zxid=asked.from_zxid,
+            is_one_shot=asked.is_one_shot,
+        )
+
+        async def lines() -> Lines:
+            try:
+                yield encode_json(watches.Watching(stream.start_zxid).to_body())
+                async for item in stream:
+                    match item:
+                        case Bookmark(zxid):
+                            line: watches.WatchLine = watches.Bookmark(zxid)
+                        case Resync(zxid):
+                            line = watches.Resync(zxid)
+                        case change:
+                            line = change_message(change)
+                    yield encode_json(line.to_body())
+            finally:
+                stream.close()
+
+        return lines()
+
+    def _acquire(self, request: Request, name: str) -> Lines:
+        asked = locks.Acquire.from_body(_body(request))
+        wait_ms = asked.timeout_ms or DEADLINE_MS
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
+        session_id = asked.session_id
+        assert session_id is not None, "the client opens its session itself"
+
+        async def begin(on_position: Callable[[int], None]) -> locks.Grant:
+            grant = await self._member.locks.acquire(
+                name,
+                session_id=session_id,
+                request=_request_id(request),
+                holder=HolderInfo(asked.label, asked.host, None, asked.trace_id),
+                wait_deadline_ms=deadline_ms,
+                is_try=asked.timeout_ms == 0,
+                on_position=on_position,
+                leave_on_cancel=asked.on_disconnect == "leave",
+            )
+            return locks.Grant(
+                grant_id=grant.grant_id,
+                lock=grant.lock,
+                fencing_token=grant.fencing_token,
+                session_id=grant.session_id,
+                path=grant.path,
+                zxid=grant.zxid,
+            )
+
+        return _waiting(begin)
+
+    # --- shapes
+
+    def _deadline(self, request: Request) -> int:
+        wait_ms = int(request.headers.get(messages.TIMEOUT_HEADER, DEADLINE_MS))
+        return self._clock.monotonic_ms() + wait_ms
+
+    def _labels(self) -> dict[str, str]:
+        _, zxid, index = self._member.labels()
+        return {
+            messages.ZXID_HEADER.lower(): str(zxid),
+            messages.INDEX_HEADER.lower(): str(index),
+        }
+
+    def _response(self, status: int, body: Any, encoding: Encoding) -> Response:
+        headers = {"content-type": encoding.value, **self._labels()}
+        return Response(status, headers, encode(body, encoding))
+
+    def _problem(self, error: CoordinatorError) -> Response:
+        return self._response(error.http_status, to_problem(error), Encoding.JSON)
+
+
+async def _waiting(begin: Callable[[Callable[[int], None]], Awaitable[locks.Grant]]) -> Lines:
+    """Tell the positions, a blank line now and then, and in the end the grant or the error."""
+    told: asyncio.Queue[int | None] = asyncio.Queue()
+    waiting = asyncio.ensure_future(begin(told.put_nowait))
+    waiting.add_done_callback(lambda _: told.put_nowait(None))
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(KEEP_ALIVE_S):
+                    position = await told.get()
+            except TimeoutError:
+                yield b""
+                continue
+            if position is None:
+                break
+            yield encode_json(locks.Queued(position).to_body())
+        try:
+            yield encode_json(locks.Granted(waiting.result()).to_body())
+        except CoordinatorError as error:
+            yield encode_json(watches.StreamError(error).to_body())
+    finally:
+        waiting.cancel()
+
+
+def _encoding(media_type: str) -> Encoding:
+    return Encoding.MSGPACK if media_type == Encoding.MSGPACK.value else Encoding.JSON
+
+
+def _body(request: Request) -> Any:
+    assert request.body is not None, f"{request.method} {request.target} has a body"
+    return decode(request.body, _encoding(request.headers.get("Content-Type", "")))
+
+
+def _request_id(request: Request) -> RequestId | None:
+    headers = request.headers
+    client_id = headers.get(messages.CLIENT_ID_HEADER)
+    if client_id is None:
+        return None
+    return RequestId(
+        client_id,
+        int(headers[messages.REQUEST_NUMBER_HEADER]),
+        int(headers.get(messages.FLOOR_INDEX_HEADER, "0")),
+    )

@@ -1,0 +1,208 @@
+"""One event loop for many processes: simulated time, and owners that pause or die whole.
+
+Every callback belongs to the owner in whose context it was scheduled (a member's life, a client's
+life, or nobody: the world itself). Therefore:
+
+1. *Pause* is SIGSTOP: no callback of the owner runs, its timers included, while its clock goes on.
+   What comes meanwhile runs afterwards, in order.
+2. *Death* is SIGKILL: no callback of the owner ever runs again; nothing is cleaned up.
+3. Time jumps to the next timer. The same seed runs the same callbacks in the same order: timers
+   that are due at one instant run in the order in which they were set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import heapq
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+BEGINNING_S = 1_000.0
+_TEARDOWN_PASSES_MAX = 10_000
+
+_OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", default=None)
+
+NOBODY = contextvars.Context()
+"""The context of what belongs to the world itself."""
+
+
+class NothingWillHappenError(Exception):
+    """Everything waits, and no timer is set."""
+
+
+class Owner:
+    """One life of one simulated process."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_paused = False
+        self.is_dead = False
+        self.context = contextvars.copy_context()
+        self.context.run(_OWNER.set, self)
+        self._parked: deque[events.Handle] = deque()
+
+    def spawn(self, work: Coroutine[Any, Any, Result], name: str = "") -> asyncio.Task[Result]:
+        """Run ``work`` as a task of this process."""
+        loop = asyncio.get_running_loop()
+        return loop.create_task(work, name=name or self.name, context=self.context)
+
+    def soon(self, callback: Callable[..., object], *args: Any) -> None:
+        asyncio.get_running_loop().call_soon(callback, *args, context=self.context)
+
+    def at(self, when_s: float, callback: Callable[..., object], *args: Any) -> None:
+        asyncio.get_running_loop().call_at(when_s, callback, *args, context=self.context)
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Let everything run that came while it was paused."""
+        self.is_paused = False
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, WorldLoop)
+        loop._ready.extend(self._parked)
+        self._parked.clear()
+
+    def kill(self) -> None:
+        self.is_dead = True
+
+    def hold(self, handle: events.Handle) -> None:
+        """Keep what may not run: for later, or so that nothing is finalised at odd moments."""
+        self._parked.append(handle)
+
+
+class WorldLoop(asyncio.BaseEventLoop):
+    """Use it through ``run``."""
+
+    _ready: deque[events.Handle]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = BEGINNING_S
+        self.is_tearing_down = False
+        self.callback_total = 0
+        self.problems: list[str] = []
+        self._timers: list[tuple[float, int, events.TimerHandle]] = []
+        self._timer_number = 0
+        self._holding: dict[Owner, None] = {}
+        self.set_exception_handler(self._note)
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> events.TimerHandle:
+        timer = events.TimerHandle(when, callback, args, self, context)
+        self._timer_number += 1
+        heapq.heappush(self._timers, (when, self._timer_number, timer))
+        return timer
+
+    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
+        """It is skipped when its time comes."""
+
+    def _run_once(self) -> None:
+        ready, timers = self._ready, self._timers
+        if not ready and not self._stopping:
+            while timers and timers[0][2]._cancelled:
+                heapq.heappop(timers)
+            if not timers:
+                raise NothingWillHappenError
+            self.now_s = max(self.now_s, timers[0][0])
+        # Floats: a timer that is due within a nanosecond is due.
+        now_s = self.now_s + 1e-9
+        while timers and timers[0][0] <= now_s:
+            handle = heapq.heappop(timers)[2]
+            if not handle._cancelled:
+                ready.append(handle)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            owner = handle._context.get(_OWNER)
+            if owner is not None and (owner.is_dead or owner.is_paused):
+                if not self.is_tearing_down:
+                    self._holding[owner] = None
+                    owner.hold(handle)
+                    continue
+            self.callback_total += 1
+            handle._run()
+
+    def _process_events(self, event_list: object) -> None:
+        """There is no input or output."""
+
+    def _write_to_self(self) -> None:
+        """There is no other thread."""
+
+    def release_all(self) -> None:
+        """Put back what paused and dead owners hold, for the end of the world."""
+        self.is_tearing_down = True
+        for owner in self._holding:
+            self._ready.extend(owner._parked)
+            owner._parked.clear()
+
+    def _note(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not self.is_tearing_down:
+            error = context.get("exception")
+            self.problems.append(f"{context.get('message')}: {error!r}")
+
+
+class OwnClock:
+    """The clock of one process: ``rate`` times as fast as the truth; its wall clock may jump."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, rate: float, offset_ms: int) -> None:
+        self._loop = loop
+        self._rate = rate
+        self._offset_ms = offset_ms
+        self.wall_offset_ms = 1_700_000_000_000
+
+    def monotonic_ms(self) -> int:
+        # Timers end a hair early in floats; a clock must not seem to stand still then.
+        return int(self._loop.time() * 1000 * self._rate + 1e-6) + self._offset_ms
+
+    def wall_ms(self) -> int:
+        return self.wall_offset_ms + self.monotonic_ms()
+
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    """Run ``main`` in simulated time; whoever still runs then is ended."""
+    was_collecting = gc.isenabled()
+    gc.disable()  # finalisers would run at moments that depend on the memory of this process
+    loop = WorldLoop()
+    try:
+        events.set_event_loop(loop)
+        return loop.run_until_complete(main)
+    finally:
+        _tear_down(loop)
+        events.set_event_loop(None)
+        loop.close()
+        if was_collecting:
+            gc.enable()
+
+
+def _tear_down(loop: WorldLoop) -> None:
+    loop.release_all()
+
+    async def end_all() -> None:
+        mine = asyncio.current_task()
+        for _ in range(20):
+            rest = [task for task in asyncio.all_tasks() if task is not mine]
+            if not rest:
+                return
+            for task in rest:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                task.cancel()
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+    loop.run_until_complete(end_all())

@@ -1,0 +1,189 @@
+"""A member through its lives: the real engine, journal, snapshots and service on simulated parts.
+
+The disk stays; everything else is new in each life. A member that fails by itself may do so only
+because of a fault that was injected into its disk, and says nothing to anybody from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from coordinator.config import Config, MemberConfig
+from coordinator.errors import StorageError
+from coordinator.raft.engine import Replica, Role
+from coordinator.raft.messages import REPLY_OK, Message, Reply
+from coordinator.raft.pysyncobj_engine import PySyncObjEngine
+from coordinator.service.member import Member
+from tests.raft.simulated_disk import SimulatedCrashError, SimulatedDisk
+from tests.simulation.loop import NOBODY, OwnClock, Owner
+from tests.simulation.network import NetworkEnd
+from tests.simulation.record import ObservedReplica, Record
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Result = TypeVar("Result")
+
+EXIT_S = (0.0, 0.3)
+"""How long the process of a failed member takes to end."""
+
+
+class ObservedEngine(PySyncObjEngine):
+    """The real engine; what it applies is written down."""
+
+    record: Record
+    who: str
+
+    async def start(self, replica: Replica) -> None:
+        await super().start(ObservedReplica(replica, self.record, self.who))
+
+
+class SimulatedMember:
+    """One member of the cluster, whichever life it is in."""
+
+    def __init__(self, world: World, member_id: str) -> None:
+        draw = world.random
+        self.world = world
+        self.member_id = member_id
+        self.url = f"http://member-{member_id}:1"
+        self.disk = SimulatedDisk(draw.randrange(1 << 30), is_orderly=draw.random() < 0.5)
+        self.clock = OwnClock(world.loop, draw.uniform(0.99, 1.01), draw.randrange(1_000_000))
+        self.random = random.Random(draw.randrange(1 << 30))
+        self.sync_ms_max = 0.0
+        self.is_in_place = draw.random() < 0.5
+        self.life = 0
+        self.is_up = False
+        self.is_started = False
+        self.may_fail = False
+        """A fault of its disk was injected in this life: it may, and soon must, stop."""
+        self.failure: BaseException | None = None
+        self.owner = Owner(f"m{member_id}")
+        self.service: Member
+        self.engine: ObservedEngine
+        self.transport: NetworkEnd
+        self.on_gone: list[Callable[[SimulatedMember], None]] = []
+
+    @property
+    def who(self) -> str:
+        return f"m{self.member_id}.{self.life}"
+
+    def boot(self) -> None:
+        """Begin a new life."""
+        assert not self.is_up, f"{self.who} is up"
+        world = self.world
+        self.life += 1
+        self.is_up, self.is_started, self.failure = True, False, None
+        self.may_fail = any(fault.count for fault in self.disk.faults) or (
+            self.disk.capacity_bytes is not None
+        )
+        self.owner = Owner(self.who)
+        self.owner.spawn(self._boot(world.config_of(self.member_id)))
+        world.record.trace.add(self.who, "boots")
+
+    async def _boot(self, config: Config) -> None:
+        world, owner = self.world, self.owner
+        self.transport = NetworkEnd(world.network, self.member_id, owner, self._check_sending)
+        self.engine = ObservedEngine(
+            config.cluster,
+            MemberConfig(member_id=self.member_id, data_dir="data"),
+            config.raft,
+            clock=self.clock,
+            disk=self.disk,
+            random=random.Random(self.random.randrange(1 << 30)),
+            transport=self.transport,
+            run_blocking=self._run_blocking,
+            sync_in_place_ms_max=5.0 if self.is_in_place else 0.0,
+        )
+        self.engine.record, self.engine.who = world.record, self.who
+        self.engine.on_role_change(self._note_role)
+        entropy = random.Random(self.random.randrange(1 << 60))
+        self.service = Member(config, self.engine, self.clock, random=entropy)
+        self.service.on_failure(lambda error: self._fail(owner, error))
+        try:
+            await self.service.start()
+            self.is_started = True
+            world.record.trace.add(self.who, "runs")
+        except (StorageError, SimulatedCrashError) as error:
+            self._fail(owner, error)
+
+    async def _run_blocking(self, call: Callable[[], Result], /) -> Result:
+        """Take simulated time over it, before and after the deed."""
+        before, after = (self.random.uniform(0.0, self.sync_ms_max) for _ in "ab")
+        await asyncio.sleep(before / 1000)
+        result = call()
+        await asyncio.sleep(after / 1000)
+        return result
+
+    # --- the ends of a life
+
+    def kill(self, *, is_power_cut: bool) -> None:
+        """End it between two callbacks; a power cut loses what was not synced."""
+        if not self.is_up:
+            return
+        self.is_up = self.is_started = False
+        self.owner.kill()
+        if hasattr(self, "transport"):
+            self.transport.vanish()
+        if is_power_cut:
+            self.disk.crash()
+        else:
+            self.disk.kill()
+        self.world.record.trace.add(self.who, "power cut" if is_power_cut else "killed")
+        for listener in self.on_gone:
+            listener(self)
+
+    def _fail(self, owner: Owner, error: BaseException) -> None:
+        """It says that it must stop; its process ends soon."""
+        if owner is not self.owner or self.failure is not None:
+            return
+        self.failure = error
+        record = self.world.record
+        record.trace.add(self.who, f"fails: {error!r}")
+        if isinstance(error, SimulatedCrashError):
+            self.kill(is_power_cut=True)
+            return
+        if not self.may_fail:
+            record.violate("stays up", f"{self.who} failed without a fault of its disk: {error!r}")
+        exit_s = self.random.uniform(*EXIT_S)
+        asyncio.get_running_loop().call_later(exit_s, self._exit, owner, context=NOBODY)
+
+    def _exit(self, owner: Owner) -> None:
+        if owner is self.owner and self.is_up:
+            self.kill(is_power_cut=self.random.random() < 0.5)
+
+    def _check_sending(self, message: Message) -> None:
+        """A member that failed may still say so to who asked it something; nothing else."""
+        if self.failure is not None and not _is_bad_news(message):
+            self.world.record.violate(
+                "stops when its disk fails", f"{self.who} says {message} after {self.failure!r}"
+            )
+
+    def _note_role(self, role: Role, term: int) -> None:
+        self.world.record.trace.add(self.who, f"{role.value} in term {term}")
+        if role is Role.LEADER:
+            self.world.record.note_leader(self.member_id, term)
+
+    # --- what the world asks
+
+    @property
+    def is_leading(self) -> bool:
+        return self.is_started and self.engine.status().role is Role.LEADER
+
+    @property
+    def applied_index(self) -> int:
+        return self.service.labels()[2] if self.is_started else -1
+
+    def machine(self) -> Any:
+        return self.service._replica.machine
+
+
+def _is_bad_news(message: Message) -> bool:
+    """Say whether this only tells that something failed: by its status, or inside the payload."""
+    if not isinstance(message, Reply):
+        return False
+    return message.status != REPLY_OK or b"problem" in message.payload[:40] or (
+        message.payload[:1] == b"\x01"
+    )

@@ -1,0 +1,185 @@
+"""The network between members: delay, loss, cuts of each direction, connections that break.
+
+Messages cross it encoded. In one direction of one connection they keep their order, as TCP does,
+but for stragglers and duplicates, which are harsher than TCP and must do no harm. What arrives runs
+as the receiving process, so a paused member finds it afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator.raft.messages import Message, decode, encode
+from coordinator.raft.transport import TransportListener
+from tests.simulation.loop import Owner
+
+NOTICE_S = (1.0, 3.0)
+"""How long a cut connection stands before its ends find out."""
+RECONNECT_S = (0.0, 1.0)
+
+
+@dataclass
+class Weather:
+    """What happens to every message; the faults change it."""
+
+    delay_ms: tuple[float, float] = (0.2, 2.0)
+    loss: float = 0.0
+    stragglers: float = 0.0
+    """Share of messages that take up to three seconds, out of order."""
+    duplicates: float = 0.0
+
+
+class MemberNetwork:
+    """All links between the members."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.weather = Weather()
+        self.ends: dict[str, NetworkEnd] = {}
+        self.cuts: set[tuple[str, str]] = set()
+        """(from, to): what is sent there vanishes."""
+        self.broken: set[tuple[str, str]] = set()
+        """Pairs (sorted) whose connection both ends know to be gone."""
+        self.sent_total = 0
+        self._arrivals: dict[tuple[str, str], float] = {}
+
+    def cut(self, source: str, target: str) -> None:
+        """Cut one direction; after a while both ends notice."""
+        self.cuts.add((source, target))
+        after_s = self.random.uniform(*NOTICE_S)
+        asyncio.get_running_loop().call_later(after_s, self._notice, source, target)
+
+    def mend(self, source: str, target: str) -> None:
+        """End a cut; a connection that was given up comes back after a while."""
+        self.cuts.discard((source, target))
+        after_s = self.random.uniform(*RECONNECT_S)
+        asyncio.get_running_loop().call_later(after_s, self._reconnect, *pair(source, target))
+
+    def heal(self) -> None:
+        for source, target in sorted(self.cuts):
+            self.mend(source, target)
+
+    def duplicate_connection(self, one: str, other: str) -> None:
+        """Replace the connection by a new one; what is under way over the old one may be lost."""
+        ends = self.ends
+        if self.is_connected(one, other):
+            for here, there in ((one, other), (other, one)):
+                ends[here].owner.soon(ends[here].tell_connected, there)
+
+    def is_connected(self, one: str, other: str) -> bool:
+        return one in self.ends and other in self.ends and pair(one, other) not in self.broken
+
+    def carry(self, source: str, target: str, message: Message) -> None:
+        self.sent_total += 1
+        payload = encode(message)
+        draw, weather = self.random, self.weather
+        if (source, target) in self.cuts or (weather.loss and draw.random() < weather.loss):
+            return
+        end = self.ends[target]
+        now_s = asyncio.get_running_loop().time()
+        arrival_s = now_s + draw.uniform(*weather.delay_ms) / 1000
+        arrival_s = max(arrival_s, self._arrivals.get((source, target), 0.0))
+        self._arrivals[source, target] = arrival_s
+        if weather.stragglers and draw.random() < weather.stragglers:
+            arrival_s += draw.uniform(0.1, 3.0)
+        end.owner.at(arrival_s, self._arrive, source, end, payload)
+        if weather.duplicates and draw.random() < weather.duplicates:
+            late_s = arrival_s + draw.uniform(0.0, 1.0)
+            end.owner.at(late_s, self._arrive, source, end, payload)
+
+    def _arrive(self, source: str, end: NetworkEnd, payload: bytes) -> None:
+        # Its connection went with the sender, or with the cut.
+        if end.is_up and self.is_connected(source, end.member_id):
+            end.listener.on_message(source, decode(payload))
+
+    def _notice(self, source: str, target: str) -> None:
+        both = pair(source, target)
+        if (source, target) not in self.cuts or both in self.broken:
+            return
+        self.broken.add(both)
+        for here, there in (both, both[::-1]):
+            if here in self.ends and there in self.ends:
+                self.ends[here].owner.soon(self.ends[here].tell_lost, there)
+
+    def _reconnect(self, one: str, other: str) -> None:
+        if (one, other) in self.cuts or (other, one) in self.cuts:
+            return
+        if (one, other) in self.broken:
+            self.broken.discard((one, other))
+            for here, there in ((one, other), (other, one)):
+                if here in self.ends and there in self.ends:
+                    self.ends[here].owner.soon(self.ends[here].tell_connected, there)
+
+
+class NetworkEnd:
+    """One member's transport, for one of its lives."""
+
+    listener: TransportListener
+
+    def __init__(
+        self, network: MemberNetwork, member_id: str, owner: Owner, on_send: Callable[[Message], None]
+    ) -> None:
+        self._network = network
+        self.member_id = member_id
+        self.owner = owner
+        self.is_up = False
+        self._on_send = on_send
+
+    async def start(self, listener: TransportListener) -> None:
+        self.listener = listener
+        self.is_up = True
+        network = self._network
+        network.ends[self.member_id] = self
+        network.broken = {both for both in network.broken if self.member_id not in both}
+        for other_id, other in list(network.ends.items()):
+            if other is self:
+                continue
+            both = (self.member_id, other_id)
+            if both in network.cuts or both[::-1] in network.cuts:
+                network.broken.add(pair(*both))
+                continue
+            self.owner.soon(self.tell_connected, other_id)
+            other.owner.soon(other.tell_connected, self.member_id)
+
+    async def stop(self) -> None:
+        self.vanish()
+
+    def vanish(self) -> None:
+        """The process is gone: the others see its connections close."""
+        if not self.is_up:
+            return
+        self.is_up = False
+        network = self._network
+        if network.ends.get(self.member_id) is self:
+            del network.ends[self.member_id]
+        for other_id, other in list(network.ends.items()):
+            if (self.member_id, other_id) not in network.cuts:
+                other.owner.soon(other.tell_lost, self.member_id)
+
+    def tell_connected(self, member_id: str) -> None:
+        if self.is_up and self.is_connected(member_id):
+            self.listener.on_connected(member_id)
+
+    def tell_lost(self, member_id: str) -> None:
+        if self.is_up and not self.is_connected(member_id):
+            self.listener.on_disconnected(member_id)
+
+    def send(self, member_id: str, message: Message) -> bool:
+        if not self.is_up or not self.is_connected(member_id):
+            return False
+        self._on_send(message)
+        self._network.carry(self.member_id, member_id, message)
+        return True
+
+    def flush(self) -> None:
+        """Everything left when it was sent."""
+
+    def is_connected(self, member_id: str) -> bool:
+        return self.is_up and self._network.is_connected(self.member_id, member_id)
+
+
+def pair(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if one < other else (other, one)

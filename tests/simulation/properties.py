@@ -1,0 +1,356 @@
+"""What is checked at the end of a run, on the one log and on what the clients were told.
+
+Each check takes values and returns the violations it finds as (promise, what), so that a test can
+show each of them a world in which it must fail. ``judge`` runs them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from coordinator.state.commands import (
+    Abandon,
+    Create,
+    Delete,
+    Guarded,
+    Multi,
+    Release,
+    SetData,
+    ZnodeOperation,
+)
+from coordinator.state.events import Event, EventType
+from coordinator.state.machine import StateMachine
+from coordinator.state.outcomes import GuardedDone, Outcome, SessionEnded, SessionOpened
+from tests.history.checker import check
+from tests.history.operations import Operation
+from tests.history.register import Register
+from tests.history.search import Budget, Verdict
+from tests.simulation.clients import Told, Watching, Written
+from tests.simulation.record import Entry
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Found = Iterator[tuple[str, str]]
+
+CHECK_STEPS_MAX = 3_000_000
+
+
+def judge(world: World) -> None:
+    """Run every check; the violations go into the record."""
+    record = world.record
+    log = record.log
+    checks: list[tuple[Callable[..., Found], tuple[object, ...]]] = [
+        (check_zxids, (log,)),
+        (check_once, (log,)),
+        (check_sequences, (log,)),
+        (check_ephemerals, (log,)),
+        (check_grants, (log, world.grants)),
+        (check_written, (log, world.written)),
+        (check_refused, (log, world.refused)),
+        (check_history, (world.recorder.history(),)),
+    ]
+    for watching in world.watchings:
+        checks.append((check_watching, (log, watching)))
+        record.tally.events += len(watching.changes)
+    for run_check, arguments in checks:
+        for promise, what in run_check(*arguments):
+            record.violate(promise, what)
+    if not record.violations:
+        final = [member.machine() for member in world.members]
+        for promise, what in check_replay(log, final):
+            record.violate(promise, what)
+
+
+def check_zxids(log: Sequence[Entry]) -> Found:
+    """Grow by exactly one for each command that changed something, and never otherwise."""
+    zxid = 0
+    for entry in log:
+        outcome = entry.outcome
+        if outcome.is_repeat:
+            continue
+        is_change = bool(outcome.events) or _opens_or_ends(outcome)
+        # A change of nothing but a sequence counter or a session is one, too; events are not all.
+        if outcome.zxid not in (zxid, zxid + 1) or (is_change and outcome.zxid != zxid + 1):
+            yield "one order", f"zxid {outcome.zxid} after {zxid} at {entry.index}.{entry.part}"
+        if outcome.refusal is not None and outcome.events:
+            yield "all or nothing", f"refused, with events, at {entry.index}.{entry.part}"
+        zxid = outcome.zxid
+
+
+def check_once(log: Sequence[Entry]) -> Found:
+    """A request number has one outcome: whoever comes again is told the first, and changes nothing.
+
+    And a value that is written once by its client is never written twice.
+    """
+    first: dict[tuple[str, int], Entry] = {}
+    values: dict[tuple[str, bytes], int] = {}
+    for entry in log:
+        request, outcome = entry.command.request, entry.outcome
+        if request is not None and outcome.refusal is None:
+            key = (request.client_id, request.number)
+            known = first.setdefault(key, entry)
+            is_same = known.outcome.zxid == outcome.zxid and known.outcome.result == outcome.result
+            if known is not entry and not (outcome.is_repeat and is_same):
+                yield "once", f"{key} at {known.index}.{known.part} and {entry.index}.{entry.part}"
+        if outcome.refusal is not None or outcome.is_repeat:
+            continue
+        for operation in _done(entry):
+            if isinstance(operation, Create | SetData) and b":" in operation.data:
+                if operation.data.startswith(b"{"):
+                    continue  # what a lock's contender says of itself is no value of its own
+                at = values.setdefault((operation.path, operation.data), entry.index)
+                if at != entry.index:
+                    yield "once", f"{operation.data!r} was written at {at} and at {entry.index}"
+
+
+def check_sequences(log: Sequence[Entry]) -> Found:
+    """Numbers of one parent are unique and grow, over everything that happens to the parent."""
+    highest: dict[str, int] = {}
+    for entry, event in _events(log):
+        if event.type is not EventType.CREATED:
+            continue
+        parent, _, name = event.path.rpartition("/")
+        digits = name[-10:]
+        if not (len(digits) == 10 and digits.isdecimal()):
+            continue
+        number = int(digits)
+        if number <= highest.get(parent, -1):
+            yield "sequences", (
+                f"{event.path} after number {highest[parent]} at {entry.index}.{entry.part}"
+            )
+        highest[parent] = max(number, highest.get(parent, -1))
+
+
+def check_ephemerals(log: Sequence[Entry]) -> Found:
+    """Go with their session, all in one command, and before only if they are deleted by name."""
+    open_sessions: dict[str, set[str]] = {}
+    owner_of: dict[str, str] = {}
+    for entry in log:
+        outcome, operation = entry.outcome, entry.command.operation
+        if outcome.is_repeat:
+            continue
+        result = outcome.result
+        place = f"at {entry.index}.{entry.part}"
+        if isinstance(result, SessionOpened):
+            open_sessions[result.session_id] = set()
+        ended = result.session_id if isinstance(result, SessionEnded) and result.was_open else None
+        for event in outcome.events:
+            if event.type is EventType.CREATED and event.ephemeral_owner is not None:
+                if event.ephemeral_owner not in open_sessions:
+                    yield "ephemerals", f"{event.path} is born to no open session {place}"
+                    continue
+                open_sessions[event.ephemeral_owner].add(event.path)
+                owner_of[event.path] = event.ephemeral_owner
+            elif event.type is EventType.DELETED and event.path in owner_of:
+                owner = owner_of.pop(event.path)
+                open_sessions.get(owner, set()).discard(event.path)
+                if owner != ended and not _may_delete(operation):
+                    yield "ephemerals", (
+                        f"{event.path} vanished by {type(operation).__name__} {place}"
+                    )
+        if ended is not None:
+            left = open_sessions.pop(ended, set())
+            if left:
+                yield "ephemerals", f"{sorted(left)} outlived session {ended} {place}"
+
+
+def check_grants(log: Sequence[Entry], grants: Iterable[Told]) -> Found:
+    """In the order of the server one holds at a time, and tokens grow from holder to holder.
+
+    The holder is the contender with the lowest number. Whoever was told of a grant must have been
+    that at the zxid it was told.
+    """
+    roots = {"locks": "/locks/", "elections": "/elections/"}
+    holders = _holders(log, tuple(roots.values()))
+    for directory, changes in holders.items():
+        token = 0
+        for _, holder in changes:
+            if holder is None:
+                continue
+            if holder[1] <= token:
+                yield "tokens grow", f"{directory}: {holder} after token {token}"
+            token = holder[1]
+    for told in grants:
+        directory = roots[told.room] + told.name
+        number, _, czxid = told.grant_id.partition("-")
+        mine = (int(number), int(czxid))
+        held = None
+        for zxid, holder in holders.get(directory, []):
+            if zxid > told.zxid:
+                break
+            held = holder
+        if held != mine or told.token != mine[1]:
+            yield "one holder", f"{told}; at zxid {told.zxid} {held} held"
+
+
+def check_written(log: Sequence[Entry], written: Iterable[Written]) -> Found:
+    """Every acknowledged write is in the log, at the zxid that was told, as it was asked for."""
+    values: dict[tuple[int, str], bytes] = {}
+    for entry in log:
+        if entry.outcome.refusal is not None or entry.outcome.is_repeat:
+            continue
+        created = [e.path for e in entry.outcome.events if e.type is EventType.CREATED]
+        for operation in _done(entry):
+            if isinstance(operation, SetData):
+                values[entry.outcome.zxid, operation.path] = operation.data
+            elif isinstance(operation, Create):
+                path = operation.path
+                if operation.mode.is_sequential:
+                    path = next((each for each in created if each.startswith(path)), path)
+                values[entry.outcome.zxid, path] = operation.data
+    for each in written:
+        if values.get((each.zxid, each.path)) != each.value:
+            yield "acknowledged writes stay", (
+                f"{each}; the log has {values.get((each.zxid, each.path))!r} there"
+            )
+
+
+def check_refused(log: Sequence[Entry], refused: Mapping[bytes, str]) -> Found:
+    """What was reported as certainly not done was not done, and never will be."""
+    for entry in log:
+        if entry.outcome.refusal is not None or entry.outcome.is_repeat:
+            continue
+        for operation in _done(entry):
+            if isinstance(operation, Create | SetData) and operation.data in refused:
+                yield "the truth about outcomes", (
+                    f"{operation.data!r} was reported as {refused[operation.data]} and was "
+                    f"done at {entry.index}.{entry.part}"
+                )
+
+
+def check_watching(log: Sequence[Entry], watching: Watching) -> Found:
+    """A stream told every change that it was asked for, once, whole and in order."""
+    expected = []
+    for entry in log:
+        outcome = entry.outcome
+        if outcome.is_repeat or not watching.start_zxid < outcome.zxid <= watching.told_zxid:
+            continue
+        told = [_shape(e) for e in outcome.events if _is_watched(watching, e)]
+        if told:
+            expected.append((outcome.zxid, told))
+    found = [
+        (change.zxid, [(e.type, e.path, e.version, e.czxid, e.ephemeral_owner) for e in events])
+        for change in watching.changes
+        for events in (change.events,)
+    ]
+    if found != expected:
+        missing = [each for each in expected if each not in found]
+        extra = [each for each in found if each not in expected]
+        yield "watches", (
+            f"{watching.who} {watching.kind} {watching.selectors} from {watching.start_zxid} to "
+            f"{watching.told_zxid}: not told {missing[:3]}, told wrongly {extra[:3]}, "
+            f"{len(found)} of {len(expected)}"
+        )
+
+
+def check_history(history: Sequence[Operation]) -> Found:
+    """What the clients were told of the registers is linearizable, znode by znode."""
+    result = check(history, Register(), Budget(steps_max=CHECK_STEPS_MAX))
+    for key, found in result.keys.items():
+        if found.verdict is not Verdict.OK:
+            unplaced = [str(each) for each in found.unplaced[:4]]
+            yield "linearizable", f"{key}: {found.verdict}; one of these was next: {unplaced}"
+
+
+def check_replay(log: Sequence[Entry], machines: Iterable[StateMachine]) -> Found:
+    """A machine that runs through the log alone ends where the members are."""
+    alone: StateMachine | None = None
+    for machine in machines:
+        if alone is None:
+            alone = StateMachine(machine.limits)
+            for entry in log:
+                alone.apply(entry.command, entry.index, entry.term)
+        if machine.digest() != alone.digest():
+            yield "equal digests", (
+                f"a member at index {machine.applied_index} and zxid {machine.zxid} differs from "
+                f"the replayed log at zxid {alone.zxid}"
+            )
+
+
+# --- reading the log
+
+
+def _events(log: Sequence[Entry]) -> Iterator[tuple[Entry, Event]]:
+    for entry in log:
+        if not entry.outcome.is_repeat:
+            for event in entry.outcome.events:
+                yield entry, event
+
+
+def _done(entry: Entry) -> tuple[ZnodeOperation, ...]:
+    """Return the operations on znodes that the entry did."""
+    operation, result = entry.command.operation, entry.outcome.result
+    match operation:
+        case Multi():
+            return operation.operations
+        case Guarded():
+            assert isinstance(result, GuardedDone)
+            return operation.then if result.is_then else operation.otherwise
+        case Create() | SetData() | Delete():
+            return (operation,)
+    return ()
+
+
+def _may_delete(operation: object) -> bool:
+    return isinstance(operation, Delete | Multi | Guarded | Release | Abandon)
+
+
+def _opens_or_ends(outcome: Outcome) -> bool:
+    result = outcome.result
+    return isinstance(result, SessionOpened) or (
+        isinstance(result, SessionEnded) and result.was_open
+    )
+
+
+def _holders(
+    log: Sequence[Entry], roots: tuple[str, ...]
+) -> dict[str, list[tuple[int, tuple[int, int] | None]]]:
+    """Return for each queue who holds from which zxid on: (number, czxid), None for nobody."""
+    queues: dict[str, dict[int, int]] = {}
+    changes: dict[str, list[tuple[int, tuple[int, int] | None]]] = {}
+    for entry in log:
+        if entry.outcome.is_repeat:
+            continue
+        touched: dict[str, None] = {}
+        for event in entry.outcome.events:
+            directory, _, name = event.path.rpartition("/")
+            if not directory.startswith(roots) or not name[-10:].isdecimal():
+                continue
+            number = int(name[-10:])
+            queue = queues.setdefault(directory, {})
+            if event.type is EventType.CREATED:
+                queue[number] = event.czxid
+            elif event.type is EventType.DELETED:
+                queue.pop(number, None)
+            touched[directory] = None
+        for directory in touched:
+            queue = queues[directory]
+            holder = min(queue.items()) if queue else None
+            known = changes.setdefault(directory, [(0, None)])
+            if known[-1][1] != holder:
+                known.append((entry.outcome.zxid, holder))
+    return changes
+
+
+def _is_watched(watching: Watching, event: Event) -> bool:
+    path = event.path
+    parent = path.rpartition("/")[0] or "/"
+    for selected in watching.selectors:
+        match watching.kind:
+            case "znode":
+                if path == selected:
+                    return True
+            case "children":
+                is_coming_or_going = event.type is not EventType.DATA_CHANGED
+                if is_coming_or_going and parent == selected and path != "/":
+                    return True
+            case _:
+                if selected == "/" or path == selected or path.startswith(selected + "/"):
+                    return True
+    return False
+
+
+def _shape(event: Event) -> tuple[str, str, int, int, str | None]:
+    return event.type.value, event.path, event.version, event.czxid, event.ephemeral_owner

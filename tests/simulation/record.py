@@ -1,0 +1,204 @@
+"""What the omniscient observer writes down: the trace, the one log, and what was seen broken.
+
+The *log* is the order of the server: what the first member to apply an entry made of it. Every
+other application of the same entry, in any life of any member, must be equal to it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from coordinator.raft.engine import Replica
+from coordinator.service.replica import MachineReplica
+from coordinator.state.codec import decode_command
+from coordinator.state.commands import Command, ExpireSession
+from coordinator.state.outcomes import Outcome, SessionEnded
+
+DIGEST_EVERY_ENTRIES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One command of the log with what it came to. ``at_s``: when it was first applied."""
+
+    index: int
+    part: int
+    term: int
+    payload: bytes
+    command: Command
+    outcome: Outcome
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was broken: which, how, when (simulated seconds)."""
+
+    promise: str
+    what: str
+    at_s: float
+
+    def __str__(self) -> str:
+        return f"[{self.at_s:10.4f}] {self.promise}: {self.what}"
+
+
+class Trace:
+    """Lines of what happened; equal traces mean equal runs."""
+
+    def __init__(self, now_s: Any, keep: int | None) -> None:
+        self._now_s = now_s
+        self._hash = sha256()
+        self.lines: deque[str] = deque(maxlen=keep)
+        self.line_total = 0
+
+    def add(self, who: str, what: str) -> None:
+        line = f"{self._now_s():10.4f} {who:<8} {what}"
+        self._hash.update(line.encode("utf-8", "backslashreplace") + b"\n")
+        self.lines.append(line)
+        self.line_total += 1
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+@dataclass
+class Tally:
+    """What a run was made of."""
+
+    operations: int = 0
+    unknown: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    grants: int = 0
+    events: int = 0
+    expiries: int = 0
+    snapshots_installed: int = 0
+    elections: int = 0
+
+
+class Record:
+    """Everything that is judged during the run or at its end."""
+
+    def __init__(self, now_s: Any, *, keep_lines: int | None = 400) -> None:
+        self.now_s = now_s
+        self.trace = Trace(now_s, keep_lines)
+        self.tally = Tally()
+        self.log: list[Entry] = []
+        self.violations: list[Violation] = []
+        self.ended_sessions: dict[str, float] = {}
+        """Sessions that the server expired, and when."""
+        self.on_expired: list[Any] = []
+        self._places: dict[tuple[int, int], Entry] = {}
+        self._digests: dict[tuple[int, int], str] = {}
+        self._leaders: dict[int, str] = {}
+
+    def violate(self, promise: str, what: str) -> None:
+        self.violations.append(Violation(promise, what, self.now_s()))
+        self.trace.add("!!!", f"{promise}: {what}")
+
+    def note_applied(
+        self, who: str, index: int, part: int, term: int, payload: bytes, outcome: Outcome
+    ) -> None:
+        known = self._places.get((index, part))
+        if known is None:
+            self._extend(who, index, part, term, payload, outcome)
+        elif known.payload != payload or known.term != term:
+            self.violate(
+                "one log",
+                f"{who} applied another command at {index}.{part}: term {term} {payload[:80]!r}, "
+                f"first was term {known.term} {known.payload[:80]!r}",
+            )
+        elif known.outcome != outcome:
+            self.violate(
+                "equal outcomes",
+                f"{who} at {index}.{part}: {outcome}, first was {known.outcome}",
+            )
+
+    def _extend(
+        self, who: str, index: int, part: int, term: int, payload: bytes, outcome: Outcome
+    ) -> None:
+        if self.log and (index, part) < (self.log[-1].index, self.log[-1].part):
+            self.violate("one log", f"{who} applied {index}.{part} that all others skipped")
+        command = decode_command(payload)
+        entry = Entry(index, part, term, payload, command, outcome, self.now_s())
+        self._places[index, part] = entry
+        self.log.append(entry)
+        refusal = "" if outcome.refusal is None else f" refused {outcome.refusal.code}"
+        repeat = " again" if outcome.is_repeat else ""
+        name = type(command.operation).__name__
+        self.trace.add(who, f"log {index}.{part} {name} zxid {outcome.zxid}{refusal}{repeat}")
+        result = outcome.result
+        if isinstance(result, SessionEnded) and result.was_open:
+            if isinstance(command.operation, ExpireSession):
+                self.tally.expiries += 1
+                self.ended_sessions[result.session_id] = self.now_s()
+                for listener in self.on_expired:
+                    listener(result.session_id)
+
+    def note_digest(self, who: str, place: tuple[int, int], digest: str) -> None:
+        """Digests at one place of the log must be equal on all members."""
+        known = self._digests.setdefault(place, digest)
+        if known != digest:
+            self.violate("equal digests", f"{who} at {place}: {digest}, another had {known}")
+
+    def parts_at(self, index: int) -> int:
+        """Return of how many commands the entry at ``index`` consists."""
+        parts = 0
+        while (index, parts) in self._places:
+            parts += 1
+        return parts
+
+    def note_leader(self, member_id: str, term: int) -> None:
+        self.tally.elections += 1
+        known = self._leaders.setdefault(term, member_id)
+        if known != member_id:
+            self.violate("one leader", f"members {known} and {member_id} lead in term {term}")
+
+
+class ObservedReplica:
+    """A member's replica, with every application told to the record."""
+
+    def __init__(self, replica: Replica, record: Record, who: str) -> None:
+        assert isinstance(replica, MachineReplica)
+        self._replica = replica
+        self._record = record
+        self._who = who
+        self._place = (0, 0)
+
+    def apply(self, index: int, term: int, command: bytes) -> Any:
+        last_index, last_part = self._place
+        part = last_part + 1 if index == last_index else 0
+        if index < last_index:
+            self._record.violate("one log", f"{self._who} applied {index} after {last_index}")
+        if index != last_index and index // DIGEST_EVERY_ENTRIES > (
+            last_index // DIGEST_EVERY_ENTRIES
+        ):
+            self._note_digest()
+        self._place = (index, part)
+        outcome = self._replica.apply(index, term, command)
+        self._record.note_applied(self._who, index, part, term, command, outcome)
+        return outcome
+
+    def snapshot(self) -> Iterator[bytes]:
+        self._note_digest()
+        self._record.trace.add(self._who, f"snapshot at {self._place}")
+        return self._replica.snapshot()
+
+    def restore(self, pieces: Iterable[bytes]) -> None:
+        self._replica.restore(pieces)
+        machine = self._replica.machine
+        # Whether the snapshot's last entry had several parts is not known here; all are in it.
+        parts = self._record.parts_at(machine.applied_index)
+        self._place = (machine.applied_index, parts - 1)
+        self._record.tally.snapshots_installed += 1
+        self._record.trace.add(self._who, f"restored at {self._place}")
+        self._note_digest()
+
+    def _note_digest(self) -> None:
+        if self._place != (0, 0):
+            digest = self._replica.machine.digest()
+            self._record.note_digest(self._who, self._place, digest)

@@ -1,0 +1,333 @@
+"""One simulated world: members, clients, faults, and the judgement at its end. A run is a seed."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import random
+from dataclasses import dataclass, field, replace
+
+from coordinator.client.contest import Award
+from coordinator.client.transport import Request, Response
+from coordinator.config import (
+    ClusterConfig,
+    Config,
+    LimitsConfig,
+    MemberAddress,
+    MemberConfig,
+    RaftConfig,
+    SessionConfig,
+)
+from coordinator.wire import messages
+from tests.history.operations import Recorder
+from tests.simulation.clients import SimulatedClient, Told, Watching, Written
+from tests.simulation.faults import Faults
+from tests.simulation.link import LinkWeather
+from tests.simulation.loop import NothingWillHappenError, Owner, WorldLoop, run
+from tests.simulation.members import SimulatedMember
+from tests.simulation.network import MemberNetwork, Weather
+from tests.simulation.properties import judge
+from tests.simulation.record import Record, Tally, Violation
+
+LOOK_EVERY_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run is besides its seed."""
+
+    seconds: float = 30.0
+    """How long things go wrong."""
+    settle_s: float = 25.0
+    """After the last fault is undone everything must be finished within this time."""
+    keep_lines: int | None = 400
+    """How many of the last lines of the trace are kept; None: all."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of one run."""
+
+    seed: int
+    violations: list[Violation]
+    tally: Tally
+    trace_digest: str
+    lines: list[str]
+    line_total: int
+    simulated_s: float
+    log_length: int
+    member_count: int
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def is_fine(self) -> bool:
+        return not self.violations
+
+
+class World:
+    """Everything that exists in one run."""
+
+    def __init__(self, seed: int, settings: Settings) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, WorldLoop)
+        self.loop = loop
+        self.seed = seed
+        self.settings = settings
+        self.random = draw = random.Random(seed)
+        self.record = Record(loop.time, keep_lines=settings.keep_lines)
+        self.recorder = Recorder()
+        self.network = MemberNetwork(draw.randrange(1 << 60))
+        self.calm_weather = Weather(delay_ms=draw.choice(((0.1, 1.0), (0.2, 5.0), (2.0, 15.0))))
+        self.network.weather = replace(self.calm_weather)
+        self.calm_link_weather = LinkWeather()
+        self.link_weather = replace(self.calm_link_weather)
+        self.calm_sync_ms = draw.choice((0.0, 1.0, 8.0))
+        self.client_cuts: set[tuple[str, str]] = set()
+        count = draw.choice((3, 3, 5))
+        self._config = _config(count, draw)
+        self.members = [SimulatedMember(self, str(number)) for number in range(1, count + 1)]
+        for member in self.members:
+            member.sync_ms_max = self.calm_sync_ms
+        self.clients = [
+            SimulatedClient(self, f"c{number}", draw.randrange(1 << 60))
+            for number in range(1, draw.randint(6, 9) + 1)
+        ]
+        self.faults = Faults(self, draw.randrange(1 << 60))
+        self.watchings: list[Watching] = []
+        self.grants: list[Told] = []
+        self.written: list[Written] = []
+        self.refused: dict[bytes, str] = {}
+        self.is_healed = False
+        self.final_zxid: int | None = None
+        self._moment = 0
+        self._reads: tuple[list[int], list[int]] = ([], [])
+        self._early_ends: set[str] = set()
+        self.record.on_expired.append(self._check_believed)
+
+    # --- the course of the world
+
+    async def run(self) -> None:
+        """Everything, from the first boot to the last check that needs the members."""
+        self._trace_beginning()
+        for member in self.members:
+            self.boot(member)
+        for client in self.clients:
+            client.begin()
+        watching = asyncio.create_task(self._watch_over())
+        breaking = asyncio.create_task(self.faults.run())
+        await asyncio.sleep(self.settings.seconds)
+        breaking.cancel()
+        await self.faults.heal()
+        self.is_healed = True
+        await self._settle()
+        watching.cancel()
+        for problem in self.loop.problems:
+            self.record.violate("no task fails", problem)
+
+    async def _settle(self) -> None:
+        """All are to finish within the bound, and to agree in the end."""
+        for client in self.live_clients():
+            client.is_stopping = True
+        deadline_s = self.loop.time() + self.settings.settle_s
+        while self.loop.time() < deadline_s:
+            for member in self.members:
+                if not member.is_up:
+                    self.boot(member)
+            await asyncio.sleep(0.1)
+            if self.final_zxid is None and all(
+                client.is_finished or all(map(_is_over, client.workers[:2]))
+                for client in self.clients
+            ):
+                self.final_zxid = max((each.outcome.zxid for each in self.record.log), default=0)
+            if all(client.is_finished for client in self.clients) and self._is_quiet():
+                return
+        for client in self.clients:
+            if not client.is_finished:
+                waits = [task.get_name() for task in client.workers if not task.done()]
+                self.record.violate("progress", f"{client.name} has not finished: {waits}")
+        if not self._is_quiet():
+            states = [
+                f"{member.who} up={member.is_up} started={member.is_started} "
+                f"{member.engine.status() if member.is_started else ''}"
+                for member in self.members
+            ]
+            self.record.violate("progress", f"the members do not agree: {states}")
+
+    def _is_quiet(self) -> bool:
+        """All members have applied all there is, and no session is left."""
+        if not all(member.is_started and member.failure is None for member in self.members):
+            return False
+        statuses = [member.engine.status() for member in self.members]
+        indexes = {
+            index for each in statuses for index in (each.applied_index, each.last_index)
+        }
+        if len(indexes) != 1:
+            return False
+        return all(member.machine().session_count == 0 for member in self.members)
+
+    async def _watch_over(self) -> None:
+        """Look regularly at what clients believe."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            for session_id in self.record.ended_sessions:
+                self._check_believed(session_id)
+
+    # --- what the parts ask of the world
+
+    def boot(self, member: SimulatedMember) -> None:
+        if not member.is_up:
+            member.boot()
+
+    def member_at(self, endpoint: str) -> SimulatedMember:
+        return next(member for member in self.members if member.url == endpoint)
+
+    def is_client_cut(self, owner: Owner, member: SimulatedMember) -> bool:
+        return (owner.name, member.member_id) in self.client_cuts
+
+    def live_clients(self) -> list[SimulatedClient]:
+        return [client for client in self.clients if not client.is_finished]
+
+    def replace_client(self, dead: SimulatedClient) -> None:
+        """Begin another life of a client that was killed."""
+        base, _, life = dead.name.partition("_")
+        name = f"{base}_{int(life or 1) + 1}"
+        client = SimulatedClient(self, name, self.random.randrange(1 << 60))
+        self.clients.append(client)
+        client.begin()
+
+    def next_moment(self) -> int:
+        self._moment += 1
+        return self._moment
+
+    def is_all_told(self, watching: Watching) -> bool:
+        return self.final_zxid is not None and watching.told_zxid >= self.final_zxid
+
+    def config_of(self, member_id: str) -> Config:
+        return replace(self._config, member=MemberConfig(member_id=member_id, data_dir="data"))
+
+    # --- what is judged at once
+
+    def note_response(
+        self, who: str, request: Request, response: Response, called_at: int
+    ) -> None:
+        """Whoever asks after an answer was given must not be shown an older state."""
+        if not request.target.startswith("/v1/tree") or response.status not in (200, 404):
+            return
+        zxid = int(response.headers[messages.ZXID_HEADER.lower()])
+        is_read = request.method == "GET"
+        if is_read and "stale" in request.target:
+            return
+        moments, zxids = self._reads
+        if is_read:
+            position = bisect.bisect_left(moments, called_at) - 1
+            if position >= 0 and zxids[position] > zxid:
+                self.record.violate(
+                    "reads never go back",
+                    f"{who} {request.target} was shown zxid {zxid}; before it asked, "
+                    f"{zxids[position]} had been shown",
+                )
+        elif response.status != 200:
+            return
+        moments.append(self.next_moment())
+        zxids.append(max(zxid, zxids[-1]) if zxids else zxid)
+
+    def note_grant(self, client: SimulatedClient, award: Award, told: Told) -> None:
+        """A lock is granted: no other client may believe in an earlier grant of it now."""
+        self.record.tally.grants += 1
+        self.record.trace.add(
+            client.name, f"granted {told.room}/{told.name} {told.grant_id} at {told.zxid}"
+        )
+        self.grants.append(told)
+        key = (told.room, told.name)
+        if client.believes(award.session):
+            for other in self.clients:
+                held = other.holding.get(key)
+                if held is not None and other.believes(held.session) and other is not client:
+                    self.record.violate(
+                        "one holder",
+                        f"{told} while {other.name} believes in {held.grant.grant_id}",
+                    )
+        client.holding[key] = award
+
+    def _check_believed(self, session_id: str) -> None:
+        """The server has expired this session: its client must not rely on it any more."""
+        if session_id in self._early_ends:
+            return
+        for client in self.clients:
+            session = client.session_of(session_id)
+            if session is not None and client.believes(session):
+                self._early_ends.add(session_id)
+                left_ms = session._lease.remaining_ms(client.clock.monotonic_ms())
+                self.record.violate(
+                    "no session ends early",
+                    f"{client.name} counts {left_ms} ms left of session {session_id}, which the "
+                    f"server expired at {self.record.ended_sessions[session_id]:.4f}",
+                )
+
+    def _trace_beginning(self) -> None:
+        self.record.trace.add(
+            "world", f"seed {self.seed}: {len(self.members)} members, {len(self.clients)} clients"
+        )
+
+
+def simulate(seed: int, settings: Settings | None = None) -> Verdict:
+    """Run the world of ``seed`` and judge it."""
+    settings = settings or Settings()
+    made: list[World] = []
+
+    async def main() -> None:
+        world = World(seed, settings)
+        made.append(world)
+        try:
+            await world.run()
+        except NothingWillHappenError:
+            world.record.violate("progress", "everything waits and nothing will ever happen")
+        judge(world)
+
+    run(main())
+    world = made[0]
+    record = world.record
+    return Verdict(
+        seed=seed,
+        violations=record.violations,
+        tally=record.tally,
+        trace_digest=record.trace.digest,
+        lines=list(record.trace.lines),
+        line_total=record.trace.line_total,
+        simulated_s=world.loop.time() - 1_000.0,
+        log_length=len(record.log),
+        member_count=len(world.members),
+        problems=world.loop.problems,
+    )
+
+
+def _is_over(task: asyncio.Task[None]) -> bool:
+    return task.done()
+
+
+def _config(count: int, draw: random.Random) -> Config:
+    """Draw what a member is told: small limits, so that snapshots and compaction are frequent."""
+    addresses = tuple(
+        MemberAddress(str(number), f"http://member-{number}:1", "127.0.0.1", number)
+        for number in range(1, count + 1)
+    )
+    return Config(
+        cluster=ClusterConfig(members=addresses),
+        raft=replace(
+            RaftConfig(),
+            snapshot_every_entries=draw.choice((30, 100, 300, 20_000)),
+            keep_entries_after_snapshot=draw.choice((0, 20, 100)),
+            snapshot_piece_bytes=draw.choice((512, 4_096, 65_536)),
+            segment_bytes=draw.choice((4_096, 65_536)),
+        ),
+        sessions=replace(SessionConfig(), timeout_ms_min=1_000),
+        limits=replace(
+            LimitsConfig(),
+            request_window=draw.choice((4, 128)),
+            clients_max=draw.choice((30, 1_000)),
+            watch_history_changes=draw.choice((50, 50_000)),
+            watch_buffer_changes=draw.choice((8, 10_000)),
+            bookmark_interval_ms=1_000,
+            reap_interval_ms=draw.choice((500, 3_000)),
+        ),
+    )
