@@ -23,7 +23,8 @@ class Leadership:
         self._clock = clock
         self._role = Role.FOLLOWER
         self._term = 0
-        self._waiting: set[asyncio.Future[None]] = set()
+        # In the order in which they came: a set would wake them in an order of its own.
+        self._waiting: dict[asyncio.Future[None], None] = {}
         self._look: asyncio.TimerHandle | None = None
         self._contact_ms: int | None = None
         self._is_stopping = False
@@ -68,13 +69,13 @@ class Leadership:
         loop = asyncio.get_running_loop()
         self.refuse_when_stopping()
         woken: asyncio.Future[None] = loop.create_future()
-        self._waiting.add(woken)
+        self._waiting[woken] = None
         if self._look is None:
             self._look = loop.call_later(_LOOK_EVERY_S, self._wake)
         try:
             await woken
         finally:
-            self._waiting.discard(woken)
+            self._waiting.pop(woken, None)
 
     def note_contact(self) -> None:
         """A leader or a quorum has just been heard from."""
