@@ -126,6 +126,8 @@ class LimitsConfig:
     reap_interval_ms: int = 10_000
     """How often the leader looks for idle containers and ttl znodes."""
     lock_waiters_max: int = 10_000
+    long_hold_ms: int = 60_000
+    """A lock held for longer is listed, counted and named once in the leader's log."""
 
 
 @dataclass(frozen=True, slots=True)

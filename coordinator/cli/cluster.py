@@ -88,8 +88,16 @@ def sessions(settings: Settings) -> None:
     metavar="GRANT_ID",
     help="Take this grant away from its holder, or this place from its waiter.",
 )
+@click.option(
+    "--held-longer-than",
+    "held_s_min",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="List only the locks whose holder has held for so long.",
+)
 @verb
-def locks(settings: Settings, name: str | None, grant_id: str | None) -> None:
+def locks(settings: Settings, name: str | None, grant_id: str | None, held_s_min: float) -> None:
     """List all locks with their holders, or one lock with its queue.
 
     --release ends exactly the grant that is named, never a later one. Its holder is not stopped
@@ -99,6 +107,7 @@ def locks(settings: Settings, name: str | None, grant_id: str | None) -> None:
     Examples:
       coordinator locks
       coordinator locks daily-report
+      coordinator locks --held-longer-than 60
       coordinator locks daily-report --release 42-1337
     """
     if grant_id is not None:
@@ -111,7 +120,7 @@ def locks(settings: Settings, name: str | None, grant_id: str | None) -> None:
     else:
 
         async def work(client: AsyncClient) -> list[LockSummary]:
-            return [each async for each in client.locks()]
+            return [each async for each in client.locks(held_ms_min=int(held_s_min * 1000))]
 
         _show_locks(settings, settings.run(work))
 
@@ -144,9 +153,14 @@ def _show_locks(settings: Settings, summaries: list[LockSummary]) -> None:
         click.echo(document({"locks": [each.to_body() for each in summaries]}))
         return
     show_table(
-        ("LOCK", "WAITING", "GRANT", "TOKEN", "SESSION", "HOST", "PID", "LABEL"),
+        ("LOCK", "HELD S", "WAITING", "GRANT", "TOKEN", "SESSION", "HOST", "PID", "LABEL"),
         (
-            (each.lock, each.queue_length, *(_columns(each.holder) if each.holder else [None] * 6))
+            (
+                each.lock,
+                each.held_ms // 1000,
+                each.queue_length,
+                *(_columns(each.holder) if each.holder else [None] * 6),
+            )
             for each in summaries
         ),
     )

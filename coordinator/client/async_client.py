@@ -306,12 +306,13 @@ class AsyncClient:
         call = Call("GET", target_of("locks", name) + query)
         return await self._read(call, LockView.from_body)
 
-    async def locks(self) -> AsyncGenerator[LockSummary, None]:
-        """Iterate over all locks with their holders, page by page."""
+    async def locks(self, *, held_ms_min: int = 0) -> AsyncGenerator[LockSummary, None]:
+        """Iterate over the locks held for at least ``held_ms_min``, page by page."""
         after: str | None = None
         while True:
-            query = "" if after is None else "?" + urlencode({"after": after})
-            page = await self._read(Call("GET", "/v1/locks" + query), LockList.from_body)
+            query = {"held_ms_min": str(held_ms_min)} | ({} if after is None else {"after": after})
+            call = Call("GET", f"/v1/locks?{urlencode(query)}")
+            page = await self._read(call, LockList.from_body)
             for each in page.locks:
                 yield each
             if page.next is None:

@@ -226,11 +226,11 @@ class Client:
             except BadVersionError as error:
                 answer = error
 
-    def locks(self) -> Iterator[LockSummary]:
-        """Iterate over all locks with their holders."""
+    def locks(self, *, held_ms_min: int = 0) -> Iterator[LockSummary]:
+        """Iterate over the locks held for at least ``held_ms_min``."""
 
         async def collected() -> list[LockSummary]:
-            return [each async for each in self._core.locks()]
+            return [each async for each in self._core.locks(held_ms_min=held_ms_min)]
 
         return iter(self.call(collected()))
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from coordinator.errors import BadArgumentsError, NotOwnerError
 from coordinator.service.contenders import LOCKS, Contender, contenders_of, lowest_of
+from coordinator.service.long_holds import LongHolds
 from coordinator.service.proposals import Proposals
 from coordinator.service.queues import Attempt, Queues
 from coordinator.service.reads import ReadMode, ReadReply, Reads
@@ -133,11 +134,15 @@ class LockView:
 
 @dataclass(frozen=True, slots=True)
 class LockSummary:
-    """``queue_length`` counts those who wait; the holder is not one of them."""
+    """``queue_length`` counts those who wait; the holder is not one of them.
+
+    ``held_ms``: how long this member has seen the holder hold, never overstated.
+    """
 
     lock: str
     holder: ContenderView | None
     queue_length: int
+    held_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +157,14 @@ class LockService:
     """The locks as one member serves them."""
 
     def __init__(
-        self, proposals: Proposals, reads: Reads, replica: MachineReplica, queues: Queues
+        self,
+        proposals: Proposals,
+        reads: Reads,
+        replica: MachineReplica,
+        queues: Queues,
+        long_holds: LongHolds,
     ) -> None:
+        self._long_holds = long_holds
         self._proposals = proposals
         self._reads = reads
         self._replica = replica
@@ -262,8 +273,13 @@ class LockService:
         *,
         after: str | None = None,
         limit: int = 1_000,
+        held_ms_min: int = 0,
     ) -> ReadReply[LockPage]:
-        """Return the locks that somebody holds, by the names of their znodes."""
+        """Return the locks that somebody has held for ``held_ms_min``, by their znodes' names.
+
+        ``limit`` bounds the locks that are looked at, so a page may be short, or empty, and still
+        have a ``next``.
+        """
         age_ms = await self._reads.fresh(mode, deadline_ms)
         behind = None if after is None else LOCKS.segment(after)
         machine = self._replica.machine
@@ -274,9 +290,12 @@ class LockService:
             holder = lowest_of(machine, directory)
             if holder is None:
                 continue  # an idle container: nobody holds it
+            held_ms = self._long_holds.held_ms(directory)
+            if held_ms < held_ms_min:
+                continue
             names = sorted_contenders(machine.children(directory) or ())
             view = ContenderView.of(holder, 0)
-            locks.append(LockSummary(LOCKS.name_of(segment), view, len(names) - 1))
+            locks.append(LockSummary(LOCKS.name_of(segment), view, len(names) - 1, held_ms))
         last = LOCKS.name_of(segments[limit - 1]) if len(segments) > limit else None
         return self._reads.reply(LockPage(tuple(locks), last), age_ms)
 

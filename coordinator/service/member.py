@@ -23,6 +23,7 @@ from coordinator.service.heartbeats import HeartbeatAck, Heartbeats
 from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
 from coordinator.service.locks import LockService
+from coordinator.service.long_holds import LOOK_EVERY_MS, LongHolds
 from coordinator.service.metrics import Metrics
 from coordinator.service.proposals import Committed, Proposals
 from coordinator.service.queues import Queues
@@ -95,11 +96,16 @@ class Member:
             entropy=self._random,
             waiters_max=limits.lock_waiters_max,
         )
-        self.locks = LockService(self._proposals, self._reads, replica, self._queues)
+        self._long_holds = LongHolds(clock, replica, leadership, metrics, limits.long_hold_ms)
+        self.locks = LockService(
+            self._proposals, self._reads, replica, self._queues, self._long_holds
+        )
         self.elections = ElectionService(
             self._proposals, self._reads, replica, self._queues, self._hub
         )
-        for listener in (self._hub, self._reads, self._leases, self._queues):
+        for listener in (
+            self._hub, self._reads, self._leases, self._queues, self._long_holds,
+        ):  # fmt: skip
             replica.add_listener(listener)
         engine.on_role_change(self._on_role_change)
         engine.on_failure(self._fail)
@@ -115,6 +121,7 @@ class Member:
         self._timers.every(tick_ms, self._leases.tick)
         self._timers.every(tick_ms, self._leadership.observe)
         self._timers.every(self._config.limits.bookmark_interval_ms, self._hub.bookmark)
+        self._timers.every(LOOK_EVERY_MS, self._long_holds.look)
         self._timers.every(self._config.limits.reap_interval_ms, self._reaper.look)
 
     async def stop(self) -> None:

@@ -70,6 +70,9 @@ class Metrics:
             "contender_wakeups", "Waiting contenders woken because their predecessor left."
         )
         self.grants = self._counter("grants", "Grants answered by this member.", "recipe")
+        self.long_holds = self._gauge(
+            "long_holds", "Locks held for longer than limits.long_hold_ms, as seen here."
+        )
         self.wait_seconds = self._histogram(
             "grant_wait_seconds", "From asking for a grant to having it.", _HELD_SECONDS, "recipe"
         )

@@ -50,7 +50,7 @@ def test_replies_survive(encoding: Encoding) -> None:
         sessions.SessionList((sessions.SessionInfo("aa", 10, "me", 99, 1),)),
         locks.LockView("daily", HOLDER, (HOLDER,), 9, True),
         locks.LockView("daily", None, (), 9),
-        locks.LockList((locks.LockSummary("daily", HOLDER, 3),), "daily"),
+        locks.LockList((locks.LockSummary("daily", HOLDER, 3, 0),), "daily"),
         locks.ReleaseReply("42-1337"),
         locks.AbandonReply(None),
         status.Status(

@@ -118,13 +118,17 @@ class LockRoutes:
     async def list(self, request: web.Request) -> web.Response:
         """Return a page of the locks that anybody holds or waits for."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, {*READ_MODES, "after", "limit"})
+        query = Query(
+            request.rel_url.raw_query_string, {*READ_MODES, "after", "limit", "held_ms_min"}
+        )
         limit = query.integer("limit", minimum=1, maximum=LIST_LIMIT_MAX)
+        held_ms_min = query.integer("held_ms_min", minimum=0)
         read = await door.member.locks.list_locks(
             query.read_mode(),
             door.deadline_ms(request),
             after=query.text("after"),
             limit=LIST_LIMIT_DEFAULT if limit is None else limit,
+            held_ms_min=held_ms_min or 0,
         )
         page = read.value
         body = shapes.LockList(
@@ -133,6 +137,7 @@ class LockRoutes:
                     lock=each.lock,
                     holder=None if each.holder is None else _contender(each.holder),
                     queue_length=each.queue_length,
+                    held_ms=each.held_ms,
                 )
                 for each in page.locks
             ),

@@ -136,7 +136,7 @@ OPERATIONS: dict[str, Described] = {
     ),
     "list_locks": Described(
         "GET", "/v1/locks", "List the locks that anybody holds or waits for.",
-        gives="LockList", is_read=True, query=_PAGE,
+        gives="LockList", is_read=True, query={**_PAGE, "held_ms_min": integer()},
     ),
     "get_lock": Described(
         "GET", _LOCK, "Who holds, who waits, and whether a fencing token is the current one.",

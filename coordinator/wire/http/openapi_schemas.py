@@ -296,7 +296,12 @@ SCHEMAS: dict[str, Schema] = {
         {"is_current": BOOLEAN},
     ),
     "LockSummary": response(
-        {"lock": TEXT, "holder": maybe(reference("Contender")), "queue_length": integer()}
+        {
+            "lock": TEXT,
+            "holder": maybe(reference("Contender")),
+            "queue_length": integer(),
+            "held_ms": integer(),
+        }
     ),
     "LockList": response({"locks": array(reference("LockSummary")), "next": maybe(TEXT)}),
     "Released": response({"grant_id": TEXT, "released": BOOLEAN}),

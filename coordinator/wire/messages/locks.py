@@ -274,17 +274,22 @@ class LockView:
 
 @dataclass(frozen=True, slots=True)
 class LockSummary:
-    """One lock in a list; ``queue_length`` counts those who wait."""
+    """One lock in a list; ``queue_length`` counts those who wait.
+
+    ``held_ms``: how long the member has seen the holder hold, never overstated.
+    """
 
     lock: str
     holder: Contender | None
     queue_length: int
+    held_ms: int
 
     def to_body(self) -> dict[str, Any]:
         return {
             "lock": self.lock,
             "holder": None if self.holder is None else self.holder.to_body(),
             "queue_length": self.queue_length,
+            "held_ms": self.held_ms,
         }
 
     @classmethod
@@ -294,6 +299,7 @@ class LockSummary:
             lock=fields.text("lock"),
             holder=maybe_contender(fields, "holder"),
             queue_length=fields.integer("queue_length"),
+            held_ms=fields.integer("held_ms"),
         )
 
 
