@@ -76,11 +76,14 @@ PYTHON = list(examples("python"))
 
 
 @pytest.mark.parametrize("example", PYTHON, ids=[example.name for example in PYTHON])
-def test_python_examples_run(example: Example, member: ServedMember) -> None:
+def test_python_examples_run(
+    example: Example, member: ServedMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A Python example of the docs does what it says, as it stands."""
     if example.not_run:
         pytest.skip(example.not_run)
     saved: list[tuple[object, int]] = []
+    monkeypatch.setenv("COORDINATOR_ENDPOINTS", member.url)
 
     def save(report: object, token: int) -> None:
         saved.append((report, token))
