@@ -6,5 +6,21 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--rewrite`` renews the golden traces instead of comparing with them."""
+    """``--rewrite`` renews the golden traces instead of comparing with them; the rest is said in
+    ``tests/fuzz/budget.py``."""
     parser.addoption("--rewrite", action="store_true", help="renew tests/traces")
+    fuzz = parser.getgroup("fuzz", "bad input (tests/fuzz)")
+    fuzz.addoption(
+        "--fuzz",
+        choices=("glance", "short", "release"),
+        default="glance",
+        help="how much bad input: some seconds of each kind, or a column of the table",
+    )
+    fuzz.addoption(
+        "--fuzz-count",
+        action="append",
+        default=[],
+        metavar="TARGET=COUNT",
+        help="another count for one target, for example machine=1000000",
+    )
+    fuzz.addoption("--fuzz-seed", type=int, default=1, help="the seed of everything drawn")
