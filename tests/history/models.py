@@ -72,6 +72,9 @@ class Lock:
         released = state.released if token is None else state.released | {token}
         return held._replace(owner=None, released=released)
 
+    def is_observation(self, action: Operation) -> bool:
+        return action.kind == "query" or action.error is not None
+
     def prepare(self, operations: Sequence[Operation]) -> list[Entry]:
         return [self._placed(entry) for entry in plain_entries(self, operations)]
 
@@ -119,6 +122,9 @@ class Counter:
         told = action.output or {}
         return after if told.get("value", after) == after else None
 
+    def is_observation(self, action: Operation) -> bool:
+        return action.kind == "read"
+
     def prepare(self, operations: Sequence[Operation]) -> list[Entry]:
         return [
             entry if entry.group is None else entry._replace(group=entry.action.input["delta"])
@@ -156,6 +162,9 @@ class NumberSequence:
         number = (action.output or {}).get("number", state + 1)
         is_fine = number == state + 1 if self.is_gapless else number > state
         return number if is_fine else None
+
+    def is_observation(self, action: Operation) -> bool:
+        return False
 
     def prepare(self, operations: Sequence[Operation]) -> list[Entry]:
         return [
@@ -209,6 +218,9 @@ class GrowingSet:
         if kind == "add":
             return state | mask
         return state if kind == "read" and state == mask else None
+
+    def is_observation(self, action: tuple[str, int]) -> bool:
+        return action[0] == "read"
 
     def prepare(self, operations: Sequence[Operation]) -> list[Entry]:
         """Use that reads are ordered by size, and that each element enters before the smallest

@@ -1,14 +1,16 @@
-"""A second opinion for tiny histories: tries everything, shares nothing with the checker.
+"""A second opinion for tiny histories: tries everything, shares nothing with the search.
 
-Concrete states only: an unknown zxid is every zxid it could have been. Exponential in all it does.
+For znodes it has its own idea of what is legal, with concrete states only: an unknown zxid is every
+zxid it could have been. For other models it uses their ``step``. Exponential in all it does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.history.operations import Operation
+from tests.history.specification import Model
 
 _SAYING_ERRORS = frozenset({"NodeExists", "NoNode", "BadVersion", "NotEmpty"})
 
@@ -49,9 +51,31 @@ def is_linearizable(operations: Sequence[Operation]) -> bool:
     return False
 
 
+def is_linearizable_by(model: Model, operations: Sequence[Operation]) -> bool:
+    """Say the same by the ``init``, ``action`` and ``step`` of a model, and nothing else of it."""
+    telling = [operation for operation in operations if model.action(operation) is not None]
+    required = {i for i, operation in enumerate(telling) if not operation.is_unknown}
+    waiting: list[tuple[frozenset[int], Any]] = [(frozenset(), model.init())]
+    seen = set(waiting)
+    while waiting:
+        placed, state = waiting.pop()
+        if required <= placed:
+            return True
+        for index, operation in enumerate(telling):
+            if index in placed or not _may_be_next(index, telling, placed):
+                continue
+            next_state = model.step(state, model.action(operation))
+            after = (placed | {index}, next_state)
+            if next_state is not None and after not in seen:
+                seen.add(after)
+                waiting.append(after)
+    return False
+
+
 def _zxids(operation: Operation) -> list[int]:
-    told = operation.output or {}
-    return [told[name] for name in ("zxid", "mzxid", "czxid") if told.get(name) is not None]
+    facts = {**operation.input, **(operation.output or {})}
+    names = ("zxid", "mzxid", "czxid", "expected_czxid")
+    return [facts[name] for name in names if facts.get(name) is not None]
 
 
 def _may_be_next(index: int, operations: Sequence[Operation], placed: frozenset[int]) -> bool:

@@ -102,6 +102,9 @@ class Register:
             return _narrowed(state, action)
         return _written(state, action)
 
+    def is_observation(self, action: Action) -> bool:
+        return action.kind == "read" or action.error is not None
+
     def prepare(self, operations: Sequence[Operation]) -> list[Entry]:
         return infer(operations)
 
@@ -153,7 +156,19 @@ def _refused(state: State, action: Action) -> State | None:
 
 
 def _written(state: State, action: Action) -> State | None:
-    kind = action.kind
+    if isinstance(state, Absence):
+        if action.kind != "create":
+            return None
+    else:
+        if action.kind not in ("set", "delete"):
+            return None
+        if action.expected_version not in (ANY_VERSION, state.version):
+            return None
+        if action.expected_czxid is not None:
+            narrowed = _narrowed(state, Action("read", czxid=action.expected_czxid))
+            if narrowed is None:
+                return None
+            state = narrowed
     zxid = action.zxid
     if zxid is None:
         first, last = state.zxid + 1, _UNBOUNDED
@@ -162,24 +177,15 @@ def _written(state: State, action: Action) -> State | None:
     else:
         return None
     if isinstance(state, Absence):
-        if kind != "create":
-            return None
-        after = Znode(action.value, 0, first, last, first, last, first)
-    else:
-        _, version, czxid_first, czxid_last, _, mzxid_last, _ = state
-        if action.expected_version not in (ANY_VERSION, version):
-            return None
-        # What is forgotten now, the znode's mzxid, was below this change and above its creation.
-        czxid_last = min(czxid_last, min(mzxid_last, last - 1) - version)
-        if action.expected_czxid is not None:
-            if not czxid_first <= action.expected_czxid <= czxid_last:
-                return None
-            czxid_first = czxid_last = action.expected_czxid
-        if kind == "delete":
-            return Absence(first)
-        if kind != "set":
-            return None
-        after = Znode(action.value, version + 1, czxid_first, czxid_last, first, last, first)
+        return _narrowed(Znode(action.value, 0, first, last, first, last, first), action)
+    if action.kind == "delete":
+        return Absence(first)
+    # What is forgotten now, the znode's old mzxid, was below this change and above its creation.
+    mzxid_last = min(state.mzxid_last, last - 1)
+    czxid_last = min(state.czxid_last, mzxid_last - state.version)
+    after = Znode(
+        action.value, state.version + 1, state.czxid_first, czxid_last, first, last, first
+    )  # fmt: skip
     return _narrowed(after, action)
 
 

@@ -12,8 +12,9 @@ porcupine. No recursion. What is added here, and why an answer stays right:
    need not be used, so having more of them left is never worse.
 3. *Breadth*: of two optional operations with the same effect here, one usable only in some states
    and one usable in all of those too, the narrower is spent.
-4. *Pure operations first*: an operation that is due and leaves the state as it is can be moved to
-   the front of any legal order, so nothing else is tried.
+4. *Observations first*: an operation that changes nothing in any state, is due and tells nothing
+   new here can be moved to the front of any legal order, so nothing else is tried. (One that
+   only here changes nothing can not: it may be needed later, where it does.)
 5. *Ranks*: a model may say that, if there is a legal order at all, there is one in which the ranks
    do not fall. It says so for observed zxids, tokens and numbers.
 6. "ok" is certified: the order found is replayed against the operations as recorded, without any
@@ -144,6 +145,7 @@ class Search:
         self._required = required
         self._calls = [entry.called_at for entry in required]
         self._returns = [entry.returned_at for entry in required]
+        self._observations = [model.is_observation(entry.action) for entry in required]
         self._ranks = sorted(entry.rank for entry in required if entry.rank is not None)
         self._groups, self._guard = _grouped(entries)
         self._memo: dict[Hashable, list[tuple[int, tuple[int, ...]]]] = {}
@@ -247,7 +249,7 @@ class Search:
             if after is None:
                 continue
             child = self._child_required(node, index, after)
-            if after == state:
+            if after == state and self._observations[index]:
                 self._push(child)
                 return
             children.append(child)

@@ -41,6 +41,10 @@ class Model(Protocol):
         """
         ...
 
+    def is_observation(self, action: Any) -> bool:
+        """Say that the action changes nothing in any state; at most it tells of one."""
+        ...
+
     def prepare(self, operations: Sequence[Operation]) -> list[Entry]:
         """Translate the operations of one key, with what follows from all of them together."""
         ...
