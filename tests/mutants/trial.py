@@ -1,0 +1,129 @@
+"""One mutant's trial: a private copy of the code, the patch laid over it, its detectors run there.
+
+The working tree is only read. What a detector finds counts only if the same detector, at the same
+place, finds nothing in the code as it is: a test that always fails would catch every mutant.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutants.patching import Patch, PatchError, apply_patch
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("coordinator", "recipes", "tests", "pyproject.toml")
+_WHAT_CHARS_MAX = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of one detector. ``found_by`` None: it noticed nothing."""
+
+    found_by: str | None
+    where: str = ""
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a mutant. ``verdict``: found, survived, or what went wrong with the trial."""
+
+    name: str
+    verdict: str
+    finding: Finding
+    seconds: float
+
+    @property
+    def is_found(self) -> bool:
+        return self.verdict == "found"
+
+
+class TrialError(Exception):
+    """The detector gave no answer: it ran out of time, or broke."""
+
+
+@contextmanager
+def private_copy(patch: Patch | None = None) -> Iterator[Path]:
+    """Yield a temporary copy of the code, with ``patch`` laid over it."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        home = Path(name)
+        skipped = shutil.ignore_patterns("__pycache__", "*.pyc", "patches")
+        for each in COPIED:
+            source = ROOT / each
+            if source.is_dir():
+                shutil.copytree(source, home / each, ignore=skipped)
+            else:
+                shutil.copy(source, home / each)
+        if patch is not None:
+            apply_patch(patch, home)
+        yield home
+
+
+def detect(home: Path, find: str, limit_s: float) -> Finding:
+    """Run one detector on the copy at ``home``; raises TrialError when it gives no answer."""
+    command = [sys.executable, "-m", "tests.mutants.hunt", *find.split()]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+    with subprocess.Popen(
+        command, cwd=home, env=environment, text=True, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            output, errors = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise TrialError(f"no answer in {limit_s:.0f} s") from None
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    try:
+        return Finding(**json.loads(output))
+    except (ValueError, TypeError):
+        said = (errors or output)[-_WHAT_CHARS_MAX:]
+        raise TrialError(f"the detector broke ({process.returncode}): {said}") from None
+
+
+def try_mutant(patch: Patch, limit_s: float) -> Result:
+    """Lay the patch over a copy and run its detectors in order, until one finds it."""
+    began = time.monotonic()
+    nothing = Finding(None)
+
+    def result(verdict: str, finding: Finding = nothing) -> Result:
+        return Result(patch.name, verdict, finding, time.monotonic() - began)
+
+    try:
+        with private_copy(patch) as home:
+            for find in patch.finds:
+                left_s = max(1.0, limit_s - (time.monotonic() - began))
+                finding = detect(home, find, left_s)
+                if finding.found_by is not None:
+                    break
+            else:
+                return result("survived")
+        with private_copy() as clean:
+            control = detect(clean, _narrowed(find, finding), limit_s)
+    except (PatchError, TrialError) as error:
+        return result(f"no trial: {error}")
+    if control.found_by is not None:
+        return result(f"no trial: the code as it is fails, too: {control}")
+    return result("found", finding)
+
+
+def _narrowed(find: str, finding: Finding) -> str:
+    """Return the detector for the very place where something was found."""
+    if not find.startswith("simulation"):
+        return find
+    seed = finding.where.removeprefix("seed ")
+    kept = [part for part in find.split() if not part.startswith("seeds=")]
+    return " ".join([*kept, f"seeds={seed}"])
