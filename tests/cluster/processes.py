@@ -130,6 +130,27 @@ class ProcessCluster:
         for member_id in chosen:
             self.processes[member_id].wait()
 
+    def is_running(self, member_id: str) -> bool:
+        process = self.processes.get(member_id)
+        return process is not None and process.poll() is None
+
+    def status(self, member_id: str) -> dict[str, Any] | None:
+        """Return what the member says of itself, None when it can not be reached."""
+        code, body = self.get(member_id, "/v1/status")
+        return body if code == 200 else None
+
+    def metric(self, member_id: str, name: str) -> float:
+        """Return one number of /metrics, summed over its labels."""
+        with urllib.request.urlopen(self.url(member_id) + "/metrics", timeout=5) as reply:
+            lines = reply.read().decode().splitlines()
+        found = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
+        return sum(float(value) for key, value in found if key.partition("{")[0] == name)
+
+    def tracebacks(self) -> list[str]:
+        """Return the members whose log holds an unhandled exception."""
+        return [each for each in self.ids if self.log_path(each).exists()
+                and "Traceback" in self.log_path(each).read_text(errors="replace")]  # fmt: skip
+
     def stop(self) -> None:
         """End every member: TERM, a grace, KILL."""
         for process in self.processes.values():

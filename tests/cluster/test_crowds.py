@@ -1,0 +1,133 @@
+"""Many at once: a thousand who wait for one lock, fifty who want to be first."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.cluster.conftest import MakeCluster
+from tests.cluster.processes import ProcessCluster
+from tests.cluster.wire import Wire
+
+WAITERS = 1_000
+WAKEUPS = "coordinator_contender_wakeups_total"
+GRANTS = "coordinator_grants_total"
+
+
+@asynccontextmanager
+async def waiting(
+    cluster: ProcessCluster, name: str, count: int
+) -> AsyncIterator[asyncio.Queue[Any]]:
+    """Let ``count`` contenders of one session wait at all members; grants go into a queue."""
+    grants: asyncio.Queue[Any] = asyncio.Queue()
+    queued: asyncio.Queue[int] = asyncio.Queue()
+    timeout = aiohttp.ClientTimeout(total=None)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
+        body = {"timeout_ms": 600_000, "label": "crowd"}
+        async with http.post(f"{cluster.urls[0]}/v1/sessions", json=body) as reply:
+            session_id = (await reply.json())["session_id"]
+
+        async def wait(number: int) -> None:
+            url = f"{cluster.urls[number % len(cluster.urls)]}/v1/locks/{name}"
+            ask = {"session_id": session_id, "timeout_ms": 600_000}
+            headers = {"Accept": "application/x-ndjson"}
+            async with http.post(url, json=ask, headers=headers) as stream:
+                async for line in stream.content:
+                    found = json.loads(line) if line.strip() else {"type": ""}
+                    if found["type"] == "queued":
+                        queued.put_nowait(number)
+                    if found["type"] in ("granted", "error"):
+                        grants.put_nowait(found)
+                        return
+
+        tasks = [asyncio.create_task(wait(number)) for number in range(count)]
+        try:
+            seen: set[int] = set()
+            while len(seen) < count:
+                seen.add(await asyncio.wait_for(queued.get(), 60))
+            yield grants
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def total(cluster: ProcessCluster, metric: str) -> float:
+    return sum(cluster.metric(each, metric) for each in cluster.ids)
+
+
+@pytest.mark.timeout(240)
+async def test_one_release_wakes_one_of_a_thousand(make_cluster: MakeCluster) -> None:
+    """1,000 waiters, one release: exactly one wake-up and one grant in the whole cluster."""
+    cluster = make_cluster()
+    wire = Wire(cluster.urls[0])
+    ask = {"lease_ms": 600_000, "timeout_ms": 0}
+    held = await wire.request("POST", "/v1/locks/crowd", ask)
+    assert held.status == 200, held
+    grant_id = held.body["grant"]["grant_id"]
+
+    async with waiting(cluster, "crowd", WAITERS) as grants:
+        wakeups = total(cluster, WAKEUPS)
+        granted = total(cluster, GRANTS)
+        released = await wire.request("DELETE", f"/v1/locks/crowd/grants/{grant_id}")
+        first = await asyncio.wait_for(grants.get(), 60)
+        # A proposal through every member, so that each has applied the release and what it woke.
+        for each in cluster.ids:
+            put = await wire.request("PUT", f"/v1/tree/after-{each}?create", {"data": ""})
+            assert put.status == 201
+            status = await Wire(cluster.url(each)).request("GET", f"/v1/tree/after-{each}")
+            assert status.status == 200
+        view = await wire.request("GET", "/v1/locks/crowd")
+
+        assert released.body["released"] is True
+        assert first["grant"]["fencing_token"] > held.body["grant"]["fencing_token"]
+        assert view.body["holder"]["grant_id"] == first["grant"]["grant_id"]
+        assert len(view.body["queue"]) == WAITERS - 1
+        assert grants.empty(), "one grant"
+        assert total(cluster, WAKEUPS) - wakeups == 1
+        assert total(cluster, GRANTS) - granted == 1
+    wire.close()
+
+
+async def test_one_of_fifty_creates_what_was_absent(make_cluster: MakeCluster) -> None:
+    """50 clients create one znode at once at all members: one 201, 49 told who was first (S001)."""
+    cluster = make_cluster()
+    wires = [Wire(cluster.urls[number % 3]) for number in range(50)]
+    session = (await wires[0].request("POST", "/v1/sessions", {"timeout_ms": 2_000})).body
+
+    async def create(number: int, wire: Wire) -> tuple[int, str]:
+        guarded = {
+            "conditions": [{"path": "/only", "exists": False}],
+            "then": [{"op": "create", "path": "/only", "data": f"client {number}",
+                      "mode": "ephemeral", "session_id": session["session_id"]}],
+            "otherwise": [{"op": "read", "path": "/only"}],
+        }  # fmt: skip
+        answer = await wire.request("POST", "/v1/multi", guarded, timeout_s=30)
+        told = answer.body["results"][0].get("data", f"client {number}")
+        return (201 if answer.body["branch"] == "then" else 409), told
+
+    async def create_plainly(wire: Wire) -> int:
+        body = {"data": "", "mode": "ephemeral", "session_id": session["session_id"]}
+        return (await wire.request("POST", "/v1/tree/plain", body, timeout_s=30)).status
+
+    results = await asyncio.gather(*(create(n, wire) for n, wire in enumerate(wires)))
+    statuses = await asyncio.gather(*(create_plainly(wire) for wire in wires))
+
+    assert sorted(status for status, _ in results) == [201] + [409] * 49
+    assert len({told for _, told in results}) == 1, "all are told of the same holder"
+    assert sorted(statuses) == [201] + [409] * 49
+    for _ in range(600):
+        gone = await wires[0].request("GET", "/v1/tree/only")
+        if gone.status == 404:
+            break
+        await asyncio.sleep(0.1)
+    assert gone.status == 404, "without renewal it is gone after its lease"
+    for wire in wires:
+        wire.close()
