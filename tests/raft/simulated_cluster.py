@@ -90,7 +90,7 @@ class Member:
             cluster.raft,
             clock=self.clock,
             disk=self.disk,
-            random=random.Random(cluster.random.randrange(1 << 30)),
+            random=cluster.random_of(self.member_id),
             transport=self.transport,
             run_blocking=self._run_blocking,
             sync_in_place_ms_max=0.0 if cluster.sync_ms_max else 5.0,
@@ -175,6 +175,10 @@ class SimulatedCluster:
             )
         )
         self.violations: list[str] = []
+        self.random_of: Callable[[str], random.Random] = lambda _member_id: random.Random(
+            self.random.randrange(1 << 30)
+        )
+        """What a member draws its election timeouts from, in its next life."""
         self.sync_ms_max = 0.0
         """Above zero, every sync takes up to twice that long, elsewhere than on the loop."""
         self.members = [Member(self, str(number)) for number in range(1, count + 1)]

@@ -10,31 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden_traces import check, check_head, traces_of
 from tests.state.trace_runner import rewritten
 
-TRACES = sorted((Path(__file__).resolve().parent.parent / "traces").glob("*.txt"))
+TRACES = traces_of("state")
 
 
 @pytest.mark.parametrize("path", TRACES, ids=[path.stem for path in TRACES])
 def test_trace_prints_what_it_did_before(path: Path, request: pytest.FixtureRequest) -> None:
     """Every command of the trace comes to the outcome and the events written beneath it."""
-    written = path.read_text(encoding="utf-8")
-
-    found = rewritten(written)
-
-    if request.config.getoption("--rewrite"):
-        path.write_text(found, encoding="utf-8")
-    else:
-        assert found == written
+    check(path, rewritten(path.read_text(encoding="utf-8")), request)
 
 
 @pytest.mark.parametrize("path", TRACES, ids=[path.stem for path in TRACES])
 def test_trace_says_what_it_is_and_where_it_comes_from(path: Path) -> None:
     """The head comment of a trace names the scenario and its source."""
-    head = path.read_text(encoding="utf-8").split("\n\n")[0]
-
-    assert head.startswith("# ")
-    assert "Source: " in head
+    check_head(path)
 
 
 def test_there_are_traces() -> None:

@@ -1,7 +1,7 @@
 """Runs a trace: a scenario of commands in a readable form, each followed by what it came to.
 
-A trace is text. Lines that begin with ``#`` are comments, ``> `` starts a command, ``| `` goes on
-with it (the operations of a multi or a guarded write), all other lines are what the runner prints.
+The form of the text is that of every trace (``tests/golden_traces.py``); ``| `` goes on with the
+operations of a multi or a guarded write.
 
 ::
 
@@ -70,6 +70,7 @@ from coordinator.state.outcomes import (
     SessionOpened,
     Stat,
 )
+from tests.golden_traces import commands_of, parsed, text_of
 
 TERM = 1
 
@@ -341,25 +342,8 @@ class Trace:
 
 def rewritten(text: str) -> str:
     """Run the commands of ``text``; return it with what they print now."""
-    lines = text.splitlines()
     trace = Trace()
-    result: list[str] = []
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        at += 1
-        if line.startswith("#") or not line.strip():
-            # One empty line between blocks, whatever stood there before.
-            if line.strip() or (result and result[-1]):
-                result.append(line.rstrip())
-            continue
-        if not line.startswith("> "):
-            continue  # What was printed before.
-        more: list[str] = []
-        while at < len(lines) and lines[at].startswith("| "):
-            more.append(lines[at][2:])
-            at += 1
-        result.append(line)
-        result.extend(f"| {each}" for each in more)
-        result.extend(trace.run(line[2:], more))
-    return "\n".join(result).rstrip() + "\n"
+    parts = parsed(text)
+    for command in commands_of(parts):
+        command.printed = trace.run(command.line, command.more)
+    return text_of(parts)
