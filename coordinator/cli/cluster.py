@@ -9,6 +9,7 @@ import click
 
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import EXIT_UNAVAILABLE, document, one_line, show_table
+from coordinator.cli.seconds import Seconds
 from coordinator.client import AsyncClient
 from coordinator.errors import NotOwnerError
 from coordinator.wire.messages.locks import Contender, LockSummary, LockView
@@ -91,7 +92,7 @@ def sessions(settings: Settings) -> None:
 @click.option(
     "--held-longer-than",
     "held_s_min",
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     default=0.0,
     metavar="SECONDS",
     help="List only the locks whose holder has held for so long.",

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from coordinator.cli.output import failing_well
+from coordinator.cli.seconds import Seconds
 from coordinator.client import AsyncClient, Connector, Transport, connect
 
 R = TypeVar("R")
@@ -102,7 +103,7 @@ def shared_options(function: F) -> F:
     timeout = click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Seconds(min_open=True),
         metavar="SECONDS",
         expose_value=False,
         callback=_keep("timeout_s"),

@@ -22,6 +22,7 @@ import click
 
 from coordinator.cli.connection import LEASE_S, Settings, endpoint_options, pass_settings
 from coordinator.cli.output import failing_well, note, show_error
+from coordinator.cli.seconds import Seconds
 from coordinator.cli.supervisor import (
     EXIT_SIGNAL_BASE,
     Ending,
@@ -189,7 +190,7 @@ def _holding_options(function: Any) -> Any:
         click.option(
             "--ttl",
             "lease_s",
-            type=click.FloatRange(min=0.5, max=3600),
+            type=Seconds(min=0.5, max=3600),
             default=LEASE_S,
             show_default=True,
             metavar="SECONDS",
@@ -199,7 +200,7 @@ def _holding_options(function: Any) -> Any:
         click.option(
             "--kill-grace",
             "grace_s",
-            type=click.FloatRange(min=0),
+            type=Seconds(),
             metavar="SECONDS",
             help="From SIGTERM to SIGKILL when the lock is about to be lost; at most half of "
             "--ttl.  [default: 0.3 of --ttl, at most 5]",

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from coordinator.client.lanes import Lane
 from coordinator.client.transport import Request
+from coordinator.errors import BadArgumentsError
 from coordinator.wire.encoding import Encoding, encode
 from coordinator.wire.messages import TIMEOUT_HEADER
 
@@ -36,13 +37,32 @@ class Call:
         body = None
         if self.body is not None:
             headers["Content-Type"] = self.encoding.value
-            body = encode(self.body, self.encoding)
+            try:
+                body = encode(self.body, self.encoding)
+            except UnicodeEncodeError as error:
+                raise _not_text(error) from None
         return Request(self.method, self.target, headers, body)
+
+
+def quoted(segment: str, *, safe: str = "") -> str:
+    """Return ``segment`` percent-encoded.
+
+    Raises:
+        BadArgumentsError: it is no text that UTF-8 can carry, such as a lone surrogate.
+    """
+    try:
+        return quote(segment, safe=safe)
+    except UnicodeEncodeError as error:
+        raise _not_text(error) from None
+
+
+def _not_text(error: UnicodeEncodeError) -> BadArgumentsError:
+    return BadArgumentsError(f"expected text that UTF-8 can carry, found {ascii(error.object)}")
 
 
 def target_of(*segments: str) -> str:
     """Return the percent-encoded target of a route below /v1."""
-    return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
+    return "/v1/" + "/".join(quoted(segment) for segment in segments)
 
 
 def packed(method: str, target: str, body: Any = None) -> Call:
@@ -52,8 +72,20 @@ def packed(method: str, target: str, body: Any = None) -> Call:
 
 def tree_target(path: str, query: Sequence[tuple[str, str]] = ()) -> str:
     """Return the target of the znode at ``path``."""
-    target = "/v1/tree" + quote(path if path.startswith("/") else "/" + path, safe="/")
-    return target + ("?" + urlencode(query) if query else "")
+    target = "/v1/tree" + quoted(path if path.startswith("/") else "/" + path, safe="/")
+    return target + queried(query)
+
+
+def queried(query: Sequence[tuple[str, str]]) -> str:
+    """Return ``query`` with its question mark, or nothing.
+
+    Raises:
+        BadArgumentsError: a value is no text that UTF-8 can carry.
+    """
+    try:
+        return "?" + urlencode(query) if query else ""
+    except UnicodeEncodeError as error:
+        raise _not_text(error) from None
 
 
 def read_mode(stale: bool, at_least_zxid: int | None) -> list[tuple[str, str]]:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from types import TracebackType
 
+from yarl import URL
+
 from coordinator.client.async_client import AsyncClient, ClientSettings
 from coordinator.client.delivery import Delivery
 from coordinator.client.in_process import InProcessTransport
@@ -18,6 +20,7 @@ from coordinator.errors import BadArgumentsError
 
 ENDPOINTS_VARIABLE = "COORDINATOR_ENDPOINTS"
 DEFAULT_ENDPOINT = "http://127.0.0.1:7071"
+TIMEOUT_S_MAX = 1e9
 
 
 def connect(
@@ -46,9 +49,11 @@ def connect(
         transport: what to send over instead of HTTP; it belongs to the client that opens it.
         clock: for tests; the machine's own otherwise.
     """
-    if timeout <= 0 or session_timeout <= 0:
+    # Said this way round, NaN is refused as well.
+    if not (0 < timeout <= TIMEOUT_S_MAX and 0 < session_timeout <= TIMEOUT_S_MAX):
         raise BadArgumentsError(
-            f"connect: expected timeouts above 0 s, found {timeout} and {session_timeout}"
+            f"connect: expected timeouts above 0 s, up to {TIMEOUT_S_MAX:g} s, found {timeout} and"
+            f" {session_timeout}"
         )
     if not 0.0 <= lease_margin_ratio < 0.5:
         raise BadArgumentsError(
@@ -139,8 +144,15 @@ def _urls(endpoints: str | Sequence[str] | None, transport: Transport | None) ->
     if not urls:
         raise BadArgumentsError("endpoints: expected the URL of one member or more, found none")
     for url in urls:
-        if not url.startswith(("http://", "https://")):
+        if not url.startswith(("http://", "https://")) or not _has_host(url):
             raise BadArgumentsError(
                 f"endpoints: expected URLs such as {DEFAULT_ENDPOINT}, found {url!r}"
             )
     return urls
+
+
+def _has_host(url: str) -> bool:
+    try:
+        return bool(URL(url).host)  # reads the port as well, and refuses one that cannot be
+    except ValueError:
+        return False

@@ -16,9 +16,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import quote
 
-from coordinator.client.calls import Call
+from coordinator.client.calls import Call, quoted
 from coordinator.client.chores import Chores
 from coordinator.client.delivery import Delivery, Trouble
 from coordinator.client.lanes import Lane
@@ -114,7 +113,7 @@ class Contest:
     ) -> None:
         self.name = name
         self.is_election = room == "elections"
-        self.base = f"/v1/{room}/{quote(name, safe='')}"
+        self.base = f"/v1/{room}/{quoted(name)}"
         self._delivery = delivery
         self._chores = chores
         self._open_session = open_session
@@ -158,7 +157,7 @@ class Contest:
 
     async def release(self, grant_id: str) -> bool:
         """Release by grant id; False when it was not held any more. Idempotent."""
-        call = Call("DELETE", f"{self.base}/grants/{quote(grant_id, safe='')}")
+        call = Call("DELETE", f"{self.base}/grants/{quoted(grant_id)}")
         try:
             reply = await self._delivery.write(call, ReleaseReply.from_body, self._timeout_ms)
         except NotOwnerError:

@@ -214,6 +214,25 @@ def test_without_members_it_says_unavailable() -> None:
     assert url in result.stderr
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "1e308", "0", "-1", "x"])
+@pytest.mark.parametrize("verb", [("get", "/"), ("locks",), ("create", "/a")])
+def test_a_time_that_cannot_be_is_wrong_usage(verb: tuple[str, ...], seconds: str) -> None:
+    """NaN and the infinite are no deadlines: exit code 2 and a reason (found by tests/fuzz)."""
+    result = CliRunner().invoke(cli, [*verb, f"--timeout={seconds}"])
+
+    assert result.exit_code == EXIT_USAGE
+    assert "--timeout" in result.stderr
+
+
+@pytest.mark.parametrize("flag", ["--ttl=nan", "--kill-grace=nan", "--kill-grace=inf"])
+def test_a_lease_that_cannot_be_is_wrong_usage(flag: str) -> None:
+    """A holder's times are numbers too."""
+    result = CliRunner().invoke(cli, ["lock", "name", flag, "--", "true"])
+
+    assert result.exit_code == EXIT_USAGE
+    assert flag.partition("=")[0] in result.stderr
+
+
 def test_each_error_has_its_exit_code() -> None:
     """Definite refusals are 1, unavailable is 3, everything that may have happened is 4."""
     for kind in REGISTRY.values():

@@ -1,0 +1,25 @@
+"""Seconds on the command line: a number that time can have, neither NaN nor infinite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+SECONDS_MAX = 1e9
+"""Thirty years; more does not fit the milliseconds of the protocol for ever."""
+
+
+class Seconds(click.FloatRange):
+    """As click's range, with an upper end, and without what compares with nothing."""
+
+    def __init__(
+        self, *, min: float = 0.0, max: float = SECONDS_MAX, min_open: bool = False
+    ) -> None:
+        super().__init__(min=min, max=max, min_open=min_open)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if seconds != seconds:  # click's range lets NaN pass: it is not below, and not above
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
