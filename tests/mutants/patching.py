@@ -121,13 +121,13 @@ def apply_patch(patch: Patch, root: Path) -> None:
         if not path.is_file():
             raise PatchError(f"{patch.name}: {hunk.path} is not there any more")
         text = texts.setdefault(path, path.read_text(encoding="utf-8"))
-        # Whole lines only: the text before must end with one.
-        count = ("\n" + text).count("\n" + hunk.old)
-        if count != 1:
+        places = [at for at in _starts_of_lines(text) if text.startswith(hunk.old, at)]
+        if len(places) != 1:
             raise PatchError(
-                f"{patch.name}: expected once in {hunk.path}, found {count} times:\n{hunk.old}"
+                f"{patch.name}: expected once in {hunk.path}, found {len(places)} times:\n{hunk.old}"
             )
-        texts[path] = ("\n" + text).replace("\n" + hunk.old, "\n" + hunk.new)[1:]
+        at = places[0]
+        texts[path] = text[:at] + hunk.new + text[at + len(hunk.old) :]
     for path, text in texts.items():
         try:
             compile(text, str(path), "exec")
@@ -135,3 +135,7 @@ def apply_patch(patch: Patch, root: Path) -> None:
             raise PatchError(f"{patch.name}: {path.name} is no program any more: {error}") from None
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
+
+
+def _starts_of_lines(text: str) -> list[int]:
+    return [0, *(at + 1 for at, character in enumerate(text) if character == "\n")]
