@@ -139,7 +139,10 @@ class Proposals:
         self._metrics.proposal_seconds.observe((self._clock.monotonic_ms() - started_ms) / 1000)
         if committed.outcome.refusal is not None:
             self._metrics.proposals.labels("refused").inc()
-            raise committed.outcome.refusal.to_error()
+            error = committed.outcome.refusal.to_error()
+            # Where it was refused: whoever watches from there misses nothing.
+            error.fields["zxid"] = committed.outcome.zxid
+            raise error
         self._metrics.proposals.labels("done").inc()
         return committed
 

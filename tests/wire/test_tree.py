@@ -304,3 +304,18 @@ async def test_a_guarded_write_takes_one_branch(api: Api) -> None:
 
     assert (first["branch"], first["results"][0]["op"]) == ("then", "create")
     assert (second["branch"], second["results"][0]["data"]) == ("otherwise", "mine")
+
+
+async def test_a_refused_write_is_labelled_with_the_zxid_at_which_it_was_refused(api: Api) -> None:
+    """Not with that of its answer: whoever watches from there must not miss what came between."""
+    await api.post("/v1/tree/a", {})
+    once = {"Coordinator-Client-Id": "once", "Coordinator-Request-Number": "1"}
+    refused = await api.put("/v1/tree/b", {"data": "x"}, **once)
+    await api.post("/v1/tree/b", {})
+
+    again = await api.put("/v1/tree/b", {"data": "x"}, **once)
+
+    for reply in (refused, again):
+        assert reply.code == "NoNode"
+        assert reply.headers["Coordinator-Zxid"] == "1"
+        assert reply.body["zxid"] == 1

@@ -290,6 +290,8 @@ class Door:
     ) -> web.Response:
         """Return the problem details of ``error``: the one place where it gets its status."""
         labelled = {"Content-Type": messages.PROBLEM_TYPE, **self.labels(), **(headers or {})}
+        if type(zxid := error.fields.get("zxid")) is int:
+            labelled[messages.ZXID_HEADER] = str(zxid)  # this member may have gone on meanwhile
         if error.http_status in (429, 503):
             labelled["Retry-After"] = _RETRY_AFTER_S
         response = web.Response(
