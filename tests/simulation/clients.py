@@ -99,7 +99,7 @@ class SimulatedClient:
         self.is_stopping = False
         self.is_finished = False
         self._value_count = 0
-        self._think_ms = draw.choice((20, 60, 200))
+        self._think_ms = draw.choice((80, 150, 400))
 
     def begin(self) -> None:
         self.owner.spawn(self._run())
@@ -390,7 +390,7 @@ class SimulatedClient:
             reading = None
             watching.changes.append(change)
             watching.told_zxid = change.zxid
-            if self.random.random() < 0.02:
+            if not self.is_stopping and self.random.random() < 0.003:
                 await asyncio.sleep(self.random.uniform(0.0, 2.0))  # a slow reader
         if reading is not None:
             reading.cancel()

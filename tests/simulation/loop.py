@@ -43,6 +43,8 @@ class Owner:
         self.name = name
         self.is_paused = False
         self.is_dead = False
+        self.is_still = False
+        """Paused or dead: nothing runs."""
         self.context = contextvars.copy_context()
         self.context.run(_OWNER.set, self)
         self._parked: deque[events.Handle] = deque()
@@ -59,18 +61,20 @@ class Owner:
         asyncio.get_running_loop().call_at(when_s, callback, *args, context=self.context)
 
     def pause(self) -> None:
-        self.is_paused = True
+        self.is_paused = self.is_still = True
 
     def resume(self) -> None:
         """Let everything run that came while it was paused."""
-        self.is_paused = False
+        if self.is_dead:
+            return
+        self.is_paused = self.is_still = False
         loop = asyncio.get_running_loop()
         assert isinstance(loop, WorldLoop)
         loop._ready.extend(self._parked)
         self._parked.clear()
 
     def kill(self) -> None:
-        self.is_dead = True
+        self.is_dead = self.is_still = True
 
     def hold(self, handle: events.Handle) -> None:
         """Keep what may not run: for later, or so that nothing is finalised at odd moments."""
@@ -130,11 +134,10 @@ class WorldLoop(asyncio.BaseEventLoop):
             if handle._cancelled:
                 continue
             owner = handle._context.get(_OWNER)
-            if owner is not None and (owner.is_dead or owner.is_paused):
-                if not self.is_tearing_down:
-                    self._holding[owner] = None
-                    owner.hold(handle)
-                    continue
+            if owner is not None and owner.is_still and not self.is_tearing_down:
+                self._holding[owner] = None
+                owner.hold(handle)
+                continue
             self.callback_total += 1
             handle._run()
 

@@ -120,7 +120,11 @@ class NetworkEnd:
     listener: TransportListener
 
     def __init__(
-        self, network: MemberNetwork, member_id: str, owner: Owner, on_send: Callable[[Message], None]
+        self,
+        network: MemberNetwork,
+        member_id: str,
+        owner: Owner,
+        on_send: Callable[[Message], None],
     ) -> None:
         self._network = network
         self.member_id = member_id

@@ -18,7 +18,7 @@ from coordinator.state.codec import decode_command
 from coordinator.state.commands import Command, ExpireSession
 from coordinator.state.outcomes import Outcome, SessionEnded
 
-DIGEST_EVERY_ENTRIES = 32
+DIGEST_EVERY_ENTRIES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +132,12 @@ class Record:
         name = type(command.operation).__name__
         self.trace.add(who, f"log {index}.{part} {name} zxid {outcome.zxid}{refusal}{repeat}")
         result = outcome.result
-        if isinstance(result, SessionEnded) and result.was_open:
-            if isinstance(command.operation, ExpireSession):
-                self.tally.expiries += 1
-                self.ended_sessions[result.session_id] = self.now_s()
-                for listener in self.on_expired:
-                    listener(result.session_id)
+        is_end = isinstance(result, SessionEnded) and result.was_open
+        if is_end and isinstance(command.operation, ExpireSession):
+            self.tally.expiries += 1
+            self.ended_sessions[result.session_id] = self.now_s()
+            for listener in self.on_expired:
+                listener(result.session_id)
 
     def note_digest(self, who: str, place: tuple[int, int], digest: str) -> None:
         """Digests at one place of the log must be equal on all members."""

@@ -315,7 +315,7 @@ def _config(count: int, draw: random.Random) -> Config:
         cluster=ClusterConfig(members=addresses),
         raft=replace(
             RaftConfig(),
-            snapshot_every_entries=draw.choice((30, 100, 300, 20_000)),
+            snapshot_every_entries=draw.choice((40, 150, 400, 20_000)),
             keep_entries_after_snapshot=draw.choice((0, 20, 100)),
             snapshot_piece_bytes=draw.choice((512, 4_096, 65_536)),
             segment_bytes=draw.choice((4_096, 65_536)),
@@ -323,7 +323,7 @@ def _config(count: int, draw: random.Random) -> Config:
         sessions=replace(SessionConfig(), timeout_ms_min=1_000),
         limits=replace(
             LimitsConfig(),
-            request_window=draw.choice((4, 128)),
+            request_window=draw.choice((4, 4, 16, 16, 128)),
             clients_max=draw.choice((30, 1_000)),
             watch_history_changes=draw.choice((50, 50_000)),
             watch_buffer_changes=draw.choice((8, 10_000)),
