@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.mutants.patching import load_patch, patch_names
 from tests.mutants.trial import Result, try_mutant
 
-LIMIT_S = 300.0
+LIMIT_S = 240.0
 _COLUMNS = "{:<44} {:<48} {:<10} {:>5}"
 
 
@@ -57,7 +57,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="mutants; all when none is named")
     parser.add_argument("--jobs", type=int, default=2, help="how many at once")
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds for each")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds for each detector")
     parser.add_argument("--list", action="store_true", help="say what each of them is")
     return parser.parse_args()
 

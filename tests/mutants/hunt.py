@@ -1,8 +1,9 @@
 """Runs inside a copy of the code: does a detector notice that it is wrong? Prints JSON, one line.
 
-    python -m tests.mutants.hunt simulation seconds=30 seeds=0..19
-    python -m tests.mutants.hunt pytest tests/raft/test_engine_rows.py::test_row_20...
+    python -m tests.mutants.hunt 300 simulation seconds=30 seeds=0..19
+    python -m tests.mutants.hunt 300 pytest tests/raft/test_engine_rows.py::test_row_20...
 
+The number is how many seconds it may take; it ends by then even if nobody is left who waits for it.
 ``found_by`` is the promise or the test that failed; null when everything was kept.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,8 @@ def main() -> int:
     assert coordinator.__file__ is not None
     assert Path(coordinator.__file__).resolve().is_relative_to(home), "another copy is imported"
     logging.disable(logging.CRITICAL)
-    kind, *arguments = sys.argv[1:]
+    limit_s, kind, *arguments = sys.argv[1:]
+    signal.alarm(int(limit_s) + 5)
     output = sys.stdout
     sys.stdout = sys.stderr
     if kind == "simulation":

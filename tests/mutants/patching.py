@@ -124,7 +124,8 @@ def apply_patch(patch: Patch, root: Path) -> None:
         places = [at for at in _starts_of_lines(text) if text.startswith(hunk.old, at)]
         if len(places) != 1:
             raise PatchError(
-                f"{patch.name}: expected once in {hunk.path}, found {len(places)} times:\n{hunk.old}"
+                f"{patch.name}: expected once, found {len(places)} times, "
+                f"in {hunk.path}:\n{hunk.old}"
             )
         at = places[0]
         texts[path] = text[:at] + hunk.new + text[at + len(hunk.old) :]

@@ -108,6 +108,7 @@ def test_a_patch_is_read_and_laid_over(tmp_path: Path) -> None:
         (CODE + CODE, "found 2 times"),
         (CODE.replace("def", "async def"), "found 0 times"),
     ],
+    ids=["changed", "twice", "not a whole line"],
 )
 def test_a_patch_that_does_not_fit_is_refused(tmp_path: Path, code: str, said: str) -> None:
     """Code that moved on makes the patch fail loudly, and leaves the file as it was."""

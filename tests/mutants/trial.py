@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,9 @@ class Finding:
     what: str = ""
 
 
+NOTHING = Finding(None)
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What came of a mutant. ``verdict``: found, survived, or what went wrong with the trial."""
@@ -50,7 +52,11 @@ class Result:
 
 
 class TrialError(Exception):
-    """The detector gave no answer: it ran out of time, or broke."""
+    """The detector broke, so nothing is known."""
+
+
+class NoAnswerError(TrialError):
+    """The detector ran out of time."""
 
 
 @contextmanager
@@ -72,21 +78,19 @@ def private_copy(patch: Patch | None = None) -> Iterator[Path]:
 
 def detect(home: Path, find: str, limit_s: float) -> Finding:
     """Run one detector on the copy at ``home``; raises TrialError when it gives no answer."""
-    command = [sys.executable, "-m", "tests.mutants.hunt", *find.split()]
+    command = [sys.executable, "-m", "tests.mutants.hunt", f"{limit_s:.0f}", *find.split()]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
     with subprocess.Popen(
-        command, cwd=home, env=environment, text=True, start_new_session=True,
+        command, cwd=home, env=environment, text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         try:
             output, errors = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise TrialError(f"no answer in {limit_s:.0f} s") from None
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
+            raise NoAnswerError(f"no answer in {limit_s:.0f} s") from None
+        finally:
+            process.kill()
     try:
         return Finding(**json.loads(output))
     except (ValueError, TypeError):
@@ -95,22 +99,20 @@ def detect(home: Path, find: str, limit_s: float) -> Finding:
 
 
 def try_mutant(patch: Patch, limit_s: float) -> Result:
-    """Lay the patch over a copy and run its detectors in order, until one finds it."""
-    began = time.monotonic()
-    nothing = Finding(None)
+    """Lay the patch over a copy and run its detectors in order, until one finds it.
 
-    def result(verdict: str, finding: Finding = nothing) -> Result:
+    Each detector may take ``limit_s``; one that gave no answer by then has found nothing.
+    """
+    began = time.monotonic()
+
+    def result(verdict: str, finding: Finding = NOTHING) -> Result:
         return Result(patch.name, verdict, finding, time.monotonic() - began)
 
     try:
         with private_copy(patch) as home:
-            for find in patch.finds:
-                left_s = max(1.0, limit_s - (time.monotonic() - began))
-                finding = detect(home, find, left_s)
-                if finding.found_by is not None:
-                    break
-            else:
-                return result("survived")
+            find, finding = _first_finding(home, patch, limit_s)
+        if finding.found_by is None:
+            return result("survived")
         with private_copy() as clean:
             control = detect(clean, _narrowed(find, finding), limit_s)
     except (PatchError, TrialError) as error:
@@ -118,6 +120,17 @@ def try_mutant(patch: Patch, limit_s: float) -> Result:
     if control.found_by is not None:
         return result(f"no trial: the code as it is fails, too: {control}")
     return result("found", finding)
+
+
+def _first_finding(home: Path, patch: Patch, limit_s: float) -> tuple[str, Finding]:
+    for find in patch.finds:
+        try:
+            finding = detect(home, find, limit_s)
+        except NoAnswerError:
+            continue
+        if finding.found_by is not None:
+            return find, finding
+    return "", NOTHING
 
 
 def _narrowed(find: str, finding: Finding) -> str:
