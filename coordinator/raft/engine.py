@@ -89,6 +89,12 @@ RoleListener = Callable[[Role, int], None]
 entry of its term is committed and applied here. Must not raise."""
 
 
+LeaderListener = Callable[[str | None, int], None]
+"""Told of each change of the leader that this member knows: (leader_id, term). None: it follows
+nobody, or has lost sight of whom it followed. A leader is named as soon as it is elected, before it
+is ready. Must not raise."""
+
+
 class Engine(Protocol):
     """What a member asks of Raft."""
 
@@ -132,7 +138,8 @@ class Engine(Protocol):
         """Send ``payload`` to another member's handler for ``kind``; return its reply.
 
         Raises NoLeaderError (definite) when it certainly was not sent and ConnectionLostError
-        (indefinite) when it was and no reply came. The caller cancels on its deadline."""
+        (indefinite) when it was and no reply came; LeaderChangedError (indefinite) as soon as the
+        member asked is no longer the leader known here. The caller cancels on its deadline."""
         ...
 
     def on_request(self, kind: str, handler: RequestHandler) -> None:
@@ -140,6 +147,10 @@ class Engine(Protocol):
         ...
 
     def on_role_change(self, listener: RoleListener) -> None:
+        """Add a listener; before ``start``."""
+        ...
+
+    def on_leader_change(self, listener: LeaderListener) -> None:
         """Add a listener; before ``start``."""
         ...
 

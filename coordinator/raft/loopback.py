@@ -12,6 +12,7 @@ from coordinator.errors import NoLeaderError, ShuttingDownError
 from coordinator.raft.engine import (
     Applied,
     EngineStatus,
+    LeaderListener,
     Replica,
     RequestHandler,
     Role,
@@ -28,6 +29,7 @@ class LoopbackEngine:
         self._is_stopped = False
         self._index = 0
         self._listeners: list[RoleListener] = []
+        self._leader_listeners: list[LeaderListener] = []
         self._role = Role.FOLLOWER
 
     @property
@@ -39,6 +41,8 @@ class LoopbackEngine:
         self._role = Role.LEADER
         for listener in self._listeners:
             listener(Role.LEADER, 1)
+        for told in self._leader_listeners:
+            told(self._member_id, 1)
 
     async def stop(self) -> None:
         self._is_stopped = True
@@ -74,6 +78,9 @@ class LoopbackEngine:
 
     def on_role_change(self, listener: RoleListener) -> None:
         self._listeners.append(listener)
+
+    def on_leader_change(self, listener: LeaderListener) -> None:
+        self._leader_listeners.append(listener)
 
     def on_failure(self, listener: Callable[[BaseException], None]) -> None:
         """Memory does not fail."""

@@ -35,6 +35,7 @@ from coordinator.raft.durability import Durability
 from coordinator.raft.engine import (
     Applied,
     EngineStatus,
+    LeaderListener,
     Replica,
     RequestHandler,
     Role,
@@ -42,6 +43,7 @@ from coordinator.raft.engine import (
 )
 from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
 from coordinator.raft.journal import Journal
+from coordinator.raft.listeners import Listeners
 from coordinator.raft.membership import check_members, check_timing
 from coordinator.raft.messages import Message
 from coordinator.raft.proposals import Proposals, fail_waiters, unpack_group
@@ -112,9 +114,7 @@ class PySyncObjEngine:
             wake=self._wake,
         )
         self._desk.set_handler(READ_INDEX, self._answer_read_index)
-        self._role_listeners: list[RoleListener] = []
-        self._failure_listeners: list[Callable[[BaseException], None]] = []
-        self._role_told: Role = Role.FOLLOWER
+        self._listeners = Listeners(self._member_id)
         self._is_running = False
         self._failure: BaseException | None = None
         self._is_caught_up = False
@@ -212,8 +212,7 @@ class PySyncObjEngine:
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} has failed: {error}"))
         # Cut off at once: peers must not believe in a leader that cannot write.
         self._closing = asyncio.get_running_loop().create_task(self._transport.stop())
-        for listener in self._failure_listeners:
-            listener(error)
+        self._listeners.tell_failure(error)
 
     def _cancel_timers(self) -> None:
         for handle in (self._pass_handle, self._timer):
@@ -261,10 +260,13 @@ class PySyncObjEngine:
         self._desk.set_handler(kind, handler)
 
     def on_role_change(self, listener: RoleListener) -> None:
-        self._role_listeners.append(listener)
+        self._listeners.of_role.append(listener)
+
+    def on_leader_change(self, listener: LeaderListener) -> None:
+        self._listeners.of_leader.append(listener)
 
     def on_failure(self, listener: Callable[[BaseException], None]) -> None:
-        self._failure_listeners.append(listener)
+        self._listeners.of_failure.append(listener)
 
     def status(self) -> EngineStatus:
         if self._consensus is None or self._snapshots is None:
@@ -325,6 +327,7 @@ class PySyncObjEngine:
                 self._desk.on_reply(member_id, message)
             else:
                 self._consensus.on_message(member_id, message)
+                self._tell_leader(self._consensus)
                 self._wake()
         except Exception as error:
             self._fail(error)
@@ -436,6 +439,7 @@ class PySyncObjEngine:
 
     def _after_pass(self, consensus: Consensus, snapshots: SnapshotExchange) -> None:
         self._reads.on_applied(consensus.core.applied_index)
+        self._tell_leader(consensus)
         if consensus.is_leader_ready:
             self._tell_role(Role.LEADER)
         self._is_ready(consensus)
@@ -460,14 +464,13 @@ class PySyncObjEngine:
 
     def _tell_role(self, role: Role) -> None:
         assert self._consensus is not None
-        if role is self._role_told:
-            return
-        self._role_told = role
         # The library tells of a candidate just before it moves to the candidate's term.
-        term = self._consensus.core.term + (role is Role.CANDIDATE)
-        logger.info("member %s is %s in term %d", self._member_id, role, term)
-        for listener in self._role_listeners:
-            listener(role, term)
+        self._listeners.tell_role(role, self._consensus.core.term + (role is Role.CANDIDATE))
+
+    def _tell_leader(self, consensus: Consensus) -> None:
+        before = self._listeners.tell_leader(consensus.leader_id, consensus.core.term)
+        if before is not None:
+            self._desk.on_leader_lost(before)
 
     def _is_ready(self, consensus: Consensus) -> bool:
         if not self._is_caught_up:

@@ -1,7 +1,7 @@
 """Questions between members and their answers (``Engine.request``): correlation and bounds.
 
 Every question ends in exactly one of: its answer, an error of the tree that the handler raised,
-NoLeaderError (certainly not handled), ConnectionLostError (nobody knows).
+NoLeaderError (certainly not handled), ConnectionLostError or LeaderChangedError (nobody knows).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from coordinator.errors import (
     ConnectionLostError,
     CoordinatorError,
     DataTooLargeError,
+    LeaderChangedError,
     NoLeaderError,
     OutcomeUnknownError,
     from_code,
@@ -88,11 +89,21 @@ class RequestDesk:
 
     def on_connection_changed(self, member_id: str) -> None:
         """What was asked of ``member_id`` may or may not have reached it."""
+        self._give_up(
+            member_id, ConnectionLostError(f"the connection to member {member_id!r} was lost")
+        )
+
+    def on_leader_lost(self, member_id: str) -> None:
+        """``member_id`` is not the leader known here any more: its answer may never come, though
+        its connection stands (a stopped process, a cut that nobody was told of)."""
+        self._give_up(
+            member_id, LeaderChangedError(f"member {member_id!r} is not known to lead any more")
+        )
+
+    def _give_up(self, member_id: str, error: CoordinatorError) -> None:
         for asked_id, future in self._asked.values():
             if asked_id == member_id and not future.done():
-                future.set_exception(
-                    ConnectionLostError(f"the connection to member {member_id!r} was lost")
-                )
+                future.set_exception(type(error)(error.message))
 
     async def stop(self) -> None:
         """Give up whatever is under way."""

@@ -184,7 +184,7 @@ class Heartbeats:
                 raise
             except (UnavailableError, OutcomeUnknownError):
                 pass  # there will be another leader, or this one's next round succeeds
-            await self._leadership.pause()
+            await self._leadership.pause(leader_id)
 
     async def _confirm(self, session_ids: list[str]) -> Timeouts:
         """One round on the leader."""

@@ -1,7 +1,8 @@
 """Who leads, as this member knows it: waiting for a leader, and when there was last contact.
 
-The engine tells of this member's own role; of other leaders it can only be asked, so those who wait
-for one share one look at it every ``_LOOK_EVERY_S``.
+The engine tells of every change of the leader, and of this member's own role once it may serve as
+leader; whoever waits for a leader is woken by that. A known leader that could not be used (it is
+not ready, it is stopping, the connection is being made) is tried again after ``_TRY_AGAIN_S``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, ShuttingDownError
 from coordinator.raft.engine import Engine, Role
 
-_LOOK_EVERY_S = 0.02
+_TRY_AGAIN_S = 0.02
 
 
 class Leadership:
@@ -47,6 +48,9 @@ class Leadership:
         self._term = term
         self._wake()
 
+    def on_leader_change(self, _leader_id: str | None, _term: int) -> None:
+        self._wake()
+
     def known_leader(self) -> str | None:
         """Return whom to send a write to now; None when there is nobody."""
         if self.is_leader:
@@ -62,16 +66,25 @@ class Leadership:
             leader_id = self.known_leader()
             if leader_id is not None:
                 return leader_id
-            await self.pause()
+            await self._change()
 
-    async def pause(self) -> None:
-        """Wait for the next look at who leads; used before trying again."""
-        loop = asyncio.get_running_loop()
+    async def pause(self, tried: str | None = None) -> None:
+        """Wait before trying again: for a leader, or, if one is known, a moment.
+
+        ``tried`` is the leader that was tried; another one, known already, is not waited for."""
         self.refuse_when_stopping()
-        woken: asyncio.Future[None] = loop.create_future()
+        leader_id = self.known_leader()
+        if leader_id is None:
+            await self._change()
+        elif tried in (None, leader_id):
+            if self._look is None:
+                loop = asyncio.get_running_loop()
+                self._look = loop.call_later(_TRY_AGAIN_S, self._wake)
+            await self._change()
+
+    async def _change(self) -> None:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[woken] = None
-        if self._look is None:
-            self._look = loop.call_later(_LOOK_EVERY_S, self._wake)
         try:
             await woken
         finally:

@@ -108,6 +108,7 @@ class Member:
         ):  # fmt: skip
             replica.add_listener(listener)
         engine.on_role_change(self._on_role_change)
+        engine.on_leader_change(leadership.on_leader_change)
         engine.on_failure(self._fail)
         metrics.add_facts("engine_", engine.metrics)
         metrics.add_facts("", self._facts)

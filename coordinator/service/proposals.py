@@ -148,6 +148,7 @@ class Proposals:
 
     async def _until_known(self, command: bytes, attempts: _Attempts, deadline_ms: int) -> None:
         while True:
+            leader_id = None
             try:
                 leader_id = await self._leadership.leader()
                 attempts.is_under_way = True
@@ -164,7 +165,7 @@ class Proposals:
             except UnavailableError as error:
                 self._maybe_raise_definite(error, attempts)
             attempts.is_under_way = False
-            await self._pause(attempts)
+            await self._pause(attempts, leader_id)
 
     def _maybe_raise_definite(self, error: UnavailableError, attempts: _Attempts) -> None:
         if attempts.may_have_happened:
@@ -177,9 +178,9 @@ class Proposals:
             raise error
         # NoLeader, or a leader that is shutting down: there will be another one.
 
-    async def _pause(self, attempts: _Attempts) -> None:
+    async def _pause(self, attempts: _Attempts, tried: str | None) -> None:
         try:
-            await self._leadership.pause()
+            await self._leadership.pause(tried)
         except ShuttingDownError as error:
             self._maybe_raise_definite(error, attempts)
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgpack
 
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
-from coordinator.raft.engine import Role
+from coordinator.raft.engine import LeaderListener, RequestHandler, Role
 from coordinator.raft.messages import (
     Appended,
     Message,
@@ -74,6 +74,8 @@ class Member:
         self.transport: SimulatedTransport = None  # type: ignore[assignment]
         self.failures: list[BaseException] = []
         self.roles: list[tuple[Role, int]] = []
+        self.handlers: dict[str, RequestHandler] = {}
+        self.on_leader_change: LeaderListener | None = None
         self.is_up = False
         self.clock = SimulatedClock(asyncio.get_running_loop(), cluster.random.randrange(1_000_000))
 
@@ -97,6 +99,10 @@ class Member:
         )
         self.engine.on_failure(self.failures.append)
         self.engine.on_role_change(lambda role, term: self.roles.append((role, term)))
+        for kind, handler in self.handlers.items():
+            self.engine.on_request(kind, handler)
+        if self.on_leader_change is not None:
+            self.engine.on_leader_change(self.on_leader_change)
         self.is_up = True
         await self.engine.start(self.replica)
 

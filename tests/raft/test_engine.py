@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -360,6 +361,68 @@ def test_stop_fails_what_waits() -> None:
             await queued
         with pytest.raises(ShuttingDownError):
             await leader.engine.propose(b"late")
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_every_change_of_the_known_leader_is_told_with_its_term() -> None:
+    """A leader that vanishes without a word is told as None first, and then the next one."""
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(3)
+        told: dict[str, list[tuple[str | None, int]]] = {"1": [], "2": [], "3": []}
+        for member in cluster.members:
+            member.on_leader_change = lambda *seen, m=member: told[m.member_id].append(seen)
+        await cluster.start()
+        first = await cluster.leader()
+        follower = cluster.others(first)[0]
+        await cluster.until(lambda: follower.engine.status().leader_id == first.member_id)
+        term = first.term
+
+        cluster.network.isolate(first.member_id)
+        second = await cluster.leader(among=cluster.others(first))
+        await cluster.until(lambda: follower.engine.status().leader_id == second.member_id)
+
+        seen = told[follower.member_id]
+        assert (first.member_id, term) in seen
+        assert seen[-1] == (second.member_id, second.term)
+        assert None in [known for known, _ in seen[seen.index((first.member_id, term)) :]]
+        assert all(one != other for one, other in itertools.pairwise(seen))
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_question_to_a_leader_that_is_frozen_ends_when_it_leads_no_more() -> None:
+    """The connection stands and no reply comes: the question ends with the leadership, unknown."""
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(3)
+
+        async def never(_sender: str, _payload: bytes) -> bytes:
+            await asyncio.Event().wait()
+            return b""
+
+        for member in cluster.members:
+            member.handlers = {"wait": never}
+        await cluster.start()
+        leader = await cluster.leader()
+        follower = cluster.others(leader)[0]
+        await cluster.until(lambda: follower.engine.status().leader_id == leader.member_id)
+        loop = asyncio.get_running_loop()
+        asked = asyncio.ensure_future(follower.engine.request(leader.member_id, "wait", b""))
+        reading = asyncio.ensure_future(follower.engine.read_barrier())
+        await asyncio.sleep(0)
+        leader.pause()
+        began = loop.time()
+
+        with pytest.raises(LeaderChangedError):
+            await asked
+        await reading
+
+        assert loop.time() - began < 2.5 * cluster.raft.election_timeout_ms_max / 1000
+        leader.resume()
         await cluster.stop()
 
     run(scenario())

@@ -17,7 +17,14 @@ from typing import TypeVar
 from coordinator.clock import ManualClock
 from coordinator.config import ClusterConfig, Config, MemberAddress, MemberConfig, SessionConfig
 from coordinator.errors import ConnectionLostError, LeaderChangedError, NoLeaderError
-from coordinator.raft.engine import Applied, EngineStatus, Replica, RequestHandler, Role
+from coordinator.raft.engine import (
+    Applied,
+    EngineStatus,
+    LeaderListener,
+    Replica,
+    RequestHandler,
+    Role,
+)
 from coordinator.service.member import Member
 
 T = TypeVar("T")
@@ -28,7 +35,8 @@ FAR_MS = 1_000_000_000
 
 Fault = Callable[[str, str, str], str | None]
 """(sender, receiver, kind) -> None, "unsent" (nothing was sent), "request" (it was lost on the way)
-or "reply" (it was done, and the reply was lost)."""
+or "reply" (it was done, and the reply was lost); "frozen": it arrived, and no answer ever comes,
+while the connection stands (the process was stopped)."""
 
 
 class FakeEngine:
@@ -39,7 +47,9 @@ class FakeEngine:
         self._member_id = member_id
         self._handlers: dict[str, RequestHandler] = {}
         self._role_listeners: list[Callable[[Role, int], None]] = []
+        self._leader_listeners: list[LeaderListener] = []
         self._failure_listeners: list[Callable[[BaseException], None]] = []
+        self._asked: list[tuple[str, asyncio.Future[bytes]]] = []
         self._under_way: set[asyncio.Future[Applied]] = set()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self.replica: Replica | None = None
@@ -105,16 +115,32 @@ class FakeEngine:
         await asyncio.sleep(0)
         if fault == "request":
             raise ConnectionLostError(f"{kind} was lost")
-        reply = await self._world.engines[member_id]._handlers[kind](self._member_id, payload)
+        handler = self._world.engines[member_id]._handlers[kind]
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        if fault != "frozen":
+            answer = asyncio.ensure_future(handler(self._member_id, payload))
+        lost: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked.append((member_id, lost))
+        try:
+            await asyncio.wait((answer, lost), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._asked.remove((member_id, lost))
+            if not answer.done():
+                answer.cancel()
+        if lost.done():
+            raise LeaderChangedError(f"member {member_id} does not lead any more")
         if fault == "reply":
             raise ConnectionLostError(f"the reply of {kind} was lost")
-        return reply
+        return answer.result()
 
     def on_request(self, kind: str, handler: RequestHandler) -> None:
         self._handlers[kind] = handler
 
     def on_role_change(self, listener: Callable[[Role, int], None]) -> None:
         self._role_listeners.append(listener)
+
+    def on_leader_change(self, listener: LeaderListener) -> None:
+        self._leader_listeners.append(listener)
 
     def on_failure(self, listener: Callable[[BaseException], None]) -> None:
         self._failure_listeners.append(listener)
@@ -163,6 +189,14 @@ class FakeEngine:
         assert self.replica is not None
         self.replica.restore(pieces)
         self.applied_index = index
+
+    def learn(self, old_id: str | None, leader_id: str | None, term: int) -> None:
+        """Hear who leads now."""
+        for asked_id, lost in self._asked:
+            if asked_id == old_id and not lost.done():
+                lost.set_result(b"")
+        for listener in self._leader_listeners:
+            listener(leader_id, term)
 
     def become(self, role: Role, term: int) -> None:
         if role is not Role.LEADER:
@@ -231,6 +265,8 @@ class World:
             self.engines[old].become(Role.FOLLOWER, self.term)
         if member_id is not None:
             self.engines[member_id].become(Role.LEADER, self.term)
+        for engine in self.engines.values():
+            engine.learn(old, member_id, self.term)
 
     async def advance(self, by_ms: int) -> None:
         """Let time pass, tick by tick, and everything happen that follows from it."""

@@ -107,6 +107,64 @@ async def test_without_a_number_a_change_of_leader_is_unknown() -> None:
             await soon(writing)
 
 
+async def test_a_write_sent_to_a_frozen_leader_is_repeated_as_soon_as_there_is_another() -> None:
+    """With a number it does not wait for the silent leader until its deadline; no time passes."""
+    async with cluster() as world:
+        world.fault = lambda _sender, receiver, _kind: "frozen" if receiver == "1" else None
+        writing = asyncio.create_task(
+            world.follower.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline())
+        )
+        await settle()
+        assert world.log == []
+        world.elect("2")
+
+        committed = await soon(writing)
+
+        assert committed.outcome.zxid == 1
+        assert [receiver for _, receiver, _ in world.requests] == ["1", "2"]
+
+
+async def test_a_write_without_a_number_sent_to_a_frozen_leader_is_unknown_at_once() -> None:
+    """It may lie in the old leader's log, so it is not sent again and not called failed."""
+    async with cluster() as world:
+        world.fault = lambda _sender, _receiver, _kind: "frozen"
+        writing = asyncio.create_task(
+            world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+        )
+        await settle()
+        world.elect(None)
+
+        with pytest.raises(LeaderChangedError):
+            await soon(writing)
+
+
+async def test_a_heartbeat_sent_to_a_frozen_leader_goes_to_the_next_one() -> None:
+    """A client's session does not hang on a leader that was replaced."""
+    async with cluster() as world:
+        opened = await world.leader.open_session(5_000, "", None, world.deadline())
+        world.fault = lambda _sender, receiver, _kind: "frozen" if receiver == "1" else None
+        beating = asyncio.create_task(world.follower.heartbeat(opened.session_id, world.deadline()))
+        await settle()
+        world.elect("2")
+
+        ack = await soon(beating)
+
+        assert ack.timeout_ms == 5_000
+
+
+async def test_who_waits_for_a_leader_goes_on_when_one_is_known() -> None:
+    """Nobody looks again and again: the engine's word wakes the write, with no time passing."""
+    async with cluster(leader_id=None) as world:
+        writing = asyncio.create_task(
+            world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+        )
+        await settle()
+        world.elect("1")
+        await settle()
+
+        assert writing.done()
+
+
 async def test_a_write_waits_for_a_leader_within_its_deadline() -> None:
     """No leader yet is not an error yet."""
     async with cluster(leader_id=None) as world:

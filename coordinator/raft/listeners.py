@@ -1,0 +1,48 @@
+"""Who is told when this member's role, the leader it knows, or its health changes.
+
+Listeners are told in the order in which they were added, in the pass of the loop in which the
+change happened, and must not raise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from coordinator.raft.engine import LeaderListener, Role, RoleListener
+
+logger = logging.getLogger(__name__)
+
+
+class Listeners:
+    """Those of one member, and what they were told last."""
+
+    def __init__(self, member_id: str) -> None:
+        self._member_id = member_id
+        self._role = Role.FOLLOWER
+        self._leader: tuple[str | None, int] = (None, 0)
+        self.of_role: list[RoleListener] = []
+        self.of_leader: list[LeaderListener] = []
+        self.of_failure: list[Callable[[BaseException], None]] = []
+
+    def tell_role(self, role: Role, term: int) -> None:
+        if role is self._role:
+            return
+        self._role = role
+        logger.info("member %s is %s in term %d", self._member_id, role, term)
+        for listener in self.of_role:
+            listener(role, term)
+
+    def tell_leader(self, leader_id: str | None, term: int) -> str | None:
+        """Return the leader known before, if it is another one now."""
+        before, term_before = self._leader
+        if before == leader_id and (leader_id is None or term == term_before):
+            return None
+        self._leader = (leader_id, term)
+        for listener in self.of_leader:
+            listener(leader_id, term)
+        return before if before != leader_id else None
+
+    def tell_failure(self, error: BaseException) -> None:
+        for listener in self.of_failure:
+            listener(error)
