@@ -159,6 +159,24 @@ def test_row_3_a_lone_member_syncs_before_it_counts() -> None:
     assert (before, bench.core.commit_index) == (2, 3)
 
 
+def test_an_entry_of_an_earlier_term_is_not_committed_by_counting() -> None:
+    """A majority that holds it may still lose it to another leader (Raft paper, figure 8)."""
+    bench = Bench()
+    bench.append(1, (1, 0), [1, 1])
+    bench.lead()
+    bench.log.sync()
+    first_of_term = bench.core.noop_index
+
+    bench.follower_holds("2", first_of_term - 1)
+    bench.consensus.tick()
+    before = bench.core.commit_index
+    bench.follower_holds("2", first_of_term)
+    bench.consensus.tick()
+
+    assert bench.terms() == [0, 1, 1, bench.core.term]
+    assert (before, bench.core.commit_index) == (1, first_of_term)
+
+
 def test_row_4_an_overlapping_append_cuts_nothing_that_was_acknowledged() -> None:
     """An old append, or a heartbeat with an old position, leaves the log as it is."""
     bench = Bench()
