@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ def main() -> int:
     assert Path(coordinator.__file__).resolve().is_relative_to(home), "another copy is imported"
     logging.disable(logging.CRITICAL)
     limit_s, kind, *arguments = sys.argv[1:]
-    signal.alarm(int(limit_s) + 5)
+    watchdog = threading.Timer(float(limit_s) + 5, os._exit, (3,))
+    watchdog.daemon = True
+    watchdog.start()
     output = sys.stdout
     sys.stdout = sys.stderr
     if kind == "simulation":

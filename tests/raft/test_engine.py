@@ -169,7 +169,7 @@ def test_a_cut_off_leader_steps_down_within_an_election_timeout() -> None:
         waiting = asyncio.ensure_future(leader.engine.propose(b"lost?"))
 
         with pytest.raises(LeaderChangedError):
-            await waiting
+            await asyncio.wait_for(waiting, 60)
 
         assert (loop.time() - began) * 1000 < cluster.raft.election_timeout_ms_max
         assert leader.engine.status().role is not Role.LEADER
