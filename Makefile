@@ -9,13 +9,14 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	echo "$$candidate"; break; fi; done)
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
-.PHONY: help run test lint bench clean
+.PHONY: help run test lint bench simulate clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run     start three members on this machine, data kept in ./data; Ctrl-C stops them"
 	@echo "make test    ruff, mypy --strict and the fast test suite"
 	@echo "make lint    ruff and mypy --strict alone"
+	@echo "make simulate SEEDS=100 START=0   simulated clusters under faults, one for each seed"
 	@echo "make bench   measure locks, writes, reads, and the pause when a leader dies"
 	@echo "make clean   remove .venv and caches (not ./data)"
 
@@ -33,6 +34,13 @@ bench: $(VENV)/.installed-dev
 	@$(BIN)/python -m bench
 	@$(BIN)/python -m bench.failover
 	@$(BIN)/python -m bench.failover --stop
+
+# Any number of seeds, for hours if you like; LEDGER=file appends a line about the run to it.
+SEEDS ?= 100
+START ?= 0
+simulate: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --start $(START) \
+		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(LEDGER),--ledger $(LEDGER))
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.simulation.world import Settings, Verdict, simulate
 
@@ -16,7 +16,7 @@ LAST_LINES = 60
 PROGRESS_EVERY_S = 5.0
 
 
-def verdicts(seeds: range, settings: Settings, jobs: int) -> Iterator[Verdict]:
+def verdicts(seeds: Sequence[int], settings: Settings, jobs: int) -> Iterator[Verdict]:
     """Run every seed, on ``jobs`` processes; in the order of the seeds."""
     if jobs == 1:
         for seed in seeds:

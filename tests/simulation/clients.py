@@ -89,7 +89,8 @@ class SimulatedClient:
         self.name = name
         self.random = draw = random.Random(seed)
         self.owner = Owner(name)
-        self.clock = OwnClock(world.loop, draw.uniform(0.99, 1.01), draw.randrange(1_000_000))
+        rate = draw.uniform(*world.settings.client_clock_rates)
+        self.clock = OwnClock(world.loop, rate, draw.randrange(1_000_000))
         self.link = ClientLink(world, self.owner, draw.randrange(1 << 60))
         self.session_timeout_ms = draw.choice((1_000, 1_500, 2_500, 4_000))
         self.client: AsyncClient
@@ -150,10 +151,11 @@ class SimulatedClient:
 
     def _note_session(self) -> None:
         opening = self.client._session
-        if opening is not None and opening.done() and not opening.cancelled():
-            if opening.exception() is None:
-                session = opening.result()
-                self.sessions.setdefault(session.session_id, session)
+        if opening is None or not opening.done() or opening.cancelled():
+            return
+        if opening.exception() is None:
+            session = opening.result()
+            self.sessions.setdefault(session.session_id, session)
 
     def session_of(self, session_id: str) -> Session | None:
         if hasattr(self, "client"):

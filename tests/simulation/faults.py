@@ -245,11 +245,11 @@ class Faults:
         member.disk.fail(operation, error=fault_error, skip=self._random.randint(0, 3))
         fault = member.disk.faults[-1]
         await asyncio.sleep(self._random.uniform(0.5, 4.0))
-        if fault.count == 0 and member.life == life and member.is_started:
-            if member.failure is None and not member.owner.is_paused:
-                self._world.record.violate(
-                    "stops when its disk fails", f"{member.who} goes on after a failed {operation}"
-                )
+        is_same_life = member.life == life and member.is_started and not member.owner.is_paused
+        if fault.count == 0 and is_same_life and member.failure is None:
+            self._world.record.violate(
+                "stops when its disk fails", f"{member.who} goes on after a failed {operation}"
+            )
         if fault in member.disk.faults:
             member.disk.faults.remove(fault)
         self._world.boot(member)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import bisect
 import random
 from dataclasses import dataclass, field, replace
 
@@ -26,7 +25,7 @@ from tests.simulation.link import LinkWeather
 from tests.simulation.loop import NothingWillHappenError, Owner, WorldLoop, run
 from tests.simulation.members import SimulatedMember
 from tests.simulation.network import MemberNetwork, Weather
-from tests.simulation.properties import judge
+from tests.simulation.properties import ReadOrder, judge
 from tests.simulation.record import Record, Tally, Violation
 
 LOOK_EVERY_S = 0.05
@@ -40,6 +39,8 @@ class Settings:
     """How long things go wrong."""
     settle_s: float = 25.0
     """After the last fault is undone everything must be finished within this time."""
+    client_clock_rates: tuple[float, float] = (0.99, 1.01)
+    """How fast the clocks of clients run, at the least and at the most."""
     keep_lines: int | None = 400
     """How many of the last lines of the trace are kept; None: all."""
 
@@ -100,7 +101,7 @@ class World:
         self.is_healed = False
         self.final_zxid: int | None = None
         self._moment = 0
-        self._reads: tuple[list[int], list[int]] = ([], [])
+        self.reads = ReadOrder()
         self._early_ends: set[str] = set()
         self.record.on_expired.append(self._check_believed)
 
@@ -217,19 +218,14 @@ class World:
         is_read = request.method == "GET"
         if is_read and "stale" in request.target:
             return
-        moments, zxids = self._reads
-        if is_read:
-            position = bisect.bisect_left(moments, called_at) - 1
-            if position >= 0 and zxids[position] > zxid:
-                self.record.violate(
-                    "reads never go back",
-                    f"{who} {request.target} was shown zxid {zxid}; before it asked, "
-                    f"{zxids[position]} had been shown",
-                )
-        elif response.status != 200:
+        if not is_read and response.status != 200:
             return
-        moments.append(self.next_moment())
-        zxids.append(max(zxid, zxids[-1]) if zxids else zxid)
+        shown = self.reads.answered(called_at, self.next_moment(), zxid, is_read=is_read)
+        if shown is not None:
+            self.record.violate(
+                "reads never go back",
+                f"{who} {request.target} was shown zxid {zxid}; before it asked, {shown} had been",
+            )
 
     def note_grant(self, client: SimulatedClient, award: Award, told: Told) -> None:
         """A lock is granted: no other client may believe in an earlier grant of it now."""
