@@ -72,6 +72,7 @@ _AT_LEAST: tuple[tuple[str, str, int, str, str, str], ...] = (
 _MEMBER_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?", re.ASCII)
 _HOST_NAME = re.compile(r"[^\s/:@\x00-\x1f]{1,253}")
 _MEMBERS_MAX = 9
+_SHOWN_MAX = 120
 
 
 def check(config: Config, origin: Origin) -> None:
@@ -83,8 +84,10 @@ def check(config: Config, origin: Origin) -> None:
 
 
 def _fail(where: str, key: str, expected: str, found: object) -> NoReturn:
+    shown = str(found)
+    shown = shown if len(shown) <= _SHOWN_MAX else shown[: _SHOWN_MAX - 3] + "..."
     raise ConfigError(
-        f"{where}: expected {expected}, found {found}", key=key, expected=expected, found=str(found)
+        f"{where}: expected {expected}, found {shown}", key=key, expected=expected, found=shown
     )
 
 

@@ -54,6 +54,14 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
     assert config == dataclasses.replace(expected, member=member)
 
 
+def test_a_long_value_is_not_repeated_whole(tmp_path: Path) -> None:
+    """A message stays a line, whatever was written (found by tests/fuzz)."""
+    message = refusal(tmp_path, f'[http]\nbind_host = "{"x" * 5_000}"')
+
+    assert "bind_host" in message
+    assert len(message) < 600
+
+
 def test_without_a_file_paths_are_relative_to_the_working_directory() -> None:
     """The defaults alone put the data under the directory one stands in."""
     assert load(None, {}).member.data_dir == str(Path.cwd() / "data" / "member-1")
