@@ -164,17 +164,19 @@ def _check_member_id(member_id: str, where: str) -> None:
 
 def _check_address(member: MemberAddress, where: str) -> None:
     _check_member_id(member.member_id, f"{where}: member_id")
-    # An IPv6 address is the one host name with colons.
-    is_name = bool(_HOST_NAME.fullmatch(member.member_host))
-    if not is_name and _ip_address(member.member_host) is None:
-        expected = "a host name or an address, without a port"
-        _fail(f"{where}: member_host", "member_host", expected, repr(member.member_host))
+    _check_host(member.member_host, f"{where}: member_host", "member_host")
     if not 1 <= member.member_port <= 65_535:
         expected = "a port from 1 to 65535"
         _fail(f"{where}: member_port", "member_port", expected, member.member_port)
     if not _is_base_url(member.client_url):
         expected = "a URL such as http://127.0.0.1:7071, without a path"
         _fail(f"{where}: client_url", "client_url", expected, repr(member.client_url))
+
+
+def _check_host(host: str, where: str, key: str) -> None:
+    # An IPv6 address is the one host name with colons.
+    if not _HOST_NAME.fullmatch(host) and _ip_address(host) is None:
+        _fail(where, key, "a host name or an address, without a port", repr(host))
 
 
 def _is_base_url(url: str) -> bool:
@@ -225,8 +227,10 @@ def _check_exposure(config: Config, origin: Origin) -> None:
             repr(config.http.bind_host),
         )
     hosts = [member.member_host for member in config.cluster.members]
-    if config.member.member_bind_host is not None:
-        hosts.append(config.member.member_bind_host)
+    bind_host = config.member.member_bind_host
+    if bind_host is not None:
+        _check_host(bind_host, origin("member", "member_bind_host"), "member_bind_host")
+        hosts.append(bind_host)
     outside = [host for host in hosts if not is_loopback(host)]
     if outside and config.cluster.secret_file is None:
         _fail(

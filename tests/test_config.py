@@ -62,6 +62,14 @@ def test_a_long_value_is_not_repeated_whole(tmp_path: Path) -> None:
     assert len(message) < 600
 
 
+@pytest.mark.parametrize("host", ["", "a b", "h:1", "x" * 300])
+def test_an_address_to_listen_on_for_members_is_an_address(tmp_path: Path, host: str) -> None:
+    """It is named itself, not the secret that would be missing (found by tests/fuzz)."""
+    message = refusal(tmp_path, f'[member]\nmember_bind_host = "{host}"')
+
+    assert "member_bind_host: expected a host name or an address" in message
+
+
 def test_without_a_file_paths_are_relative_to_the_working_directory() -> None:
     """The defaults alone put the data under the directory one stands in."""
     assert load(None, {}).member.data_dir == str(Path.cwd() / "data" / "member-1")
