@@ -6,6 +6,7 @@ import pytest
 
 from tests.fuzz.budget import Fuzz
 
+SECONDS_MAX = 24 * 3600
 RUN = pytest.StashKey[Fuzz]()
 
 
@@ -13,7 +14,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """More than a glance takes as long as it takes."""
     for item in items:
         if "tests/fuzz/" in item.path.as_posix() and item.config.option.fuzz != "glance":
-            item.add_marker(pytest.mark.timeout(0))
+            item.add_marker(pytest.mark.timeout(SECONDS_MAX))
 
 
 @pytest.fixture
