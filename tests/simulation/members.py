@@ -108,6 +108,8 @@ class SimulatedMember:
             world.record.trace.add(self.who, "runs")
         except (StorageError, SimulatedCrashError) as error:
             self._fail(owner, error)
+        except Exception as error:
+            world.record.violate("stays up", f"{self.who} cannot boot: {error!r}")
 
     async def _run_blocking(self, call: Callable[[], Result], /) -> Result:
         """Take simulated time over it, before and after the deed."""
