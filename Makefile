@@ -9,7 +9,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	echo "$$candidate"; break; fi; done)
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
-.PHONY: help run test lint bench simulate clean
+.PHONY: help run test lint bench simulate faults faults-tools clean
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make test    ruff, mypy --strict and the fast test suite"
 	@echo "make lint    ruff and mypy --strict alone"
 	@echo "make simulate SEEDS=100 START=0   simulated clusters under faults, one for each seed"
+	@echo "make faults OPTIONS='--rows 1-3'   kill, cut and damage real clusters; root for all of it"
 	@echo "make bench   measure locks, writes, reads, and the pause when a leader dies"
 	@echo "make clean   remove .venv and caches (not ./data)"
 
@@ -41,6 +42,14 @@ START ?= 0
 simulate: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --start $(START) \
 		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(LEDGER),--ledger $(LEDGER))
+
+# The rows of the matrix of faults on real processes; `make faults OPTIONS=--help` says more.
+faults: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.cluster.faults $(OPTIONS)
+
+# What its rows need besides root, on Debian and Ubuntu. Rows without their tool are skipped.
+faults-tools:
+	apt-get install -y --no-install-recommends iproute2 iptables util-linux e2fsprogs gcc libc6-dev
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

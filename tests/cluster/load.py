@@ -137,7 +137,7 @@ class Load:
         self._stopping = asyncio.Event()
         self._values = itertools.count()
         self._key_uses: Counter[int] = Counter()
-        self._wires = [Wire(url) for url in self.urls]
+        self.wires = [Wire(url) for url in self.urls]
         self._gap_s = self.options.clients / self.options.per_second
 
     async def start(self) -> None:
@@ -145,7 +145,7 @@ class Load:
         for path in (ROOT, f"{ROOT}/set", f"{ROOT}/sessions"):
             answer = NEVER_SENT
             while answer.status not in (201, 409):
-                answer = await self._wires[0].request("POST", f"/v1/tree{path}", {})
+                answer = await self.wires[0].request("POST", f"/v1/tree{path}", {})
         options = self.options
         for number in range(options.clients):
             self._spawn(_RegisterClient(self, number, self._random(f"r{number}")).run())
@@ -163,7 +163,7 @@ class Load:
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
-        for wire in self._wires:
+        for wire in self.wires:
             wire.close()
         for task in done:
             task.result()
@@ -206,7 +206,7 @@ class Load:
         return f"{ROOT}/k{slot}-{self._key_uses[slot] // OPERATIONS_PER_KEY_MAX}"
 
     def wire(self, source: random.Random) -> Wire:
-        return source.choice(self._wires)
+        return source.choice(self.wires)
 
     def note(self, answer: Answer, called_at: float, *, is_write: bool, what: str) -> None:
         """Keep the place of an answered request in the order of the store."""
@@ -293,10 +293,7 @@ class _RegisterClient:
             if answer.is_refused and "value" in input_:
                 self._load.refused_values.add(input_["value"])
         elif answer.code is not None:
-            # A refused write carries the zxid of its member's state when it was answered, which may
-            # be later than the moment of the refusal; a refused read carries what it saw.
-            shown = {"zxid": answer.zxid} if kind == "read" else {}
-            recorder.answered(handle, error=answer.code, **shown)
+            recorder.answered(handle, error=answer.code, zxid=answer.zxid)
         elif kind == "delete":
             recorder.answered(handle, zxid=answer.zxid)
         else:

@@ -36,19 +36,22 @@ def free_ports(count: int) -> list[int]:
 
 
 class ProcessCluster:
-    """``members`` members on loopback, their data under ``directory``."""
+    """``members`` members on loopback, or on ``hosts``; their data under ``directory``."""
 
     def __init__(
         self,
         directory: Path,
         members: int = 3,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        hosts: Sequence[str] | None = None,
     ) -> None:
         self.directory = directory
         self.ids = [str(number) for number in range(1, members + 1)]
         ports = free_ports(2 * members)
         self.client_ports = dict(zip(self.ids, ports[:members], strict=True))
         self.member_ports = dict(zip(self.ids, ports[members:], strict=True))
+        self.hosts = dict(zip(self.ids, hosts or ["127.0.0.1"] * members, strict=True))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._settings = settings or {}
         directory.mkdir(parents=True, exist_ok=True)
@@ -69,7 +72,7 @@ class ProcessCluster:
         return ",".join(self.urls)
 
     def url(self, member_id: str) -> str:
-        return f"http://127.0.0.1:{self.client_ports[member_id]}"
+        return f"http://{self.hosts[member_id]}:{self.client_ports[member_id]}"
 
     def log_path(self, member_id: str) -> Path:
         return self.directory / f"member-{member_id}.log"
@@ -81,7 +84,11 @@ class ProcessCluster:
         sections: dict[str, dict[str, Any]] = {
             "member": {"member_id": member_id, "data_dir": str(self.data_dir(member_id))},
             "cluster": {"name": "test", "secret_file": str(self.directory / "cluster-secret")},
-            "http": {"bind_port": self.client_ports[member_id]},
+            "http": {
+                "bind_host": self.hosts[member_id],
+                "bind_port": self.client_ports[member_id],
+                "is_insecure": self.hosts[member_id] != "127.0.0.1",
+            },
         }
         for section, values in self._settings.items():
             sections.setdefault(section, {}).update(values)
@@ -95,7 +102,7 @@ class ProcessCluster:
                 "[[cluster.members]]",
                 f'member_id = "{other}"',
                 f'client_url = "{self.url(other)}"',
-                'member_host = "127.0.0.1"',
+                f'member_host = "{self.hosts[other]}"',
                 f"member_port = {self.member_ports[other]}",
                 "",
             ]

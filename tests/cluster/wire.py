@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -54,6 +55,9 @@ class Wire:
     """Connections to one member, kept alive; one request at a time on each."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
+        self.failures: list[tuple[float, str]] = []
+        """When a request began that was not answered, and how it ended instead."""
         parts = urlsplit(url)
         self._host = parts.hostname or "127.0.0.1"
         self._port = parts.port or 80
@@ -77,11 +81,16 @@ class Wire:
         lines += [f"Coordinator-Timeout-Ms: {max(1, int(timeout_s * 900))}"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         data = "\r\n".join([*lines, "", ""]).encode() + payload
+        called_at = time.monotonic()
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._exchange(data)
+                answer = await self._exchange(data)
         except TimeoutError:
-            return UNKNOWN
+            answer = UNKNOWN
+        if answer.fate != "answered":
+            code = answer.code or answer.fate
+            self.failures.append((called_at, f"{method} {path} {answer.status} {code}"))
+        return answer
 
     async def _exchange(self, data: bytes) -> Answer:
         if self._idle:

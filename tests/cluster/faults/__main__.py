@@ -1,0 +1,136 @@
+"""``make faults``: do to real clusters what the rows of the matrix of faults say, and judge.
+
+    python -m tests.cluster.faults [--rows 1,2,16-18] [--scale 1.0] [--members 3,5] [--seed N]
+
+Each row runs its "short" number of faults times ``--scale``. A row that this machine can not do is
+skipped with its reason. At the end there is a table, and a line of JSON for each row that goes into
+``--ledger`` too. Exit status: 0 nothing violated, 1 something was, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.faults import rows
+from tests.cluster.faults.world import Plan, Skipped, Tally
+
+_INSIDE = "COORDINATOR_FAULTS_INSIDE"
+_ROW_S_MAX = 1_500.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the rows; return the exit status."""
+    options = _options(arguments)
+    _maybe_go_inside()
+    plan = Plan(options.seed, options.scale, options.members, options.per_second)
+    chosen = options.rows or list(rows.ORDER)
+    print(f"seed {plan.seed}, scale {plan.scale}, members {plan.members}", flush=True)
+    ledger = [_run(number, plan) for number in chosen]
+    _show(ledger)
+    for entry in ledger:
+        print(json.dumps(entry))
+    if options.ledger is not None:
+        with options.ledger.open("a") as file:
+            file.writelines(json.dumps(entry) + "\n" for entry in ledger)
+    return 1 if any(entry["violations"] for entry in ledger) else 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.cluster.faults",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--rows", type=_numbers, help="for example 1,2,16-18; default: all")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the number of faults")
+    parser.add_argument("--members", type=_sizes, default=(3, 5))
+    parser.add_argument("--per-second", type=int, default=150, help="requests to register znodes")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
+    parser.add_argument("--ledger", type=Path, help="a file that gets a line for each row")
+    options = parser.parse_args(arguments)
+    unknown = [n for n in options.rows or () if n not in rows.ROWS]
+    if unknown:
+        parser.error(f"no such rows: {unknown}; there are {sorted(rows.ROWS)}")
+    return options
+
+
+def _numbers(text: str) -> list[int]:
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _maybe_go_inside() -> None:
+    """Run on in network and mount namespaces of our own, which end with us whatever happens.
+
+    There nothing that rows do to networks and disks is seen by the rest of the machine. Without
+    root, or where namespaces can not be made, we stay; the rows that need them are skipped.
+    """
+    if os.environ.get(_INSIDE) or os.geteuid() != 0 or shutil.which("unshare") is None:
+        return
+    prefix = ["unshare", "--net", "--mount", "--propagation", "private", "--"]
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+        return
+    os.environ[_INSIDE] = "1"
+    script = 'ip link set lo up && exec "$@"'
+    command = [*prefix, "sh", "-c", script, "sh", sys.executable, "-m", "tests.cluster.faults"]
+    os.execvp("unshare", [*command, *sys.argv[1:]])  # noqa: S606
+
+
+def _run(number: int, plan: Plan) -> dict[str, Any]:
+    row, tally = rows.ROWS[number], Tally()
+    title = (row.__doc__ or "").strip().splitlines()[0]
+    skipped, began = None, time.monotonic()
+    print(f"row {number}: {title}", flush=True)
+    try:
+        asyncio.run(asyncio.wait_for(row(plan, tally), _ROW_S_MAX))
+    except Skipped as reason:
+        skipped = str(reason)
+        print(f"  skipped: {skipped}", flush=True)
+    except Exception as error:
+        traceback.print_exc()
+        tally.violations.append(f"the row broke off: {error!r}")
+    for line in tally.summary():
+        print(f"  {line}", flush=True)
+    for line in tally.violations:
+        print(f"  VIOLATION {line}", flush=True)
+    return {
+        "row": number, "title": title, "seed": plan.seed, "members": list(plan.members),
+        "faults": tally.faults, "operations": tally.operations, "violations": tally.violations,
+        "notes": tally.summary(), "skipped": skipped,
+        "seconds": round(time.monotonic() - began, 1), "machine": platform.platform(),
+        "python": platform.python_version(),
+    }  # fmt: skip
+
+
+def _show(ledger: Sequence[dict[str, Any]]) -> None:
+    print("\n| row | fault | count | operations | violations | seconds |")
+    print("|---|---|---|---|---|---|")
+    for entry in ledger:
+        count = f"skipped: {entry['skipped']}" if entry["skipped"] else entry["faults"]
+        print(f"| {entry['row']} | {entry['title']} | {count} | {entry['operations']:,} "
+              f"| {len(entry['violations'])} | {entry['seconds']} |")  # fmt: skip
+    print()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

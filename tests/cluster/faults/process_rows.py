@@ -1,0 +1,258 @@
+"""Rows 1, 2, 3, 5, 6, 22, 25 and 27: processes that are killed, paused, restarted, repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+from tests.cluster.faults.world import Plan, Tally, World
+from tests.cluster.scripts import Script
+from tests.cluster.wire import Wire
+
+
+def shares(plan: Plan, short: int) -> Iterator[tuple[int, int]]:
+    """Divide the faults of a row over the numbers of members: (members, faults)."""
+    total, sizes = plan.count(short), plan.members
+    for place, members in enumerate(sizes):
+        count = (total + len(sizes) - 1 - place) // len(sizes)
+        if count:
+            yield members, count
+
+
+async def kill(world: World, *victims: str) -> None:
+    """kill -9, start again, wait until all is well."""
+    has_quorum = 2 * len(victims) < len(world.cluster.ids)
+    at = time.monotonic()
+    world.cluster.kill(*victims)
+    if has_quorum:
+        world.tally.measured("writes again", await world.flowing(at))
+        world.cluster.start(*victims)
+    else:
+        world.cluster.start(*victims)
+        world.tally.measured("serving again", await world.flowing(at))
+    await world.ready(*victims)
+    world.tally.faults += 1
+
+
+async def row_1(plan: Plan, tally: Tally) -> None:
+    """leader kill -9"""
+    for members, count in shares(plan, 10):
+        async with World(plan, tally, members=members) as world:
+            for _ in range(count):
+                await world.calm()
+                await kill(world, await world.leader())
+    seconds = sorted(tally.measured_s["writes again"])
+    if seconds[len(seconds) // 2] > 2.0 or seconds[-1] > 3.0:
+        tally.notes.append("slower than the pass mark (2 s median, 3 s p99)")
+
+
+async def row_2(plan: Plan, tally: Tally) -> None:
+    """follower kill -9"""
+    for members, count in shares(plan, 10):
+        async with World(plan, tally, members=members) as world:
+            for _ in range(count):
+                await world.calm()
+                victim, at = await world.follower(), time.monotonic()
+                await kill(world, victim)
+                for wire in world.load.wires:
+                    failed = [what for when, what in wire.failures if when >= at]
+                    is_other = wire.url != world.cluster.url(victim)
+                    world.expect(not (is_other and failed), f"failed at {wire.url}: {failed[:3]}")
+
+
+async def row_3(plan: Plan, tally: Tally) -> None:
+    """all members kill -9 at once"""
+    for members, count in shares(plan, 10):
+        async with World(plan, tally, members=members) as world:
+            for _ in range(count):
+                await world.calm()
+                await kill(world, *world.cluster.ids)
+    if max(tally.measured_s["serving again"]) > 10.0:
+        tally.notes.append("slower than the pass mark (10 s)")
+
+
+async def row_5(plan: Plan, tally: Tally) -> None:
+    """SIGSTOP of the leader beyond the leases"""
+    for members, count in shares(plan, 10):
+        async with World(plan, tally, members=members) as world:
+            for number in range(count):
+                await world.calm()
+                await pause_leader(world, 1.0 + 1.5 * (number % 5))
+
+
+async def pause_leader(world: World, seconds: float) -> None:
+    leader, at = await world.leader(), time.monotonic()
+    world.cluster.signal(leader, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        world.cluster.signal(leader, signal.SIGCONT)
+    world.tally.measured("writes again", await world.flowing(at))
+    world.tally.faults += 1
+
+
+async def row_6(plan: Plan, tally: Tally) -> None:
+    """SIGSTOP of a lock's holder beyond its lease; it writes on"""
+    count, refused = plan.count(10), 0
+    with tempfile.TemporaryDirectory(prefix="coordinator-faults-store-") as store:
+        async with World(plan, tally, options=plan.load(per_second=60)) as world:
+            arguments = (
+                "-m",
+                "tests.cluster.holder",
+                world.cluster.endpoints,
+                "held",
+                "1.0",
+                store,
+            )
+            holders = [Script(*arguments)]
+            try:
+                await asyncio.to_thread(holders[0].wait_for, "granted")
+                holders.append(Script(*arguments))
+                for _ in range(count):
+                    first, second = holders
+                    await world.calm(0.1, 0.5)
+                    first.signal(signal.SIGSTOP)
+                    granted = await asyncio.to_thread(second.wait_for, "granted")
+                    await asyncio.to_thread(second.wait_for, "step")
+                    first.signal(signal.SIGCONT)
+                    end = await asyncio.to_thread(first.wait_for, "lost")
+                    refused += int(end["refused"])
+                    late = [line for line in first.lines if line["event"] == "step"
+                            and line["at_ms"] > granted["at_ms"]]  # fmt: skip
+                    world.expect(not late, f"the paused holder went on: {late[:2]}")
+                    first.end()
+                    holders = [second, Script(*arguments)]
+                    tally.faults += 1
+            finally:
+                for holder in holders:
+                    holder.end()
+        tokens = [int(line) for line in (Path(store) / "writes").read_text().splitlines()]
+        if tokens != sorted(tokens):
+            tally.violations.append("M the fenced store took a lower token after a higher one")
+        tally.notes.append(f"{len(tokens)} fenced writes under {len(set(tokens))} tokens, "
+                           f"{refused} late ones refused")  # fmt: skip
+
+
+async def row_22(plan: Plan, tally: Tally) -> None:
+    """rolling restart by SIGTERM"""
+    for members, count in shares(plan, 2):
+        async with World(plan, tally, members=members) as world:
+            for _ in range(count):
+                for each in world.cluster.ids:
+                    await world.calm(0.2, 0.8)
+                    await restart(world, each)
+                tally.faults += 1
+            errors = dict(world.load.client_errors)
+            world.expect(not errors, f"calls failed in the product's client: {errors}")
+
+
+async def restart(world: World, member_id: str) -> None:
+    was_leader, at = member_id == await world.leader(), time.monotonic()
+    process = world.cluster.processes[member_id]
+    process.terminate()
+    code = await asyncio.to_thread(process.wait, 60)
+    world.expect(code == 0, f"member {member_id} ended with {code} on SIGTERM")
+    if was_leader:
+        world.tally.measured("writes again after the leader left", await world.flowing(at))
+    world.cluster.start(member_id)
+    await world.ready(member_id)
+
+
+async def row_25(plan: Plan, tally: Tally) -> None:
+    """two or three faults at once"""
+    for members, count in shares(plan, 10):
+        async with World(plan, tally, members=members) as world:
+            for _ in range(count):
+                await world.calm()
+                await _several(world)
+
+
+async def _several(world: World) -> None:
+    """Kill some, pause some, then bring everybody back in any order."""
+    cluster, at = world.cluster, time.monotonic()
+    victims = world.random.sample(cluster.ids, world.random.choice((2, 2, 3)))
+    for victim in victims:
+        if world.random.random() < 0.5:
+            cluster.kill(victim)
+        else:
+            cluster.signal(victim, signal.SIGSTOP)
+        await world.calm(0.0, 0.7)
+    world.random.shuffle(victims)
+    for victim in victims:
+        await world.calm(0.0, 1.5)
+        if cluster.is_running(victim):
+            cluster.signal(victim, signal.SIGCONT)
+            if world.random.random() < 0.3:
+                cluster.kill(victim)
+        if not cluster.is_running(victim):
+            cluster.start(victim)
+    await world.ready()
+    world.tally.measured("all well again", await world.flowing(at))
+    world.tally.faults += 1
+
+
+async def row_27(plan: Plan, tally: Tally) -> None:
+    """client cut off, and again with the same request id"""
+    async with World(plan, tally, options=plan.load(per_second=80)) as world:
+        cluster, count = world.cluster, plan.count(100)
+        killer = asyncio.create_task(_kill_now_and_then(world))
+        acknowledged: list[tuple[str, str]] = []
+        for number in range(count):
+            acknowledged.append(await _cut_and_repeat(world, number))
+            tally.faults += 1
+        killer.cancel()
+        await asyncio.gather(killer, return_exceptions=True)
+        for each in cluster.ids:
+            if not cluster.is_running(each):
+                cluster.start(each)
+        await world.ready()
+        wire = Wire(cluster.urls[0])
+        listed = await wire.request("GET", "/v1/tree/load/once?children&limit=1000")
+        paths = sorted(path for path, _ in acknowledged)
+        found = sorted(f"/load/once/{name}" for name in listed.body["children"])
+        world.expect(len(set(paths)) == count, "Q the same name was given to two requests")
+        missing, extra = set(paths) - set(found), set(found) - set(paths)
+        world.expect(not missing, f"D acknowledged and gone: {sorted(missing)[:3]}")
+        world.expect(not extra, f"D done twice: {sorted(extra)[:3]}")
+        wire.close()
+
+
+async def _kill_now_and_then(world: World) -> None:
+    while True:
+        await world.calm(1.0, 3.0)
+        await kill(world, await world.leader())
+        world.tally.faults -= 1  # the row counts its repeated requests
+
+
+async def _cut_and_repeat(world: World, number: int) -> tuple[str, str]:
+    """Send, hang up at any moment, then ask other members until there is an answer."""
+    client_id = f"{world.load.name}-once-{number}"
+    headers = {"Coordinator-Client-Id": client_id, "Coordinator-Request-Number": "1"}
+    body = {"data": client_id, "mode": "persistent_sequential", "parents": "persistent"}
+    target, first = "/v1/tree/load/once/n-", None
+    for patience_s in (world.random.uniform(0.0005, 0.02), world.random.uniform(0.001, 0.05)):
+        wire = Wire(world.random.choice(world.cluster.urls))
+        answer = await wire.request("POST", target, body, headers=headers, timeout_s=patience_s)
+        wire.close()
+        first = first or (answer.body["path"] if answer.status == 201 else None)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        wire = Wire(world.random.choice(world.cluster.urls))
+        answer = await wire.request("POST", target, body, headers=headers, timeout_s=5)
+        wire.close()
+        if answer.status == 201:
+            path = answer.body["path"]
+            world.expect(first in (None, path), f"D {client_id}: first {first}, then {path}")
+            return path, client_id
+        await asyncio.sleep(0.05)
+    raise TimeoutError(f"{client_id} was never answered")
+
+
+Row = Callable[[Plan, Tally], Awaitable[None]]
+ROWS: dict[int, Row] = {
+    1: row_1, 2: row_2, 3: row_3, 5: row_5, 6: row_6, 22: row_22, 25: row_25, 27: row_27,
+}  # fmt: skip

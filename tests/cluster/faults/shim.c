@@ -1,0 +1,154 @@
+/* Laid under a member by LD_PRELOAD: makes its disk fail or slow and its wall clock lie, on command.
+ *
+ * COORDINATOR_TEST_SHIM names a file of 64-bit integers that is mapped into the process, so that the
+ * test changes them while the member runs. Only files below COORDINATOR_TEST_SHIM_BELOW are touched.
+ * A count n > 0 fails the next n calls; the counters are never reset here. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SYNC_FAILURES, SYNC_DELAY_MS, WRITE_FAILURES, RENAME_FAILURES, WALL_OFFSET_MS,
+       WALL_RATE_PPM, SYNCS, FAILED, WRITES_AFTER, FIELDS };
+
+static volatile int64_t none[FIELDS];
+static volatile int64_t *field = none;
+static const char *below = "";
+static int64_t started_ns;
+
+static int64_t real_wall_ns(void) {
+    struct timespec now;
+    syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+__attribute__((constructor)) static void begin(void) {
+    const char *path = getenv("COORDINATOR_TEST_SHIM");
+    const char *prefix = getenv("COORDINATOR_TEST_SHIM_BELOW");
+    if (path == NULL || prefix == NULL)
+        return;
+    int descriptor = open(path, O_RDWR | O_CLOEXEC);
+    if (descriptor < 0)
+        return;
+    void *mapped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    close(descriptor);
+    if (mapped == MAP_FAILED)
+        return;
+    below = prefix;
+    started_ns = real_wall_ns();
+    field = mapped;
+}
+
+static int is_below(int descriptor) {
+    char link[64], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0)
+        return 0;
+    path[length] = 0;
+    return field != none && strncmp(path, below, strlen(below)) == 0;
+}
+
+/* Takes one failure if there is one left to take. */
+static int fails(int which) {
+    int64_t left = __atomic_load_n(&field[which], __ATOMIC_SEQ_CST);
+    while (left > 0)
+        if (__atomic_compare_exchange_n(&field[which], &left, left - 1, 0, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST)) {
+            __atomic_add_fetch(&field[FAILED], 1, __ATOMIC_SEQ_CST);
+            errno = EIO;
+            return 1;
+        }
+    return 0;
+}
+
+static int sync_with(const char *name, int descriptor) {
+    int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
+    if (is_below(descriptor)) {
+        int64_t delay_ms = field[SYNC_DELAY_MS];
+        if (delay_ms > 0) {
+            struct timespec wait = {delay_ms / 1000, delay_ms % 1000 * 1000000};
+            nanosleep(&wait, NULL);
+        }
+        __atomic_add_fetch(&field[SYNCS], 1, __ATOMIC_SEQ_CST);
+        if (fails(SYNC_FAILURES))
+            return -1;
+    }
+    return real(descriptor);
+}
+
+int fsync(int descriptor) { return sync_with("fsync", descriptor); }
+int fdatasync(int descriptor) { return sync_with("fdatasync", descriptor); }
+
+ssize_t write(int descriptor, const void *data, size_t size) {
+    static ssize_t (*real)(int, const void *, size_t);
+    if (real == NULL)
+        real = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+    if ((field[WRITE_FAILURES] > 0 || field[FAILED] > 0) && is_below(descriptor)) {
+        if (field[FAILED] > 0)
+            __atomic_add_fetch(&field[WRITES_AFTER], 1, __ATOMIC_SEQ_CST);
+        if (fails(WRITE_FAILURES))
+            return -1;
+    }
+    return real(descriptor, data, size);
+}
+
+ssize_t pwrite64(int descriptor, const void *data, size_t size, off64_t offset) {
+    static ssize_t (*real)(int, const void *, size_t, off64_t);
+    if (real == NULL)
+        real = (ssize_t(*)(int, const void *, size_t, off64_t))dlsym(RTLD_NEXT, "pwrite64");
+    if (field[WRITE_FAILURES] > 0 && is_below(descriptor) && fails(WRITE_FAILURES))
+        return -1;
+    return real(descriptor, data, size, offset);
+}
+
+int rename(const char *from, const char *to) {
+    int (*real)(const char *, const char *) =
+        (int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename");
+    if (field != none && strncmp(to, below, strlen(below)) == 0 && fails(RENAME_FAILURES))
+        return -1;
+    return real(from, to);
+}
+
+/* The wall clock alone: monotonic and boottime clocks pass through. */
+static int64_t lying_wall_ns(void) {
+    int64_t now = real_wall_ns();
+    return now + field[WALL_OFFSET_MS] * 1000000 +
+           (now - started_ns) / 1000000 * field[WALL_RATE_PPM];
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    if (field != none && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        int64_t lie = lying_wall_ns();
+        now->tv_sec = lie / 1000000000;
+        now->tv_nsec = lie % 1000000000;
+        return 0;
+    }
+    return (int)syscall(SYS_clock_gettime, clock, now);
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    int64_t lie = lying_wall_ns();
+    (void)zone;
+    now->tv_sec = lie / 1000000000;
+    now->tv_usec = lie % 1000000000 / 1000;
+    return 0;
+}
+
+time_t time(time_t *into) {
+    time_t now = (time_t)(lying_wall_ns() / 1000000000);
+    if (into != NULL)
+        *into = now;
+    return now;
+}

@@ -1,0 +1,140 @@
+"""Rows 11, 13, 14 and 15: disks that fail or are slow, and wall clocks that lie."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.cluster.faults.process_rows import Row, shares
+from tests.cluster.faults.shim import Shim, build
+from tests.cluster.faults.storage_rows import replace, starts
+from tests.cluster.faults.world import SETTINGS, Plan, Tally, World
+from tests.cluster.processes import ProcessCluster
+
+_STOPS_WITHIN_S = 30.0
+
+
+class ShimmedCluster(ProcessCluster):
+    """Each member with a shim of its own; ``shims`` by member id."""
+
+    def __init__(self, directory: Path, members: int) -> None:
+        super().__init__(directory, members, SETTINGS)
+        library = build(directory)
+        self.shims = {
+            each: Shim(library, directory / f"shim-{each}", self.data_dir(each))
+            for each in self.ids
+        }
+
+    def start(self, *member_ids: str, env: Mapping[str, str] | None = None) -> None:
+        for each in member_ids or tuple(self.ids):
+            super().start(each, env={**(env or {}), **self.shims[each].environment})
+
+    def stop(self) -> None:
+        for shim in self.shims.values():
+            shim.calm()
+        super().stop()
+
+
+def shims(world: World) -> dict[str, Shim]:
+    assert isinstance(world.cluster, ShimmedCluster)
+    return world.cluster.shims
+
+
+async def row_13(plan: Plan, tally: Tally) -> None:
+    """fsync EIO once"""
+    await _disk_errors(plan, tally, ("sync_failures",))
+
+
+async def row_14(plan: Plan, tally: Tally) -> None:
+    """write EIO, rename EIO"""
+    await _disk_errors(plan, tally, ("write_failures", "rename_failures"))
+
+
+async def _disk_errors(plan: Plan, tally: Tally, fields: tuple[str, ...]) -> None:
+    for members, count in shares(plan, 3):
+        async with World(plan, tally, members=members, make=ShimmedCluster) as world:
+            for number in range(count):
+                await world.calm()
+                is_leader = number % 2 == 0
+                victim = await world.leader() if is_leader else await world.follower()
+                await _fail(world, victim, fields[number % len(fields)])
+                tally.faults += 1
+            if world.may_trace:
+                tally.notes.append("a member that stopped for its disk logged a traceback")
+
+
+async def _fail(world: World, victim: str, field: str) -> None:
+    """One error: the member ends, acknowledges nothing any more, and comes back or is replaced."""
+    shim, process = shims(world)[victim], world.cluster.processes[victim]
+    at = time.monotonic()
+    shim.set(**{field: 1})
+    try:
+        code = await asyncio.to_thread(process.wait, _STOPS_WITHIN_S)
+    except Exception:
+        world.expect(False, f"H member {victim} goes on after {field} ({shim.get('failed')} done)")
+        world.cluster.kill(victim)
+        code = -9
+    world.tally.measured(f"stopped after {field}", time.monotonic() - at)
+    world.expect(code != 0, f"member {victim} ended with 0 after {field}")
+    world.expect(shim.get("failed") == 1, f"{field}: {shim.get('failed')} calls failed, not 1")
+    log = world.cluster.log_path(victim).read_text(errors="replace")
+    world.may_trace = world.may_trace or "Traceback" in log
+    world.expect("Input/output error" in log, f"member {victim} does not say why it stopped")
+    shim.calm()
+    await world.flowing()
+    if not await starts(world, victim):
+        await replace(world, victim)
+
+
+async def row_15(plan: Plan, tally: Tally) -> None:
+    """slow disk: sync 100 ms, 1 s, 10 s"""
+    for members, count in shares(plan, 3):
+        async with World(plan, tally, members=members, make=ShimmedCluster) as world:
+            for number in range(count):
+                await world.calm()
+                await _slow(world, (100, 1_000, 10_000)[number % 3])
+                tally.faults += 1
+
+
+async def _slow(world: World, delay_ms: int) -> None:
+    leader = await world.leader()
+    shims(world)[leader].set(sync_delay_ms=delay_ms)
+    latencies, end = [], time.monotonic() + max(4.0, 1.6 * delay_ms / 1000)
+    began = time.monotonic()
+    while time.monotonic() < end:
+        at = time.monotonic()
+        status, _ = await asyncio.to_thread(world.cluster.get, leader, "/health/live", 5.0)
+        latencies.append(time.monotonic() - at if status == 200 else 5.0)
+        await asyncio.sleep(0.05)
+    world.tally.measured(f"/health/live at {delay_ms} ms a sync", max(latencies))
+    now_leads = await world.leader()
+    moved = "leadership moved" if now_leads != leader else "leadership stayed"
+    written = sum(r.is_write and r.called_at > began for r in world.load.readings)
+    world.tally.notes.append(f"{delay_ms} ms a sync: {moved}, {written} writes meanwhile")
+    shims(world)[leader].calm()
+    await world.flowing()
+
+
+async def row_11(plan: Plan, tally: Tally) -> None:
+    """wall clock ±1 s to ±1 day, 1.5 times its speed, on each member by itself"""
+    for members, count in shares(plan, 5):
+        options = plan.load(session_s=4.0)
+        async with World(
+            plan, tally, members=members, make=ShimmedCluster, options=options
+        ) as world:
+            for _ in range(count):
+                for shim in shims(world).values():
+                    size_ms = world.random.choice((1_000, 60_000, 3_600_000, 86_400_000))
+                    shim.set(
+                        wall_offset_ms=world.random.choice((-1, 1)) * size_ms,
+                        wall_rate_ppm=world.random.choice((0, 500_000, -500_000)),
+                    )
+                await world.calm(1.5, 3.0)
+                tally.faults += 1
+            lost = world.load.sessions_lost
+            world.expect(lost == 0, f"E {lost} sessions ended while only wall clocks jumped")
+
+
+ROWS: dict[int, Row] = {11: row_11, 13: row_13, 14: row_14, 15: row_15}
