@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from coordinator.config import Config, MemberConfig
 from coordinator.errors import StorageError
 from coordinator.raft.engine import Replica, Role
-from coordinator.raft.messages import REPLY_OK, Message, Reply
+from coordinator.raft.messages import REPLY_OK, Appended, Message, Reply
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.service.member import Member
 from tests.raft.simulated_disk import SimulatedCrashError, SimulatedDisk
@@ -161,6 +161,17 @@ class SimulatedMember:
         if self.failure is not None and not _is_bad_news(message):
             self.world.record.violate(
                 "stops when its disk fails", f"{self.who} says {message} after {self.failure!r}"
+            )
+        if isinstance(message, Appended) and message.is_success:
+            self._check_durable(message)
+
+    def _check_durable(self, message: Appended) -> None:
+        """What is acknowledged in the present term is on the disk."""
+        durable_index = self.engine._log.durable_index
+        is_present = message.term == self.engine.status().term
+        if is_present and durable_index < message.next_index - 1:
+            self.world.record.violate(
+                "durable before promised", f"{self.who} says {message} with {durable_index} durable"
             )
 
     def _note_role(self, role: Role, term: int) -> None:
