@@ -41,6 +41,12 @@ def shown_message(message: Message) -> str:
             return f"{type(message).__name__} term {term}, last entry {index}/{last}"
         case say.VoteGrant(term) | say.PreVoteGrant(term) | say.TermNotice(term):
             return f"{type(message).__name__} term {term}"
+        case say.TermQuestion(_):
+            return "TermQuestion"
+        case say.TermAnswer(_, term):
+            return f"TermAnswer term {term}"
+        case say.LogLost(term, index):
+            return f"LogLost term {term}: entries up to {index}"
         case say.SnapshotPiece(term, index, total, _, offset, data):
             end = offset + len(data)
             return f"SnapshotPiece term {term}, at entry {index}: bytes {offset}-{end} of {total}"
@@ -51,7 +57,8 @@ def shown_message(message: Message) -> str:
             return f"Request {kind} {payload.decode()}".rstrip()
         case say.Reply(_, status, code, payload):
             return f"Reply {status} {code}".rstrip()
-    raise AssertionError(f"no words for {message}")
+    shown = ", ".join(f"{name} {value}" for name, value in message._asdict().items())
+    return f"{type(message).__name__} {shown}".rstrip()
 
 
 class Record:
