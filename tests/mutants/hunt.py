@@ -49,7 +49,8 @@ def hunt_by_simulation(options: dict[str, str]) -> dict[str, Any]:
     from tests.simulation.world import Settings, simulate
 
     first, _, last = options["seeds"].partition("..")
-    settings = Settings(seconds=float(options["seconds"]), keep_lines=1)
+    only = tuple(filter(None, options.get("faults", "").split(",")))
+    settings = Settings(seconds=float(options["seconds"]), only_faults=only, keep_lines=1)
     for seed in range(int(first), int(last or first) + 1):
         verdict = simulate(seed, settings)
         if not verdict.is_fine:

@@ -50,10 +50,13 @@ class Faults:
             (self._step_wall_clock, 2),
             (self._kill_client, 2),
             (self._pause_client, 3),
+            (self._crash_quorum, 2),
         ]
         # Each run has a taste of its own: some faults often, some never.
         self._faults = [fault for fault, _ in table]
         self._weights = [weight * self._random.choice((0, 0.5, 1, 1, 3)) for _, weight in table]
+        if only := world.settings.only_faults:
+            self._weights = [float(fault.__name__.strip("_") in only) for fault in self._faults]
         if not any(self._weights):
             self._weights[0] = 1
         self._pace = self._random.choice((0.6, 1.0, 2.0))
@@ -121,6 +124,24 @@ class Faults:
         await asyncio.sleep(self._random.uniform(0.1, 3.0))
         for member in up:
             await asyncio.sleep(self._random.uniform(0.0, 0.5))
+            self._world.boot(member)
+
+    async def _crash_quorum(self) -> None:
+        """All lose power; a bare quorum comes back, without the leader, long before the others.
+
+        What was acknowledged is now on the disks of those, or it is lost.
+        """
+        up = [member for member in self._world.members if member.is_up]
+        self._random.shuffle(up)
+        up.sort(key=lambda member: member.is_leading)  # the leader last
+        for member in up:
+            member.kill(is_power_cut=True)
+        quorum = len(self._world.members) // 2 + 1
+        for member in up[:quorum]:
+            await asyncio.sleep(self._random.uniform(0.0, 0.2))
+            self._world.boot(member)
+        await asyncio.sleep(self._random.uniform(1.0, 4.0))
+        for member in up[quorum:]:
             self._world.boot(member)
 
     async def _down(self, member: SimulatedMember, *, is_power_cut: bool) -> None:

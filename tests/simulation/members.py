@@ -53,7 +53,7 @@ class SimulatedMember:
         self.clock = OwnClock(world.loop, draw.uniform(0.99, 1.01), draw.randrange(1_000_000))
         self.random = random.Random(draw.randrange(1 << 30))
         self.sync_ms_max = 0.0
-        self.is_in_place = draw.random() < 0.5
+        self.is_in_place = draw.random() < 0.25
         self.life = 0
         self.is_up = False
         self.is_started = False

@@ -41,6 +41,8 @@ class Settings:
     """After the last fault is undone everything must be finished within this time."""
     client_clock_rates: tuple[float, float] = (0.99, 1.01)
     """How fast the clocks of clients run, at the least and at the most."""
+    only_faults: tuple[str, ...] = ()
+    """The faults that happen, each as often; none named: as the seed draws them."""
     keep_lines: int | None = 400
     """How many of the last lines of the trace are kept; None: all."""
 
