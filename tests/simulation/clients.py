@@ -19,10 +19,12 @@ from coordinator.client.contest import Award, Wish
 from coordinator.client.session import Session, SessionState
 from coordinator.client.watching import ChangeStream
 from coordinator.errors import (
+    BadArgumentsError,
     CompactedError,
     CoordinatorError,
     OutcomeUnknownError,
     SessionExpiredError,
+    UnknownRouteError,
 )
 from coordinator.wire.messages.operations import Check, Create, Delete, SetData
 from coordinator.wire.messages.watches import Change
@@ -350,6 +352,8 @@ class SimulatedClient:
                 award.session.session_id, grant.zxid, self.world.loop.time(),
             ),
         )  # fmt: skip
+        if room == "elections":
+            await self._proclaim(name, grant.grant_id)
         await asyncio.sleep(draw.choice((0.0, 0.05, 0.3, 1.5)))
         self.holding.pop((room, name), None)
         try:
@@ -357,6 +361,14 @@ class SimulatedClient:
             self._note("release", f"{room}/{name}", f"{grant.grant_id} {was_held}")
         except CoordinatorError as error:
             self._note_failure("release", f"{room}/{name}", None, error)
+
+    async def _proclaim(self, name: str, grant_id: str) -> None:
+        value = self._value()
+        try:
+            await self.client.proclaim(name, grant_id, value)
+            self._note("proclaim", name, "done")
+        except CoordinatorError as error:
+            self._note_failure("proclaim", name, value, error)
 
     async def _watch(self) -> None:
         """Follow some paths until the end of the world, resuming wherever it goes on."""
@@ -426,6 +438,8 @@ class SimulatedClient:
     ) -> None:
         tally = self.world.record.tally
         tally.operations += 1
+        if isinstance(error, BadArgumentsError | UnknownRouteError):
+            self.world.record.violate("sound requests are taken", f"{self.name} {kind}: {error!r}")
         if error.definite:
             if value is not None:
                 self.world.refused[value] = error.code

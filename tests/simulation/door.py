@@ -30,7 +30,7 @@ from coordinator.wire.http.convert import (
     written_body,
 )
 from coordinator.wire.http.queries import READ_MODES, Query
-from coordinator.wire.messages import locks, operations, sessions, watches
+from coordinator.wire.messages import elections, locks, operations, sessions, watches
 from coordinator.wire.messages.znodes import stat_body
 from coordinator.wire.strict_json import encode_json
 
@@ -66,7 +66,7 @@ class Door:
             if segments[0] == "watch":
                 made = self._watch(request)
             else:
-                made = self._acquire(request, unquote(segments[1]))
+                made = self._acquire(request, segments[0], unquote(segments[1]))
         except CoordinatorError as error:
             return self._problem(error), None
         return Response(200, self._labels(), b""), made
@@ -89,19 +89,33 @@ class Door:
                     session_id, _request_id(request), self._deadline(request)
                 )
                 return sessions.SessionClosed(ended.session_id, ended.was_open).to_body()
-            case "DELETE", ["locks", name, "grants", grant_id]:
-                await self._member.locks.release(
-                    unquote(name), grant_id, _request_id(request), self._deadline(request)
-                )
-                return locks.ReleaseReply(grant_id).to_body()
-            case "DELETE", ["locks", name, "attempts", client_id, number]:
-                floor_index = Query(query, ("floor_index",)).integer("floor_index") or 0
-                abandoned = await self._member.locks.abandon(
-                    unquote(name), client_id, int(number), floor_index, self._deadline(request)
-                )
-                return locks.AbandonReply(abandoned.deleted_path).to_body()
             case "GET", ["status"]:
                 return {}
+            case _, ["locks" | "elections", name, *rest]:
+                return await self._contend(request, segments[0], unquote(name), rest, query)
+        raise UnknownRouteError(f"{request.method} {request.target}")
+
+    async def _contend(
+        self, request: Request, room: str, name: str, rest: list[str], query: str
+    ) -> Any:
+        """What is said about grants and attempts, of locks and elections."""
+        member, deadline_ms = self._member, self._deadline(request)
+        match request.method, rest:
+            case "DELETE", ["grants", grant_id]:
+                give_up = member.locks.release if room == "locks" else member.elections.resign
+                await give_up(name, grant_id, _request_id(request), deadline_ms)
+                return locks.ReleaseReply(grant_id).to_body()
+            case "DELETE", ["attempts", client_id, number]:
+                floor_index = Query(query, ("floor_index",)).integer("floor_index") or 0
+                abandon = member.locks.abandon if room == "locks" else member.elections.abandon
+                abandoned = await abandon(name, client_id, int(number), floor_index, deadline_ms)
+                return locks.AbandonReply(abandoned.deleted_path).to_body()
+            case "PUT", ["grants", grant_id]:
+                value = elections.read_proclaim(_body(request))
+                done = await member.elections.proclaim(
+                    name, grant_id, value, _request_id(request), deadline_ms
+                )
+                return elections.Proclaimed(done.grant_id, done.epoch, done.zxid).to_body()
         raise UnknownRouteError(f"{request.method} {request.target}")
 
     async def _tree(self, request: Request, path: str, raw_query: str) -> Any:
@@ -196,34 +210,36 @@ class Door:
 
         return lines()
 
-    def _acquire(self, request: Request, name: str) -> Lines:
-        asked = locks.Acquire.from_body(_body(request))
+    def _acquire(self, request: Request, room: str, name: str) -> Lines:
+        is_election = room == "elections"
+        asked = locks.Acquire.from_body(_body(request), is_election=is_election)
         wait_ms = asked.timeout_ms or DEADLINE_MS
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         session_id = asked.session_id
         assert session_id is not None, "the client opens its session itself"
+        common: dict[str, Any] = {
+            "session_id": session_id,
+            "request": _request_id(request),
+            "wait_deadline_ms": deadline_ms,
+            "is_try": asked.timeout_ms == 0,
+            "leave_on_cancel": asked.on_disconnect == "leave",
+        }
 
         async def begin(on_position: Callable[[int], None]) -> locks.Grant:
-            grant = await self._member.locks.acquire(
-                name,
-                session_id=session_id,
-                request=_request_id(request),
-                holder=HolderInfo(asked.label, asked.host, None, asked.trace_id),
-                wait_deadline_ms=deadline_ms,
-                is_try=asked.timeout_ms == 0,
-                on_position=on_position,
-                leave_on_cancel=asked.on_disconnect == "leave",
-            )
+            if is_election:
+                won = await self._member.elections.campaign(
+                    name, value=asked.value or b"", on_position=on_position, **common
+                )
+            else:
+                info = HolderInfo(asked.label, asked.host, None, asked.trace_id)
+                won = await self._member.locks.acquire(
+                    name, holder=info, on_position=on_position, **common
+                )
             return locks.Grant(
-                grant_id=grant.grant_id,
-                lock=grant.lock,
-                fencing_token=grant.fencing_token,
-                session_id=grant.session_id,
-                path=grant.path,
-                zxid=grant.zxid,
+                won.grant_id, name, won.fencing_token, won.session_id, won.path, won.zxid
             )
 
-        return _waiting(begin)
+        return _waiting(begin, is_election)
 
     # --- shapes
 
@@ -246,7 +262,9 @@ class Door:
         return self._response(error.http_status, to_problem(error), Encoding.JSON)
 
 
-async def _waiting(begin: Callable[[Callable[[int], None]], Awaitable[locks.Grant]]) -> Lines:
+async def _waiting(
+    begin: Callable[[Callable[[int], None]], Awaitable[locks.Grant]], is_election: bool
+) -> Lines:
     """Tell the positions, a blank line now and then, and in the end the grant or the error."""
     told: asyncio.Queue[int | None] = asyncio.Queue()
     waiting = asyncio.ensure_future(begin(told.put_nowait))
@@ -263,7 +281,8 @@ async def _waiting(begin: Callable[[Callable[[int], None]], Awaitable[locks.Gran
                 break
             yield encode_json(locks.Queued(position).to_body())
         try:
-            yield encode_json(locks.Granted(waiting.result()).to_body())
+            granted = locks.Granted(waiting.result())
+            yield encode_json(granted.to_body(is_election=is_election))
         except CoordinatorError as error:
             yield encode_json(watches.StreamError(error).to_body())
     finally:

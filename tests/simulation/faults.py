@@ -37,6 +37,7 @@ class Faults:
             (self._crash_all, 1),
             (self._pause, 4),
             (self._cut_off, 3),
+            (self._cut_off_with_clients, 3),
             (self._split, 3),
             (self._one_way, 3),
             (self._bridge, 2),
@@ -168,6 +169,29 @@ class Faults:
             [(alone, other) for other in ids if other != alone]
             + [(other, alone) for other in ids if other != alone]
         )
+
+    async def _cut_off_with_clients(self) -> None:
+        """One member, the leader if there is one, with some clients on its side of the cut."""
+        world, draw, ids = self._world, self._random, self._ids()
+        member = self._one_up(prefers_leader=True) or draw.choice(world.members)
+        alone = member.member_id
+        others = [other for other in ids if other != alone]
+        cuts: set[tuple[str, str]] = set()
+        for client in world.live_clients():
+            away = others if draw.random() < 0.5 else [alone]
+            cuts |= {(client.name, each) for each in away}
+        world.client_cuts |= cuts
+        try:
+            is_paused_first = draw.random() < 0.3
+            if is_paused_first:
+                member.owner.pause()
+                await asyncio.sleep(draw.uniform(0.3, 4.0))
+                member.owner.resume()
+            await self._cut(
+                [(alone, other) for other in others] + [(other, alone) for other in others]
+            )
+        finally:
+            world.client_cuts -= cuts
 
     async def _split(self) -> None:
         ids = self._ids()
