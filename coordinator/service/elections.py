@@ -25,6 +25,7 @@ from coordinator.service.replica import MachineReplica
 from coordinator.service.watches import Bookmark, Resync, WatchHub, WatchKind, WatchSelector
 from coordinator.state.commands import Abandon, Check, Multi, Release, RequestId, SetData
 from coordinator.state.outcomes import Abandoned, Released
+from coordinator.state.repeats import check_answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +170,16 @@ class ElectionService:
     ) -> Released:
         """Step down, or leave the queue; again if need be. NotOwnerError if it has ended."""
         path, czxid = ELECTIONS.contender_path(name, grant_id)
+        release = Release(path, czxid)
         try:
             committed = await self._proposals.submit(
-                Release(path, czxid), request=request, identity=identity, deadline_ms=deadline_ms
+                release, request=request, identity=identity, deadline_ms=deadline_ms
             )
         except NotOwnerError as error:
             elected = lowest_of(self._replica.machine, ELECTIONS.directory(name))
             error.fields["holder"] = None if elected is None else self._described(elected)
             raise
+        check_answers(release, committed.outcome)
         result = committed.outcome.unwrap()
         assert isinstance(result, Released), "a release comes to a Released"
         return result

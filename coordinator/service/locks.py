@@ -20,6 +20,7 @@ from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Abandon, Release, RequestId
 from coordinator.state.outcomes import Abandoned, Released
+from coordinator.state.repeats import check_answers
 from recipes.contention import sorted_contenders
 
 _HOLDER_BYTES_MAX = 4_096
@@ -222,14 +223,16 @@ class LockService:
             NotOwnerError: it is not, or no longer, in the queue; ``holder`` says who holds.
         """
         path, czxid = LOCKS.contender_path(name, grant_id)
+        release = Release(path, czxid)
         try:
             committed = await self._proposals.submit(
-                Release(path, czxid), request=request, identity=identity, deadline_ms=deadline_ms
+                release, request=request, identity=identity, deadline_ms=deadline_ms
             )
         except NotOwnerError as error:
             holder = lowest_of(self._replica.machine, LOCKS.directory(name))
             error.fields["holder"] = None if holder is None else _described(holder)
             raise
+        check_answers(release, committed.outcome)
         result = committed.outcome.unwrap()
         assert isinstance(result, Released), "a release comes to a Released"
         return result

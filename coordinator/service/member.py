@@ -39,6 +39,7 @@ from coordinator.state.commands import CloseSession, OpenSession, Operation, Req
 from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import SessionEnded, SessionOpened, Stat
+from coordinator.state.repeats import check_answers
 from coordinator.state.sessions import Session
 
 
@@ -162,13 +163,15 @@ class Member:
 
         ``proposals`` says when it is sent again, and what ``need_local`` waits for.
         """
-        return await self._proposals.submit(
+        committed = await self._proposals.submit(
             operation,
             request=request,
             identity=identity,
             deadline_ms=deadline_ms,
             need_local=need_local,
         )
+        check_answers(operation, committed.outcome)
+        return committed
 
     # --- reads
 
@@ -230,7 +233,7 @@ class Member:
         if timeout_ms is None:
             timeout_ms = self._config.sessions.timeout_ms_default
         session_id = f"{self._random.getrandbits(64):016x}"
-        committed = await self._proposals.submit(
+        committed = await self.submit(
             OpenSession(session_id, timeout_ms, label),
             request=request,
             identity=identity,
@@ -249,7 +252,7 @@ class Member:
         identity: str = "",
     ) -> SessionEnded:
         """End a session and all its ephemerals; again if need be."""
-        committed = await self._proposals.submit(
+        committed = await self.submit(
             CloseSession(session_id), request=request, identity=identity, deadline_ms=deadline_ms
         )
         result = committed.outcome.unwrap()

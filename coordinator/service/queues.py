@@ -60,6 +60,7 @@ from coordinator.state.commands import (
 )
 from coordinator.state.events import EventType
 from coordinator.state.outcomes import Created, GuardedDone, Outcome
+from coordinator.state.repeats import check_answers
 from recipes.contention import Standing
 
 _TRY_DEADLINE_MS_MIN = 1_000
@@ -219,7 +220,9 @@ class Queues:
         if isinstance(result, GuardedDone):
             if not result.is_then:
                 self._raise_timeout(attempt, position=None)
-            result = result.results[0]  # type: ignore[assignment]
+            result = result.results[0] if result.results else result  # type: ignore[assignment]
+        if not isinstance(result, Created):  # the number was used for something else
+            check_answers(operation, committed.outcome)
         assert isinstance(result, Created), "a create comes to a Created"
         return self._checked(attempt, directory, result)
 

@@ -319,3 +319,44 @@ async def test_a_refused_write_is_labelled_with_the_zxid_at_which_it_was_refused
         assert reply.code == "NoNode"
         assert reply.headers["Coordinator-Zxid"] == "1"
         assert reply.body["zxid"] == 1
+
+
+async def test_a_request_number_stands_for_one_operation(api: Api) -> None:
+    """A number used for something else is refused: its first outcome is no answer to this, and to
+    say "done" would be a lie (found by tests/fuzz)."""
+    numbered = {"Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1"}
+    created = await api.post("/v1/tree/a", {"data": "first"}, **numbered)
+    multi = {"operations": [{"op": "set", "path": "/a", "data": "x"}]}
+    guarded = {"conditions": [], "then": multi["operations"]}
+
+    others = [
+        await api.put("/v1/tree/a", {"data": "second"}, **numbered),
+        await api.put("/v1/tree/a?create", {"data": "second"}, **numbered),
+        await api.post("/v1/tree/b", {}, **numbered),
+        await api.delete("/v1/tree/a", **numbered),
+        await api.post("/v1/multi", multi, **numbered),
+        await api.post("/v1/multi", guarded, **numbered),
+        await api.post("/v1/sessions", {}, **numbered),
+        await api.delete("/v1/sessions/00000000000000aa", **numbered),
+        await api.delete("/v1/locks/x/grants/1-1", **numbered),
+        await api.delete("/v1/elections/x/grants/1-1", **numbered),
+    ]
+
+    assert [(each.status, each.code) for each in others] == [(400, "BadArguments")] * len(others)
+    assert all("another operation" in each.body["detail"] for each in others)
+    assert (await api.post("/v1/tree/a", {"data": "first"}, **numbered)).body == created.body
+    assert (await api.get("/v1/tree/a")).body["data"] == "first"
+
+
+async def test_a_queue_knows_a_number_that_is_not_its_own(api: Api) -> None:
+    """Whatever a number was used for before, acquiring and campaigning with it is refused."""
+    session_id = await api.session_id()
+    read = {"conditions": [], "then": [{"op": "read", "path": "/"}]}
+    for number, body in enumerate(({"operations": []}, read, {"conditions": []}), 1):
+        numbered = {"Coordinator-Client-Id": "c1", "Coordinator-Request-Number": str(number)}
+        assert (await api.post("/v1/multi", body, **numbered)).status == 200
+        for room in ("locks", "elections"):
+            for wait_ms in (0, 50):
+                wish = {"session_id": session_id, "timeout_ms": wait_ms}
+                reply = await api.post(f"/v1/{room}/x", wish, **numbered)
+                assert (reply.status, reply.code) == (400, "BadArguments"), reply.raw

@@ -1,0 +1,94 @@
+"""Whether a remembered outcome answers what is asked now.
+
+A request number stands for one operation for ever; a client that uses it for another one gets the
+first one's outcome from the log. To hand that out as the answer would be a lie (a set that answers
+"done" and set nothing), so it is refused at the door. Refusals are not compared: they say truly
+that nothing happened, and what was refused.
+"""
+
+from __future__ import annotations
+
+from coordinator.errors import BadArgumentsError
+from coordinator.state.commands import (
+    Abandon,
+    Check,
+    CloseSession,
+    Create,
+    Delete,
+    Guarded,
+    Multi,
+    OpenSession,
+    Operation,
+    Read,
+    Release,
+    SetData,
+    ZnodeOperation,
+)
+from coordinator.state.outcomes import (
+    Abandoned,
+    Checked,
+    Created,
+    DataSet,
+    Deleted,
+    GuardedDone,
+    MultiDone,
+    Outcome,
+    ReadDone,
+    Released,
+    Result,
+    SessionEnded,
+    SessionOpened,
+    ZnodeResult,
+)
+
+
+def check_answers(operation: Operation, outcome: Outcome) -> None:
+    """Refuse a repeated ``outcome`` that cannot be one of ``operation``.
+
+    Raises:
+        BadArgumentsError: the request number belongs to another operation; this one did nothing.
+    """
+    if not outcome.is_repeat or outcome.result is None or _answers(operation, outcome.result):
+        return
+    raise BadArgumentsError(
+        f"request number: expected one that was not used before, found that of another operation, "
+        f"which came to {type(outcome.result).__name__}; nothing was done now"
+    )
+
+
+def _answers(operation: Operation, result: Result) -> bool:
+    match operation, result:
+        case Multi(asked), MultiDone(results):
+            return _all_answer(asked, results)
+        case Guarded(_, then, otherwise), GuardedDone(is_then, results):
+            return _all_answer(then if is_then else otherwise, results)
+        case (OpenSession(), SessionOpened()) | (Abandon(), Abandoned()):
+            return True  # the id is drawn anew for each try
+        case CloseSession(session_id), SessionEnded(ended):
+            return session_id == ended
+        case Release(path, czxid), Released(found, found_czxid):
+            return (path, czxid) == (found, found_czxid)
+        case ((Create() | SetData() | Delete() | Check()), _):
+            return _one_answers(operation, result)
+    return False
+
+
+def _all_answer(asked: tuple[ZnodeOperation, ...], results: tuple[ZnodeResult, ...]) -> bool:
+    return len(asked) == len(results) and all(map(_one_answers, asked, results))
+
+
+def _one_answers(asked: ZnodeOperation, result: Result | ZnodeResult) -> bool:
+    match asked, result:
+        case Create(path), Created(found) if asked.mode.is_sequential:
+            return found.startswith(path)
+        case Create(path), Created(found):
+            return path == found
+        case SetData(path), DataSet(found):
+            return path == found
+        case Delete(path), Deleted(found):
+            return path == found
+        case Check(path), Checked(found):
+            return path == found
+        case Read(path), ReadDone(found):
+            return path == found
+    return False
