@@ -256,7 +256,7 @@ def _operation(operation_id: str, described: Described) -> dict[str, Any]:
     }
     if described.takes:
         schemas = [reference(name) for name in described.takes]
-        content: dict[str, Any] = {JSON: {"schema": _one_of(schemas)}}
+        content: dict[str, Any] = {JSON: {"schema": _any_of(schemas)}}
         content[MSGPACK] = {"schema": {}}
         if described.is_raw:
             content[messages.RAW_TYPE] = {"schema": {}}
@@ -316,7 +316,7 @@ def _content(operation_id: str, described: Described) -> dict[str, Any]:
         schemas = [reference(described.gives)]
         if described.gives == "Znode":
             schemas.append(reference("Children"))
-        content[JSON] = {"schema": _one_of(schemas)}
+        content[JSON] = {"schema": _any_of(schemas)}
         content[MSGPACK] = {"schema": {}}
     if described.gives == "Znode":
         content[messages.RAW_TYPE] = {"schema": {}}
@@ -330,5 +330,5 @@ def _content(operation_id: str, described: Described) -> dict[str, Any]:
     return content
 
 
-def _one_of(schemas: list[Schema]) -> Schema:
-    return schemas[0] if len(schemas) == 1 else {"oneOf": schemas}
+def _any_of(schemas: list[Schema]) -> Schema:
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
