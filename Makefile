@@ -9,7 +9,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	echo "$$candidate"; break; fi; done)
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
-.PHONY: help run test lint bench simulate faults faults-tools clean
+.PHONY: help run test lint bench simulate mutants faults faults-tools clean
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make test    ruff, mypy --strict and the fast test suite"
 	@echo "make lint    ruff and mypy --strict alone"
 	@echo "make simulate SEEDS=100 START=0   simulated clusters under faults, one for each seed"
+	@echo "make mutants [NAMES='...']   plant known bugs in a copy of the code: each must be found"
 	@echo "make faults OPTIONS='--rows 1-3'   kill, cut and damage real clusters; root for all of it"
 	@echo "make bench   measure locks, writes, reads, and the pause when a leader dies"
 	@echo "make clean   remove .venv and caches (not ./data)"
@@ -42,6 +43,10 @@ START ?= 0
 simulate: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --start $(START) \
 		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(LEDGER),--ledger $(LEDGER))
+
+# Bugs planted in private copies; `make mutants NAMES=--list` says which there are.
+mutants: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.mutants $(NAMES)
 
 # The rows of the matrix of faults on real processes; `make faults OPTIONS=--help` says more.
 faults: $(VENV)/.installed-dev
