@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client import RetryPolicy, connect
@@ -30,6 +29,7 @@ from coordinator.wire.messages.operations import Check, Create, Delete, SetData
 from coordinator.wire.messages.watches import Change
 from tests.simulation.link import ClientLink
 from tests.simulation.loop import OwnClock, Owner
+from tests.simulation.told import Told, Watching, Written
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -44,43 +44,6 @@ WATCHED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("/q/0", "/locks/a", "/e"), "children"),
     (("/locks",), "subtree"),
 )
-
-
-@dataclass
-class Watching:
-    """What one stream was asked for and what it told."""
-
-    who: str
-    selectors: tuple[str, ...]
-    kind: str
-    start_zxid: int
-    changes: list[Change] = field(default_factory=list)
-    told_zxid: int = 0
-    """Everything up to here has been told, the stream says."""
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A grant that a client was told of."""
-
-    who: str
-    room: str
-    name: str
-    grant_id: str
-    token: int
-    session_id: str
-    zxid: int
-    at_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A write that was acknowledged: the change at ``zxid`` must be the one asked for."""
-
-    who: str
-    path: str
-    value: bytes
-    zxid: int
 
 
 class SimulatedClient:

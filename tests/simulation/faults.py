@@ -49,6 +49,7 @@ class Faults:
             (self._full_disk, 2),
             (self._sync_error, 2),
             (self._step_wall_clock, 2),
+            (self._lonely_clients, 3),
             (self._kill_client, 2),
             (self._pause_client, 3),
             (self._crash_quorum, 2),
@@ -329,6 +330,25 @@ class Faults:
         }
         world.client_cuts |= cuts
         await asyncio.sleep(draw.choice((0.5, 2.0, 6.0)))
+        world.client_cuts -= cuts
+
+    async def _lonely_clients(self) -> None:
+        """Answers come late to everybody; then some clients reach nobody, until leases have ended.
+
+        Whoever counts its lease from the answer believes too long then.
+        """
+        world, draw = self._world, self._random
+        world.link_weather = replace(world.calm_link_weather, delay_ms=(20.0, 150.0))
+        await asyncio.sleep(draw.uniform(1.0, 2.0))
+        cuts = {
+            (client.name, member.member_id)
+            for client in world.live_clients()
+            if draw.random() < 0.4
+            for member in world.members
+        }
+        world.client_cuts |= cuts
+        world.link_weather = replace(world.calm_link_weather)
+        await asyncio.sleep(draw.choice((1.5, 3.0, 5.0)))
         world.client_cuts -= cuts
 
     async def _kill_client(self) -> None:

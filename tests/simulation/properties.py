@@ -27,8 +27,8 @@ from tests.history.checker import check
 from tests.history.operations import Operation
 from tests.history.register import Register
 from tests.history.search import Budget, Verdict
-from tests.simulation.clients import Told, Watching, Written
 from tests.simulation.record import Entry
+from tests.simulation.told import Told, Watching, Written
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

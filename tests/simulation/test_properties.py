@@ -26,8 +26,8 @@ from coordinator.state.machine import StateMachine
 from coordinator.wire.messages import watches
 from tests.history.operations import Recorder
 from tests.simulation import properties
-from tests.simulation.clients import Told, Watching, Written
 from tests.simulation.record import Entry, Record
+from tests.simulation.told import Told, Watching, Written
 
 SESSION = "00000000000000aa"
 Log = list[Entry]

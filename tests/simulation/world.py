@@ -19,7 +19,7 @@ from coordinator.config import (
 )
 from coordinator.wire import messages
 from tests.history.operations import Recorder
-from tests.simulation.clients import SimulatedClient, Told, Watching, Written
+from tests.simulation.clients import SimulatedClient
 from tests.simulation.faults import Faults
 from tests.simulation.link import LinkWeather
 from tests.simulation.loop import NothingWillHappenError, Owner, WorldLoop, run
@@ -27,6 +27,7 @@ from tests.simulation.members import SimulatedMember
 from tests.simulation.network import MemberNetwork, Weather
 from tests.simulation.properties import ReadOrder, judge
 from tests.simulation.record import Record, Tally, Violation
+from tests.simulation.told import Told, Watching, Written
 
 LOOK_EVERY_S = 0.05
 
