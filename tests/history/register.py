@@ -122,7 +122,7 @@ class Register:
         rank_due: int | None,
     ) -> bool:
         # The store is beyond the zxid of an operation that is still to come.
-        if rank_due is not None and 2 * state.zxid > rank_due:
+        if rank_due is not None and 2 * state.zxid >= rank_due:
             return True
         if isinstance(state, Absence) or state.version == 0:
             return False
@@ -180,12 +180,10 @@ def _written(state: State, action: Action) -> State | None:
         return _narrowed(Znode(action.value, 0, first, last, first, last, first), action)
     if action.kind == "delete":
         return Absence(first)
-    # What is forgotten now, the znode's old mzxid, was below this change and above its creation.
-    mzxid_last = min(state.mzxid_last, last - 1)
-    czxid_last = min(state.czxid_last, mzxid_last - state.version)
+    # The old mzxid is forgotten. What it said of the czxid is in the bounds of that already.
     after = Znode(
-        action.value, state.version + 1, state.czxid_first, czxid_last, first, last, first
-    )  # fmt: skip
+        action.value, state.version + 1, state.czxid_first, state.czxid_last, first, last, first
+    )
     return _narrowed(after, action)
 
 

@@ -149,6 +149,22 @@ KNOWN_BAD: dict[str, list[Operation]] = {
         set_(5, 6, "d", version=3, zxid=3),
     ],
     "an answer that contradicts itself": [create(1, 2, "a", zxid=3, mzxid=4)],
+    "the store's zxid goes back between two reads of one state": [
+        create(1, 2, "a", zxid=1), read(3, 4, "a", mzxid=1, zxid=9),
+        read(5, 6, "a", mzxid=1, zxid=5), read(7, 8, "a"),
+    ],
+    "a new znode whose czxid and mzxid differ": [
+        create(1, None, "a"), create(1, None, "a"), read(3, 4, "a", czxid=3),
+        read(5, 6, "a", mzxid=4),
+    ],
+    "a czxid above an mzxid seen before": [
+        create(1, None, "a"), set_(3, None, "b"), read(5, 6, "b", version=1, mzxid=4),
+        read(7, 8, "b", czxid=4),
+    ],
+    "a czxid with no room for the sets behind it": [
+        create(1, None, "a"), set_(3, None, "b"), set_(5, 6, "c", version=2, zxid=5),
+        set_(7, 8, "d", zxid=9), read(9, 10, "d", czxid=4),
+    ],
     "one zxid read with two values": [
         create(1, 2, "a"), set_(3, None, "b"), set_(3, None, "c"),
         read(4, 9, "b", mzxid=5), read(4, 9, "c", mzxid=5),
@@ -196,6 +212,30 @@ def test_explains_with_answers_that_are_all_needed(name: str) -> None:
         ]
         assert check(fewer, Register()).is_ok, f"still bad without the answer of {spared}"
     assert str(explanation).startswith(f"key {KEY}: not linearizable")
+
+
+@pytest.mark.parametrize("name", KNOWN_BAD)
+def test_explains_by_the_first_answer_that_cannot_be_true(name: str) -> None:
+    """What could not be placed was answered when the history went bad, and not before."""
+    history = KNOWN_BAD[name]
+    moments = sorted({o.returned_at for o in history if o.returned_at is not None})
+    verdicts = [check(_until(history, moment), Register()).is_ok for moment in moments]
+    first_bad = moments[verdicts.index(False)]
+
+    explanation = explain(check(history, Register()).keys[KEY], history, Register())
+
+    assert {o.returned_at for o in explanation.culprits} == {first_bad}
+    answered = [o for o in history if o.returned_at is not None and o.returned_at < first_bad]
+    placed = {(o.called_at, o.kind) for o in explanation.prefix}
+    assert placed >= {(o.called_at, o.kind) for o in answered if o.error != "NoLeader"}
+
+
+def _until(history: list[Operation], moment: int) -> list[Operation]:
+    return [
+        o if o.returned_at is None or o.returned_at <= moment else o.as_unknown()
+        for o in history
+        if o.called_at <= moment
+    ]
 
 
 def test_a_bad_key_is_found_among_good_ones() -> None:

@@ -96,6 +96,18 @@ KNOWN_GOOD: dict[str, list[Operation]] = {
     "the same value twice": [
         create(1, 2, "a"), set_(3, 4, "b"), set_(5, 6, "a", version=2), read(7, 8, "a", version=2),
     ],
+    "of two unknown writes the one that is not needed later": [
+        create(1, 2, "a"), set_(3, None, "b"), set_(3, None, "c"), set_(3, None, "b", expected=7),
+        set_(4, 5, "d", version=2), read(6, 7, "b", version=3),
+    ],
+    "an unknown incarnation in between, told by the czxid alone": [
+        create(1, 2, "a", zxid=1), delete(3, None), create(3, None, "b"),
+        set_(3, None, "d", expected=7), set_(4, 5, "d", version=1, zxid=9),
+        read(6, 7, "d", czxid=4),
+    ],
+    "a store's zxid read before a write that is unknown": [
+        create(1, None, "a"), read(2, 3, "a", zxid=5), set_(4, 5, "b", zxid=6), read(6, 7, "b"),
+    ],
     "one incarnation is deleted, not the next": [
         create(1, 2, "a", czxid=1), delete(3, None, czxid=1), delete(4, 5, zxid=2),
         create(6, 7, "b", czxid=3), read(8, 9, "b", czxid=3),
