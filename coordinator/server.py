@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 from dataclasses import replace
 
@@ -30,6 +31,8 @@ logger = logging.getLogger("coordinator.server")
 
 _STOP_DEADLINE_S = 10.0
 _THREADS_DEADLINE_S = 1.0
+_DESCRIPTORS_KEPT = 256
+"""For the log, the snapshots, the other members, and connections that are being refused."""
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -116,7 +119,7 @@ def run(config: Config) -> None:
         ConfigError, StorageError: it could not start, or had to stop.
     """
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
-    asyncio.run(_serve(config))
+    asyncio.run(_serve(_within_descriptors(config)))
 
 
 async def _serve(config: Config) -> None:
@@ -143,6 +146,28 @@ async def _serve(config: Config) -> None:
         raise failure
     if failure is not None:
         raise StorageError(f"the member had to stop: {failure!r}") from failure
+
+
+def _within_descriptors(config: Config) -> Config:
+    """Return ``config`` with no more connections than there are file descriptors to spare.
+
+    Clients must never take the descriptors that the log and the other members need: a member
+    that can not open its next file has to stop.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = config.http.connections_max + _DESCRIPTORS_KEPT
+    is_endless = soft == resource.RLIM_INFINITY
+    if not is_endless and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if is_endless or soft >= wanted:
+        return config
+    allowed = max(soft - _DESCRIPTORS_KEPT, soft // 2)
+    logger.warning(
+        "http.connections_max: %d is more than the limit of %d open files allows; taking %d",
+        config.http.connections_max, soft, allowed,
+    )  # fmt: skip
+    return replace(config, http=replace(config.http, connections_max=allowed))
 
 
 async def _end_threads(*, exit_status: int) -> None:

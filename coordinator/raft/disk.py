@@ -131,6 +131,7 @@ class OsFile:
         self._path = path
         with _naming("open", path):
             self._descriptor = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+        self._overwriting = -1
 
     @property
     def path(self) -> str:
@@ -141,13 +142,13 @@ class OsFile:
             self._write_all(data, lambda view, _: os.write(self._descriptor, view))
 
     def write_at(self, offset: int, data: bytes) -> None:
-        # Not on the appending descriptor: Linux ignores the offset of pwrite under O_APPEND.
+        # Not on the appending descriptor: Linux ignores the offset of pwrite under O_APPEND. The
+        # other one is kept, for a process that is out of descriptors must still be able to write.
         with _naming("write", self._path):
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                self._write_all(data, lambda view, done: os.pwrite(descriptor, view, offset + done))
-            finally:
-                os.close(descriptor)
+            if self._overwriting < 0:
+                self._overwriting = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = self._overwriting
+            self._write_all(data, lambda view, done: os.pwrite(descriptor, view, offset + done))
 
     def _write_all(self, data: bytes, write: Callable[[memoryview, int], int]) -> None:
         view, done = memoryview(data), 0
@@ -182,10 +183,12 @@ class OsFile:
             os.fdatasync(self._descriptor)
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            with _naming("close", self._path):
-                os.close(descriptor)
+        descriptors = (self._descriptor, self._overwriting)
+        self._descriptor = self._overwriting = -1
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                with _naming("close", self._path):
+                    os.close(descriptor)
 
 
 class OsDirectoryLock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import resource
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,20 @@ def test_the_simulated_disk_never_stores_what_a_failed_sync_left() -> None:
     disk.crash()
 
     assert disk.content("d/a") == bytes(512) + b"y" * 512
+
+
+def test_a_file_once_overwritten_needs_no_further_descriptor(tmp_path: Path) -> None:
+    """A process whose descriptors clients have taken can still write what it must."""
+    file = OsDisk().create(str(tmp_path / "a"))
+    file.write(b"abc")
+    file.write_at(0, b"x")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        file.write_at(1, b"y")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert file.read_at(0, 3) == b"xyc"
+    file.close()

@@ -21,6 +21,8 @@ from coordinator.wire.http.door import DOOR
 logger = logging.getLogger("coordinator.http")
 
 _BACKLOG = 1_024
+_ACCEPTED_AT_ONCE_MAX = 16
+"""In one pass of the loop, before those beyond the limits are closed: each takes a descriptor."""
 
 
 class HttpServer:
@@ -97,13 +99,17 @@ class HttpServer:
         def connection() -> Connection:
             return Connection(manager, self._admission, loop=loop)
 
-        return await loop.create_server(
+        listener = await loop.create_server(
             connection,
             self._config.bind_host,
             self._config.bind_port,
-            backlog=_BACKLOG,
+            backlog=_ACCEPTED_AT_ONCE_MAX,
             reuse_address=True,
         )
+        for each in listener.sockets:
+            with each.dup() as listening:
+                listening.listen(_BACKLOG)  # asyncio has one number for both
+        return listener
 
 
 def _refuse_open_door(config: HttpConfig) -> None:

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.faults import rows
+from tests.cluster.faults.network import INSIDE
 from tests.cluster.faults.world import Plan, Skipped, Tally
 
-_INSIDE = "COORDINATOR_FAULTS_INSIDE"
 _ROW_S_MAX = 1_500.0
 
 
@@ -85,12 +85,12 @@ def _maybe_go_inside() -> None:
     There nothing that rows do to networks and disks is seen by the rest of the machine. Without
     root, or where namespaces can not be made, we stay; the rows that need them are skipped.
     """
-    if os.environ.get(_INSIDE) or os.geteuid() != 0 or shutil.which("unshare") is None:
+    if os.environ.get(INSIDE) or os.geteuid() != 0 or shutil.which("unshare") is None:
         return
     prefix = ["unshare", "--net", "--mount", "--propagation", "private", "--"]
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
         return
-    os.environ[_INSIDE] = "1"
+    os.environ[INSIDE] = "1"
     script = 'ip link set lo up && exec "$@"'
     command = [*prefix, "sh", "-c", script, "sh", sys.executable, "-m", "tests.cluster.faults"]
     os.execvp("unshare", [*command, *sys.argv[1:]])  # noqa: S606

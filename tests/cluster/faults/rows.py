@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from tests.cluster.faults import process_rows, shim_rows, storage_rows
+from tests.cluster.faults import (
+    disk_rows,
+    network_rows,
+    process_rows,
+    resource_rows,
+    shim_rows,
+    storage_rows,
+)
 from tests.cluster.faults.process_rows import Row
 
-ROWS: dict[int, Row] = {**process_rows.ROWS, **storage_rows.ROWS, **shim_rows.ROWS}
+ROWS: dict[int, Row] = {
+    **process_rows.ROWS,
+    **storage_rows.ROWS,
+    **shim_rows.ROWS,
+    **network_rows.ROWS,
+    **disk_rows.ROWS,
+    **resource_rows.ROWS,
+}
 ORDER = tuple(
     number
     for number in (

@@ -1,0 +1,229 @@
+"""Rows 7, 8, 9, 10 and 26: links that are cut, one way or both, lossy, late or slow."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+
+from tests.cluster.faults.network import CLIENTS, NetworkCluster
+from tests.cluster.faults.process_rows import Row, shares
+from tests.cluster.faults.world import Plan, Tally, World
+from tests.cluster.wire import Wire
+
+ELECTION_TIMEOUT_S = 0.8
+_HEALED_S_MAX = 10.0
+
+
+def network(world: World) -> NetworkCluster:
+    assert isinstance(world.cluster, NetworkCluster)
+    return world.cluster
+
+
+async def healed(world: World) -> None:
+    """Heal everything; every member must be ready and a write pass."""
+    network(world).heal()
+    at = time.monotonic()
+    await world.ready()
+    await world.flowing(at)
+    took_s = time.monotonic() - at
+    world.tally.measured("healed", took_s)
+    if took_s > _HEALED_S_MAX:
+        world.tally.notes.append(f"healed only after {took_s:.1f} s (pass mark 10 s)")
+
+
+async def row_7(plan: Plan, tally: Tally) -> None:
+    """partition: leader alone, halves, clients from one member"""
+    for members, count in shares(plan, 10):
+        async with World(plan, tally, members=members, make=NetworkCluster) as world:
+            for number in range(count):
+                await world.calm()
+                await (_alone, _halves, _clients)[number % 3](world)
+                await healed(world)
+                tally.faults += 1
+
+
+async def _alone(world: World) -> None:
+    leader = await world.leader()
+    await _minority(world, [leader])
+
+
+async def _halves(world: World) -> None:
+    ids = world.cluster.ids
+    minority = world.random.sample(ids, (len(ids) - 1) // 2)
+    await _minority(world, minority)
+
+
+async def _minority(world: World, minority: list[str]) -> None:
+    """Cut them off: they refuse what needs a quorum, the others go on."""
+    for inside in minority:
+        for outside in world.cluster.ids:
+            if outside not in minority:
+                network(world).cut_both(inside, outside)
+    at = time.monotonic()
+    wire = Wire(world.cluster.url(minority[0]))
+    while True:
+        asked_at = time.monotonic()
+        answer = await wire.request("GET", "/v1/tree/load", timeout_s=2.0)
+        if answer.code == "NoLeader":
+            break
+        if asked_at - at > 10 * ELECTION_TIMEOUT_S:
+            world.expect(False, f"V member {minority[0]} still answers {asked_at - at:.1f} s later")
+            break
+        await asyncio.sleep(0.02)
+    world.tally.measured("asked with a deadline of 2 s, the minority refuses what was sent after",
+                         asked_at - at)  # fmt: skip
+    world.tally.measured("the majority writes", await world.flowing(at))
+    await world.calm(1.0, 3.0)
+    wire.close()
+
+
+async def _clients(world: World) -> None:
+    network(world).cut(CLIENTS, world.random.choice(world.cluster.ids))
+    await world.calm(2.0, 4.0)
+
+
+async def row_8(plan: Plan, tally: Tally) -> None:
+    """one-way cut, bridge, ring"""
+    hold_s, settle_s = 14.0, 10.0
+    for members, count in shares(plan, 10):
+        async with World(plan, tally, members=members, make=NetworkCluster) as world:
+            for number in range(count):
+                await world.calm()
+                name = await _partial(world, number)
+                written = await _probe(world, hold_s)
+                due = range(int(settle_s), int(hold_s))
+                share = len(set(written) & set(due)) / len(due)
+                early = len(set(written) & set(range(int(settle_s)))) / settle_s
+                world.expect(share >= 0.9, f"A {name}: writes in {share:.0%} of the seconds")
+                tally.notes.append(
+                    f"{members} members, {name}: writes in {early:.0%} of the first 10 s, then "
+                    f"{share:.0%}"
+                )
+                await healed(world)
+                tally.faults += 1
+
+
+async def _probe(world: World, seconds: float) -> list[int]:
+    """Write at every member by turns, with little patience; return in which seconds one passed."""
+    at, passed = time.monotonic(), []
+
+    async def probe(url: str) -> None:
+        wire = Wire(url)
+        while time.monotonic() < at + seconds:
+            body = {"data": "probe"}
+            answer = await wire.request("PUT", "/v1/tree/load/p?create", body, timeout_s=0.9)
+            if answer.status in (200, 201):
+                passed.append(int(time.monotonic() - at))
+            await asyncio.sleep(0.1)
+        wire.close()
+
+    await asyncio.gather(*(probe(url) for url in world.cluster.urls))
+    return passed
+
+
+async def _partial(world: World, number: int) -> str:
+    net, ids = network(world), world.cluster.ids
+    leader = await world.leader()
+    others = [each for each in ids if each != leader]
+    if number % 4 == 0:
+        net.cut(leader, world.random.choice(others))
+        return "one way from the leader to a follower"
+    if number % 4 == 1:
+        for each in others:
+            net.cut(each, leader)
+        return "the leader is heard and hears nobody"
+    if number % 4 == 2 or len(ids) < 5:
+        # A member in the middle that sees both sides, which do not see each other.
+        middle = world.random.choice(others)
+        rest = [each for each in ids if each != middle]
+        world.random.shuffle(rest)
+        half = len(rest) // 2
+        for one, other in itertools.product(rest[:half], rest[half:]):
+            net.cut_both(one, other)
+        return "bridge"
+    for one, other in itertools.combinations(range(len(ids)), 2):
+        if (other - one) % len(ids) not in (1, len(ids) - 1):
+            net.cut_both(ids[one], ids[other])
+    return "ring"
+
+
+async def row_9(plan: Plan, tally: Tally) -> None:
+    """loss 1-30 %, delay 10-500 ms, jitter, reorder 25 %"""
+    for members, count in shares(plan, 5):
+        async with World(plan, tally, members=members, make=NetworkCluster) as world:
+            net = network(world)
+            for number in range(count):
+                await world.calm()
+                loss, low_ms, high_ms, reordered = (
+                    (0.05, 40, 60, 0.0), (0.01, 10, 20, 0.25), (0.3, 0, 0, 0.0),
+                    (0.1, 10, 100, 0.25), (0.02, 100, 500, 0.25),
+                )[(number + (0 if members == 3 else 3)) % 5]  # fmt: skip
+                before = await _term(world)
+                at, done = time.monotonic(), len(world.load.readings)
+                net.lose(loss)
+                if high_ms:
+                    net.delay(low_ms, high_ms, reordered)
+                await asyncio.sleep(12.0)
+                net.undelay()
+                await healed(world)
+                elections = await _term(world) - before
+                writes = sum(r.is_write for r in world.load.readings[done:])
+                tally.notes.append(
+                    f"{members} members, loss {loss:.0%}, delay {low_ms}-{high_ms} ms, reordered "
+                    f"{reordered:.0%}: {elections} elections and {writes} writes in "
+                    f"{time.monotonic() - at:.0f} s"
+                )
+                tally.faults += 1
+
+
+async def _term(world: World) -> int:
+    status = await asyncio.to_thread(world.cluster.status, await world.leader())
+    return int(status["term"]) if status else 0
+
+
+async def row_10(plan: Plan, tally: Tally) -> None:
+    """slow link of 1 Mbit/s during a snapshot's transfer"""
+    async with World(plan, tally, make=NetworkCluster, options=plan.load(per_second=60)) as world:
+        net, victim = network(world), await world.follower()
+        world.cluster.kill(victim)
+        wire = Wire(world.cluster.url(await world.leader()))
+        for number in range(12):
+            body = {"data": world.random.randbytes(40_000).hex()}
+            answer = await wire.request("POST", f"/v1/tree/load/big-{number}", body)
+            assert answer.status == 201, answer
+        for _ in range(700):
+            await wire.request("PUT", "/v1/tree/load/big-0", {"data": "x"})
+        before = await _term(world)
+        net.limit(victim, "1mbit")
+        world.cluster.start(victim)
+        at = time.monotonic()
+        await world.ready(victim)
+        tally.measured("caught up over 1 Mbit/s", time.monotonic() - at)
+        if await _term(world) != before:
+            world.expect(False, "A the leader changed while a snapshot was sent")
+        net.unlimit(victim)
+        wire.close()
+        tally.faults += 1
+
+
+async def row_26(plan: Plan, tally: Tally) -> None:
+    """swizzle: links cut one by one, healed in random order"""
+    for members, count in shares(plan, 2):
+        async with World(plan, tally, members=members, make=NetworkCluster) as world:
+            for _ in range(count):
+                await world.calm()
+                links = list(itertools.permutations(world.cluster.ids, 2))
+                links = world.random.sample(links, world.random.randrange(2, len(links) + 1))
+                for source, target in links:
+                    network(world).cut(source, target)
+                    await world.calm(0.1, 0.8)
+                world.random.shuffle(links)
+                for source, target in links:
+                    network(world).heal(source, target)
+                    await world.calm(0.1, 0.8)
+                await healed(world)
+                tally.faults += 1
+
+
+ROWS: dict[int, Row] = {7: row_7, 8: row_8, 9: row_9, 10: row_10, 26: row_26}
