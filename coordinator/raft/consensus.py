@@ -5,10 +5,10 @@
 2. A reply of an older term means nothing; one of a newer term ends a leadership (rows 7, 8, 20).
 3. An append is compared with the log first. What agrees is not written again, so nothing that was
    acknowledged is ever cut (row 4); what is committed never changes, or the member stops.
-4. Nobody campaigns without a majority of pre-votes, and nobody who hears a leader grants one
-   (row 19; Raft thesis, 9.6 and 4.2.3).
-5. A member's vote counts once in a term; asked again by whom it voted for, it says so again (23).
-6. A leader counts its own entries only as far as they are durable (row 3).
+4. A leader counts its own entries only as far as they are durable (row 3).
+5. A member that may have forgotten what it promised promises nothing (``probation``).
+
+Elections have a file of their own (``elections``).
 """
 
 from __future__ import annotations
@@ -20,16 +20,12 @@ from typing import Any, Protocol
 from coordinator.config import RaftConfig
 from coordinator.raft import messages as say
 from coordinator.raft.barrier import QuorumRounds
+from coordinator.raft.elections import Elections
 from coordinator.raft.engine import Role
 from coordinator.raft.hardening import HardenedSyncObj, InvariantError
 from coordinator.raft.messages import Message
+from coordinator.raft.probation import Probation
 from coordinator.raft.replication import Replication
-
-LATE_ELECTION_MS = 2
-"""Between noticing that the election is due and campaigning: a member that was paused reads its
-sockets first (row 22)."""
-HINTED_ELECTION_MS = 15
-"""Between one member's and the next one's reaction to a leader whose connection closed."""
 
 
 class Outbox(Protocol):
@@ -70,6 +66,7 @@ class Consensus:
         now_ms: Callable[[], int],
         outbox: Outbox,
         applied_index: int,
+        probation: Probation,
     ) -> None:
         self._member_id = member_id
         self._others = tuple(other for other in member_ids if other != member_id)
@@ -97,30 +94,40 @@ class Consensus:
             host=self,
             applied_index=applied_index,
         )
-        self._votes: set[str] = set()
-        self._pre_votes: set[str] = set()
-        self._pre_vote_term = 0
-        self._late_until_ms: int | None = None
-        self._heard_leader_ms: int | None = None
+        self.probation = probation
+        if log[-1][1:] != (1, 0):
+            probation.note_history()
+        self._asked_terms_ms = 0
+        self._elections = Elections(
+            member_id,
+            self._others,
+            core=self.core,
+            log=log,
+            raft=raft,
+            random=random,
+            now_ms=now_ms,
+            outbox=outbox,
+            probation=probation,
+        )
         self._verified = (0, 0)
         """(term, index) up to which this log is known to agree with that term's leader's."""
         self.first_commit_index: int | None = None
         """The commit index that the first leader heard by this member told."""
         self._last_tick_ms = now_ms()
-        # A first election need not wait in full: whoever has a leader refuses the pre-vote.
-        minimum = raft.election_timeout_ms_min
-        self.core.election_due_ms = now_ms() + random.randint(minimum // 8, minimum // 2)
         self._handlers: dict[type, Callable[[str, Any], None]] = {
             say.Append: self._on_append,
             say.Appended: self._on_appended,
             say.CommitNotice: self._on_commit_notice,
             say.Probe: self._on_probe,
             say.ProbeReply: self._on_probe_reply,
-            say.VoteRequest: self._on_vote_request,
-            say.VoteGrant: self._on_vote_grant,
-            say.PreVoteRequest: self._on_pre_vote_request,
-            say.PreVoteGrant: self._on_pre_vote_grant,
+            say.VoteRequest: self._elections.on_vote_request,
+            say.VoteGrant: self._elections.on_vote_grant,
+            say.PreVoteRequest: self._elections.on_pre_vote_request,
+            say.PreVoteGrant: self._elections.on_pre_vote_grant,
             say.TermNotice: self._on_term_notice,
+            say.TermQuestion: self._on_term_question,
+            say.TermAnswer: self._on_term_answer,
+            say.LogLost: self._on_log_lost,
             say.SnapshotPiece: self._on_snapshot_piece,
             say.SnapshotReply: self._on_snapshot_reply,
         }
@@ -132,7 +139,7 @@ class Consensus:
         """The leader that this member follows and has not lost sight of, or itself."""
         if self.core.role is Role.LEADER:
             return self._member_id
-        return self.core.leader_id if self._heard_leader_ms is not None else None
+        return self.core.leader_id if self._elections.is_leader_in_sight else None
 
     @property
     def is_leader_ready(self) -> bool:
@@ -150,15 +157,9 @@ class Consensus:
             self.replication.send_heartbeats(self.core.term, self.core.commit_index)
 
     def on_disconnected(self, member_id: str) -> None:
-        """A leader whose connection closed is probably dead: ask the others at once."""
         self.replication.on_connection_changed(member_id)
-        core = self.core
-        if core.role is Role.LEADER or core.leader_id != member_id:
-            return
-        self._heard_leader_ms = None
-        rank = sorted(other for other in (*self._others, self._member_id) if other != member_id)
-        delay_ms = rank.index(self._member_id) * HINTED_ELECTION_MS + self._random.randint(1, 5)
-        core.election_due_ms = min(core.election_due_ms, self._now_ms() + delay_ms)
+        if self.core.role is not Role.LEADER and self.core.leader_id == member_id:
+            self._elections.on_leader_disconnected(member_id)
 
     def tick(self) -> None:
         """Do what is due; the order of things in one pass of the loop is the engine's."""
@@ -167,10 +168,8 @@ class Consensus:
         now_ms = self._now_ms()
         if self.core.role is Role.LEADER:
             self._tell_commit_rule(now_ms)
-        elif now_ms >= self.core.election_due_ms:
-            self._maybe_ask_for_pre_votes(now_ms)
         else:
-            self._late_until_ms = None
+            self._elections.tick(now_ms)
         self._last_tick_ms = now_ms
         self.core.tick()
         if self.core.role is Role.LEADER:
@@ -194,9 +193,7 @@ class Consensus:
         """When ``tick`` must be called at the latest."""
         if self.core.role is Role.LEADER:
             return self.core.heartbeat_due_ms
-        if self._late_until_ms is not None:
-            return self._late_until_ms
-        return self.core.election_due_ms
+        return self._elections.due_ms()
 
     # What PySyncObj tells (the Host of ``hardening``).
 
@@ -207,9 +204,7 @@ class Consensus:
         return self._outbox.send_now(member_id, message)
 
     def broadcast_vote_request(self, request: say.VoteRequest) -> None:
-        self._votes = set()
-        for member_id in self._others:
-            self._outbox.send_durable(member_id, request)
+        self._elections.broadcast(request)
 
     def send_heartbeats(self) -> None:
         if self._is_alone_and_dirty():
@@ -226,7 +221,7 @@ class Consensus:
             self.replication.begin_term(self._now_ms())
         else:
             self.rounds.fail()
-        self._heard_leader_ms = None
+        self._elections.on_role()
         self._outbox.on_role(role)
 
     def take_group(self) -> bytes | None:
@@ -243,6 +238,10 @@ class Consensus:
     def _accept_leader(self, member_id: str, term: int) -> bool:
         """Follow the leader of ``term``, or tell a stale one; return whether to go on."""
         core = self.core
+        if not self.probation.may_follow:
+            self.probation.note_history()
+            self._ask_for_terms()
+            return False
         if term < core.term:
             self._outbox.send_durable(member_id, say.TermNotice(core.term))
             return False
@@ -252,9 +251,7 @@ class Consensus:
             core.hear_leader(member_id, term)
         else:
             core.postpone_election()
-        self._heard_leader_ms = self._now_ms()
-        self._late_until_ms = None
-        self._pre_vote_term = 0
+        self._elections.on_leader_heard()
         if self._verified[0] != term:
             self._verified = (term, 0)
         return True
@@ -293,12 +290,21 @@ class Consensus:
                 previous=(index, log[index - start][2]),
                 entries=entries,
             )
-            return
-        if commit_index > core.commit_index:
-            core.hear_leader(member_id, message.term, commit_index)
-        self._outbox.send_durable(
-            member_id, say.Appended(core.term, message.epoch, index + 1, True)
-        )
+        else:
+            if commit_index > core.commit_index:
+                core.hear_leader(member_id, message.term, commit_index)
+            self._outbox.send_durable(
+                member_id, say.Appended(core.term, message.epoch, index + 1, True)
+            )
+        if not self.probation.is_proven:
+            self._maybe_prove(message)
+
+    def _maybe_prove(self, message: say.Append) -> None:
+        """End probation once everything that this leader had committed is here (rule 3 of it)."""
+        commit_index = self.core.commit_index
+        term = self._log[commit_index - self._log[0][1]][2]
+        if message.commit_index <= commit_index and term == message.term:
+            self.probation.note_caught_up(commit_index)
 
     def _skip_committed(self, index: int, entries: list[tuple[int, bytes]]) -> int:
         """Drop what is committed here from ``entries``; return the index before the rest."""
@@ -375,6 +381,34 @@ class Consensus:
         if message.term > self.core.term:
             self.core.adopt_term(message.term)
 
+    # Terms and logs that may have been forgotten.
+
+    def _ask_for_terms(self) -> None:
+        now_ms = self._now_ms()
+        if now_ms - self._asked_terms_ms >= self._raft.heartbeat_interval_ms:
+            self._asked_terms_ms = now_ms
+            number = self.probation.ask(1 + self._random.getrandbits(32))
+            for member_id in self._others:
+                self._outbox.send_now(member_id, say.TermQuestion(number))
+
+    def _on_term_question(self, member_id: str, message: say.TermQuestion) -> None:
+        if self.probation.is_proven:
+            answer = say.TermAnswer(message.number, self.core.term)
+            self._outbox.send_durable(member_id, answer)
+
+    def _on_term_answer(self, member_id: str, message: say.TermAnswer) -> None:
+        self._on_term_notice(member_id, say.TermNotice(message.term))
+        self.probation.on_answer(member_id, message.number)
+
+    def _on_log_lost(self, member_id: str, message: say.LogLost) -> None:
+        core, last_index = self.core, self._log[-1][1]
+        is_its_leader = message.term == core.term and core.leader_id == member_id
+        if is_its_leader and self.probation.is_proven and last_index < message.last_index:
+            self.probation.begin(
+                f"entries {last_index + 1} to {message.last_index}, which it had acknowledged to "
+                f"member {member_id}, are not here; was an old copy of its data put back?"
+            )
+
     def _tell_commit_rule(self, now_ms: int) -> None:
         """Pass what followers hold to the library, capped by what is durable here (row 3)."""
         durable_index = self._log.durable_index
@@ -400,78 +434,3 @@ class Consensus:
     def _send_probes(self) -> None:
         for member_id in self._others:
             self._outbox.send_now(member_id, say.Probe(self.core.term, self.rounds.current))
-
-    # Elections.
-
-    def _maybe_ask_for_pre_votes(self, now_ms: int) -> None:
-        if self._late_until_ms is None:
-            self._late_until_ms = now_ms + LATE_ELECTION_MS
-        if now_ms < self._late_until_ms:
-            return
-        self._late_until_ms = None
-        self._heard_leader_ms = None
-        self.core.postpone_election()
-        self._pre_vote_term = self.core.term + 1
-        self._pre_votes = {self._member_id}
-        for member_id in self._others:
-            self._outbox.send_now(member_id, self._pre_vote_request())
-        self._maybe_campaign()
-
-    def _pre_vote_request(self) -> say.PreVoteRequest:
-        _, last_index, last_term = self._log[-1]
-        return say.PreVoteRequest(self._pre_vote_term, last_index, last_term)
-
-    def _maybe_campaign(self) -> None:
-        if len(self._pre_votes) >= self._majority:
-            self._pre_vote_term = 0
-            self.core.campaign()
-
-    def _hears_another_leader(self, than_id: str) -> bool:
-        if self.core.role is Role.LEADER:
-            return True
-        heard_ms = self._heard_leader_ms
-        if heard_ms is None or self.core.leader_id in (None, than_id):
-            return False
-        return self._now_ms() - heard_ms < self._raft.election_timeout_ms_min
-
-    def _on_pre_vote_request(self, member_id: str, message: say.PreVoteRequest) -> None:
-        core = self.core
-        if message.term <= core.term:
-            self._outbox.send_durable(member_id, say.TermNotice(core.term))
-            return
-        _, last_index, last_term = self._log[-1]
-        asked, own = (message.last_term, message.last_index), (last_term, last_index)
-        if self._hears_another_leader(member_id) or asked < own:
-            return
-        if self._pre_vote_term == message.term and asked == own and member_id > self._member_id:
-            return  # Both ask at once: the lower id goes first, so the votes are not split.
-        self._pre_vote_term = 0
-        core.postpone_election()
-        self._late_until_ms = None
-        self._outbox.send_now(member_id, say.PreVoteGrant(message.term))
-
-    def _on_pre_vote_grant(self, member_id: str, message: say.PreVoteGrant) -> None:
-        core = self.core
-        is_asked = message.term == self._pre_vote_term == core.term + 1
-        if is_asked and core.role is not Role.LEADER:
-            self._pre_votes.add(member_id)
-            self._maybe_campaign()
-
-    def _on_vote_request(self, member_id: str, message: say.VoteRequest) -> None:
-        core = self.core
-        if message.term < core.term:
-            self._outbox.send_durable(member_id, say.TermNotice(core.term))
-        elif self._hears_another_leader(member_id):
-            return
-        elif message.term == core.term and core.voted_for == member_id:
-            self._outbox.send_durable(member_id, say.VoteGrant(message.term))
-        else:
-            core.consider_vote(member_id, message)
-
-    def _on_vote_grant(self, member_id: str, message: say.VoteGrant) -> None:
-        core = self.core
-        if message.term != core.term or core.role is not Role.CANDIDATE:
-            return
-        if member_id not in self._votes:
-            self._votes.add(member_id)
-            core.count_vote(member_id, message.term)

@@ -31,7 +31,7 @@ from typing import overload
 
 from coordinator.errors import StorageError
 from coordinator.raft import segments, term
-from coordinator.raft.disk import Disk
+from coordinator.raft.disk import Disk, join
 from coordinator.raft.records import Kind, encode
 from coordinator.raft.recovery import recover
 from coordinator.raft.segments import Entry, Segment
@@ -122,6 +122,11 @@ class Journal:
         if not self._entries and self._next_index is not None:
             # All that is left is before what a snapshot covers; begin anew wherever that ends.
             self.clear()
+
+    @staticmethod
+    def is_absent(directory: str, disk: Disk) -> bool:
+        """Return whether no log was ever begun in ``directory``, or nothing is left of it."""
+        return not disk.exists(join(directory, term.NAME))
 
     # ------------------------------------------------------------------ what PySyncObj calls
 

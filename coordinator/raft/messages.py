@@ -72,11 +72,12 @@ class ProbeReply(NamedTuple):
 
 
 class VoteRequest(NamedTuple):
-    """A candidate's, as in the paper."""
+    """A candidate's, as in the paper. ``is_new``: of one that never belonged to a cluster."""
 
     term: int
     last_index: int
     last_term: int
+    is_new: bool = False
 
 
 class VoteGrant(NamedTuple):
@@ -91,6 +92,7 @@ class PreVoteRequest(NamedTuple):
     term: int
     last_index: int
     last_term: int
+    is_new: bool = False
 
 
 class PreVoteGrant(NamedTuple):
@@ -103,6 +105,26 @@ class TermNotice(NamedTuple):
     """You are behind: the term is this one."""
 
     term: int
+
+
+class TermQuestion(NamedTuple):
+    """What is your term? Asked by one that may have forgotten its own; ``number`` is repeated."""
+
+    number: int
+
+
+class TermAnswer(NamedTuple):
+    """This, and I have not forgotten it."""
+
+    number: int
+    term: int
+
+
+class LogLost(NamedTuple):
+    """A leader's: you had acknowledged the entries up to ``last_index``, and lost some."""
+
+    term: int
+    last_index: int
 
 
 class SnapshotPiece(NamedTuple):
@@ -162,6 +184,9 @@ Message = (
     | PreVoteRequest
     | PreVoteGrant
     | TermNotice
+    | TermQuestion
+    | TermAnswer
+    | LogLost
     | SnapshotPiece
     | SnapshotReply
     | Request
@@ -248,6 +273,9 @@ _NUMBERS: tuple[tuple[int, type], ...] = (
     (12, SnapshotReply),
     (13, Request),
     (14, Reply),
+    (15, TermQuestion),
+    (16, TermAnswer),
+    (17, LogLost),
 )
 _NUMBER_OF: dict[type, int] = {kind: number for number, kind in _NUMBERS}
 

@@ -28,6 +28,7 @@ from coordinator.errors import (
     ShuttingDownError,
 )
 from coordinator.raft import messages as say
+from coordinator.raft.application import Application
 from coordinator.raft.blocking import RunBlocking, run_in_thread
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.disk import Disk, OsDisk, join
@@ -41,12 +42,12 @@ from coordinator.raft.engine import (
     Role,
     RoleListener,
 )
-from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
 from coordinator.raft.journal import Journal
 from coordinator.raft.listeners import Listeners
 from coordinator.raft.membership import check_members, check_timing
 from coordinator.raft.messages import Message
-from coordinator.raft.proposals import Proposals, fail_waiters, unpack_group
+from coordinator.raft.probation import Probation
+from coordinator.raft.proposals import Proposals
 from coordinator.raft.read_index import READ_INDEX, ReadIndex
 from coordinator.raft.requests import RequestDesk
 from coordinator.raft.snapshot_exchange import SnapshotExchange
@@ -126,7 +127,7 @@ class PySyncObjEngine:
         self._durability: Durability | None = None
         self._pass_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._counts = dict.fromkeys(_COUNTERS, 0.0)
+        self._application = Application(self._proposals)
 
     # The life of a member.
 
@@ -136,12 +137,17 @@ class PySyncObjEngine:
 
     async def start(self, replica: Replica) -> None:
         self._replica = replica
-        self._disk.make_directory(self._data_dir)
-        self._log = Journal(
-            join(self._data_dir, "log"), self._disk, segment_bytes=self._raft.segment_bytes
-        )
+        log_directory = join(self._data_dir, "log")
+        for directory in (self._data_dir, log_directory):
+            self._disk.make_directory(directory)
+        # Before the log, so that it can not be taken for one that was always there.
+        probation = Probation(
+            self._disk, self._data_dir, self._member_id, len(self._member_ids),
+            is_new=Journal.is_absent(log_directory, self._disk),
+        )  # fmt: skip
+        self._log = Journal(log_directory, self._disk, segment_bytes=self._raft.segment_bytes)
         try:
-            self._start_core(replica)
+            self._start_core(replica, probation)
             self._is_running = True
             await self._transport.start(self)
         except BaseException:
@@ -150,7 +156,7 @@ class PySyncObjEngine:
             raise
         self._wake()
 
-    def _start_core(self, replica: Replica) -> None:
+    def _start_core(self, replica: Replica, probation: Probation) -> None:
         store = SnapshotStore(
             join(self._data_dir, "snapshots"),
             self._disk,
@@ -182,6 +188,7 @@ class PySyncObjEngine:
             now_ms=self._clock.monotonic_ms,
             outbox=self,
             applied_index=self._snapshots.load(),
+            probation=probation,
         )
 
     async def stop(self) -> None:
@@ -293,9 +300,14 @@ class PySyncObjEngine:
         )
 
     def metrics(self) -> Mapping[str, float]:
-        found = dict(self._counts)
-        found["queue_length"] = float(self._proposals.queue_length)
-        found["proposals_in_flight"] = float(self._proposals.in_flight)
+        found = {
+            "entries_total": float(self._application.entries_total),
+            "commands_total": float(self._application.commands_total),
+            "queue_length": float(self._proposals.queue_length),
+            "proposals_in_flight": float(self._proposals.in_flight),
+        }
+        if self._consensus is not None:
+            found["is_unproven"] = float(not self._consensus.probation.is_proven)
         if self._durability is not None:
             found["sync_count"] = float(self._durability.sync_count)
             found["sync_seconds_total"] = self._durability.sync_seconds_total
@@ -396,26 +408,8 @@ class PySyncObjEngine:
     def apply_entry(self, index: int, term: int, entry: bytes) -> int:
         assert self._replica is not None
         assert self._snapshots is not None
-        self._counts["entries_total"] += 1
         self._snapshots.note_applied(len(entry))
-        if entry == NO_OP:
-            return 1
-        if entry[:1] != REGULAR:
-            raise InvariantError(f"entry {index} is of no kind known here")
-        commands = unpack_group(entry[1:])
-        waiters = self._proposals.waiters_of(index)
-        self._counts["commands_total"] += len(commands)
-        try:
-            if waiters and len(waiters) != len(commands):
-                raise InvariantError(f"entry {index} is not the one that was proposed")
-            for position, command in enumerate(commands):
-                result = self._replica.apply(index, term, command)
-                if waiters and not waiters[position].done():
-                    waiters[position].set_result(Applied(index, term, result))
-        except Exception:
-            fail_waiters(waiters, LeaderChangedError("the member failed while it applied this"))
-            raise
-        return len(commands)
+        return self._application.apply(self._replica, index, term, entry)
 
     # Passes.
 
@@ -442,6 +436,7 @@ class PySyncObjEngine:
         self._tell_leader(consensus)
         if consensus.is_leader_ready:
             self._tell_role(Role.LEADER)
+        consensus.probation.maybe_end(self._log.durable_index)
         self._is_ready(consensus)
         snapshots.maybe_make(consensus.core.applied_index)
         snapshots.resend(consensus)
@@ -481,7 +476,4 @@ class PySyncObjEngine:
                 self._is_caught_up = True
         if consensus.core.role is Role.LEADER:
             return consensus.is_leader_ready
-        return self._is_caught_up
-
-
-_COUNTERS = ("entries_total", "commands_total")
+        return self._is_caught_up and consensus.probation.is_proven

@@ -5,7 +5,9 @@
    epoch, so of a whole pipeline of refused appends only the first refusal moves anything (row 6).
 3. A success never moves ``next_index`` back (row 5), a refusal never below what is acknowledged
    (row 7).
-4. So many bytes and messages are under way to one follower at once, and no more.
+4. What a follower acknowledged and was committed it holds for ever; one that does not has lost a
+   part of its log, and is told so (an emptied disk, an old copy).
+5. So many bytes and messages are under way to one follower at once, and no more.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.config import RaftConfig
-from coordinator.raft.messages import Append, Appended, CommitNotice, Message, Probe
+from coordinator.raft.messages import (
+    Append,
+    Appended,
+    CommitNotice,
+    LogLost,
+    Message,
+    Probe,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +44,8 @@ class Progress:
     member_id: str
     next_index: int = 2
     match_index: int = 0
+    kept_index: int = 0
+    """Acknowledged and committed, in whatever term: it must be there, or the log was lost."""
     epoch: int = 0
     heard_ms: int = 0
     told_commit_index: int = 0
@@ -95,6 +106,8 @@ class Replication:
     def send_commit_index(self, term: int, commit_index: int) -> None:
         """Tell those who have the entries that they are committed, if nothing else told them."""
         for progress in self.followers.values():
+            kept_index = min(progress.match_index, commit_index)
+            progress.kept_index = max(progress.kept_index, kept_index)
             if progress.told_commit_index < commit_index <= progress.match_index:
                 progress.told_commit_index = commit_index
                 self._send(progress.member_id, CommitNotice(term, commit_index))
@@ -111,20 +124,27 @@ class Replication:
             progress.next_index = max(progress.next_index, progress.match_index + 1)
             progress.is_doubted = False
             self._land(progress)
-        elif reply.next_index > progress.match_index:
-            progress.step_back(min(reply.next_index, last_index + 1))
+        else:
+            self._on_refused(progress, reply, term)
+        if not self._send_to(progress, term, commit_index) and not reply.is_success:
+            self._send_append(progress, term, commit_index, [])  # a probe of the new epoch
+
+    def _on_refused(self, progress: Progress, reply: Appended, term: int) -> None:
+        floor = max(progress.match_index, progress.kept_index)
+        if reply.next_index > floor:
+            progress.step_back(min(reply.next_index, self._log[-1][1] + 1))
         elif not progress.is_doubted:
             progress.is_doubted = True
-            progress.step_back(progress.match_index + 1)
+            progress.step_back(floor + 1)
         else:
             logger.error(
                 "member %s lost entries %d to %d, which it had acknowledged",
-                member_id, reply.next_index, progress.match_index,
+                progress.member_id, reply.next_index, floor,
             )  # fmt: skip
-            progress.match_index = 0
+            self._send(progress.member_id, LogLost(term, floor))
+            progress.match_index = progress.kept_index = 0
+            progress.is_doubted = False
             progress.step_back(reply.next_index)
-        if not self._send_to(progress, term, commit_index) and not reply.is_success:
-            self._send_append(progress, term, commit_index, [])  # a probe of the new epoch
 
     def on_connection_changed(self, member_id: str) -> None:
         """What was under way may be lost; ask again from what is acknowledged."""

@@ -161,6 +161,19 @@ class Member:
             self.disk.kill()
         await self.engine.stop()
 
+    async def lose_disk(self) -> None:
+        """End it, and bring it back with an empty directory."""
+        if self.is_up:
+            await self.kill()
+        self.disk = SimulatedDisk(self.cluster.random.randrange(1 << 30))
+        self.failures.clear()
+
+    @property
+    def is_unproven(self) -> bool:
+        """Whether its disk, whatever it is doing, says that it may have forgotten something."""
+        directories = self.disk.directories
+        return "data" not in directories or "unproven" in directories["data"].names
+
     @property
     def is_leading(self) -> bool:
         status = self.engine.status()

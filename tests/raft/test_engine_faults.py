@@ -1,6 +1,6 @@
 """Random faults by seed on whole members: what is promised holds whatever happens.
 
-Power cuts and kills, members that stay away, one-way cuts, isolation, loss, delay and reordering,
+Power cuts and kills, members that stay away, a minority's lost disks, one-way cuts, isolation, loss, delay and reordering,
 with snapshots every few entries, while clients write and read. Every run checks:
 
 1. an acknowledged command is in the history for good, once;
@@ -94,7 +94,7 @@ async def disturb(cluster: SimulatedCluster, rng: random.Random) -> None:
         await asyncio.sleep(rng.uniform(0.05, 0.8))
         member = rng.choice(cluster.members)
         other = rng.choice(cluster.others(member))
-        deed = rng.randrange(14)
+        deed = rng.randrange(15)
         if deed <= 2 and member.is_up:
             await member.kill(is_power_cut=rng.random() < 0.7)
         elif deed <= 4 and not member.is_up:
@@ -119,6 +119,9 @@ async def disturb(cluster: SimulatedCluster, rng: random.Random) -> None:
         elif deed <= 12:
             member.pause()
             asyncio.get_running_loop().call_later(rng.uniform(0.05, 3.0), member.resume)
+        elif deed == 13:
+            if not any(one.is_unproven for one in cluster.others(member)):
+                await member.lose_disk()  # a minority's: what that loses is not promised
         elif member.is_up:
             member.disk.crash_at_step = member.disk.step_count + rng.randrange(1, 40)
         for one in cluster.members:

@@ -22,6 +22,7 @@ from coordinator.raft.engine import Role
 from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
 from coordinator.raft.journal import Journal
 from coordinator.raft.messages import Message
+from coordinator.raft.probation import Probation
 from tests.raft.simulated_disk import SimulatedDisk
 
 X = REGULAR + b"\x91\xc4\x01x"
@@ -31,9 +32,11 @@ X = REGULAR + b"\x91\xc4\x01x"
 class Bench:
     """One member, whose ears, mouth and clock are the test's."""
 
-    def __init__(self, members: tuple[str, ...] = ("1", "2", "3")) -> None:
+    def __init__(self, members: tuple[str, ...] = ("1", "2", "3"), *, is_new: bool = False) -> None:
         self.clock = ManualClock(10_000)
         self.disk = SimulatedDisk()
+        self.disk.make_directory("data")
+        self.probation = Probation(self.disk, "data", "1", len(members), is_new=is_new)
         self.log = Journal("data", self.disk)
         self.log.add(NO_OP, 1, 0)
         self.log.sync()
@@ -53,6 +56,7 @@ class Bench:
             now_ms=self.clock.monotonic_ms,
             outbox=self,
             applied_index=1,
+            probation=self.probation,
         )
         self.core = self.consensus.core
 

@@ -1,0 +1,216 @@
+"""Who may lead: pre-votes and votes, asked for, given and counted, around PySyncObj's own.
+
+1. Nobody campaigns without a majority of pre-votes, and nobody who hears a leader grants one
+   (row 19; Raft thesis, 9.6 and 4.2.3).
+2. A member's vote counts once in a term; asked again by whom it voted for, it says so again (23).
+3. A member on probation votes in a first election at most (``probation``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+from coordinator.config import RaftConfig
+from coordinator.raft import messages as say
+from coordinator.raft.engine import Role
+from coordinator.raft.hardening import HardenedSyncObj
+from coordinator.raft.messages import Message
+from coordinator.raft.probation import Probation
+
+LATE_ELECTION_MS = 2
+"""Between noticing that the election is due and campaigning: a member that was paused reads its
+sockets first (row 22)."""
+HINTED_ELECTION_MS = 15
+"""Between one member's and the next one's reaction to a leader whose connection closed."""
+EMPTY_LOG = (0, 1)
+"""(term, index) of the last entry of a log in which nothing was ever written."""
+
+
+class Sender(Protocol):
+    """Where messages go (``consensus.Outbox``)."""
+
+    def send_now(self, member_id: str, message: Message) -> bool: ...
+
+    def send_durable(self, member_id: str, message: Message) -> None: ...
+
+
+class Elections:
+    """One member's part in them."""
+
+    def __init__(
+        self,
+        member_id: str,
+        others: tuple[str, ...],
+        *,
+        core: HardenedSyncObj,
+        log: Any,
+        raft: RaftConfig,
+        random: Random,
+        now_ms: Callable[[], int],
+        outbox: Sender,
+        probation: Probation,
+    ) -> None:
+        self._member_id = member_id
+        self._others = others
+        self._majority = (len(others) + 1) // 2 + 1
+        self._core = core
+        self._log = log
+        self._raft = raft
+        self._random = random
+        self._now_ms = now_ms
+        self._outbox = outbox
+        self._probation = probation
+        self._votes: set[str] = set()
+        self._pre_votes: set[str] = set()
+        self._pre_vote_term = 0
+        self._late_until_ms: int | None = None
+        self._heard_leader_ms: int | None = None
+        # A first election need not wait in full: whoever has a leader refuses the pre-vote.
+        minimum = raft.election_timeout_ms_min
+        core.election_due_ms = now_ms() + random.randint(minimum // 8, minimum // 2)
+
+    # What a member hears and sees of leaders.
+
+    @property
+    def is_leader_in_sight(self) -> bool:
+        return self._heard_leader_ms is not None
+
+    def on_leader_heard(self) -> None:
+        self._heard_leader_ms = self._now_ms()
+        self._late_until_ms = None
+        self._pre_vote_term = 0
+
+    def on_role(self) -> None:
+        self._heard_leader_ms = None
+
+    def on_leader_disconnected(self, leader_id: str) -> None:
+        """Ask the others soon: a leader whose connection closed is probably dead."""
+        self._heard_leader_ms = None
+        rank = sorted(other for other in (*self._others, self._member_id) if other != leader_id)
+        delay_ms = rank.index(self._member_id) * HINTED_ELECTION_MS + self._random.randint(1, 5)
+        core = self._core
+        core.election_due_ms = min(core.election_due_ms, self._now_ms() + delay_ms)
+
+    # Standing.
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due on a member that does not lead."""
+        if now_ms < self._core.election_due_ms:
+            self._late_until_ms = None
+        elif self._probation.may_campaign:
+            self._maybe_ask_for_pre_votes(now_ms)
+        else:
+            self._heard_leader_ms = None
+            self._core.postpone_election()
+
+    def due_ms(self) -> int:
+        """When ``tick`` must be called at the latest."""
+        return self._core.election_due_ms if self._late_until_ms is None else self._late_until_ms
+
+    def broadcast(self, request: say.VoteRequest) -> None:
+        """Ask everybody for the vote; the pre-votes were won."""
+        self._votes = set()
+        for member_id in self._others:
+            self._outbox.send_durable(member_id, request._replace(is_new=self._probation.is_new))
+
+    def _maybe_ask_for_pre_votes(self, now_ms: int) -> None:
+        if self._late_until_ms is None:
+            self._late_until_ms = now_ms + LATE_ELECTION_MS
+        if now_ms < self._late_until_ms:
+            return
+        self._late_until_ms = None
+        self._heard_leader_ms = None
+        self._core.postpone_election()
+        self._pre_vote_term = self._core.term + 1
+        self._pre_votes = {self._member_id}
+        for member_id in self._others:
+            self._outbox.send_now(member_id, self._pre_vote_request())
+        self._maybe_campaign()
+
+    def _pre_vote_request(self) -> say.PreVoteRequest:
+        last_term, last_index = self._last()
+        return say.PreVoteRequest(
+            self._pre_vote_term, last_index, last_term, self._probation.is_new
+        )
+
+    def _maybe_campaign(self) -> None:
+        if not self._probation.may_campaign:
+            return
+        if len(self._pre_votes) >= self._majority:
+            self._pre_vote_term = 0
+            if not self._others:
+                self._probation.end()  # there is nobody who could know better
+            self._core.campaign()
+
+    def on_pre_vote_grant(self, member_id: str, message: say.PreVoteGrant) -> None:
+        core = self._core
+        is_asked = message.term == self._pre_vote_term == core.term + 1
+        if is_asked and core.role is not Role.LEADER:
+            self._pre_votes.add(member_id)
+            self._maybe_campaign()
+
+    def on_vote_grant(self, member_id: str, message: say.VoteGrant) -> None:
+        core = self._core
+        if message.term != core.term or core.role is not Role.CANDIDATE:
+            return
+        if not self._probation.may_campaign:
+            return
+        self._probation.end()  # Before an entry of this term leaves.
+        if member_id not in self._votes:
+            self._votes.add(member_id)
+            core.count_vote(member_id, message.term)
+
+    # Voting.
+
+    def on_pre_vote_request(self, member_id: str, message: say.PreVoteRequest) -> None:
+        core = self._core
+        if message.term <= core.term:
+            self._outbox.send_durable(member_id, say.TermNotice(core.term))
+            return
+        asked, own = (message.last_term, message.last_index), self._last()
+        if self._hears_another_leader(member_id) or asked < own:
+            return
+        if not self._may_vote_for(message):
+            return
+        if self._pre_vote_term == message.term and asked == own and member_id > self._member_id:
+            return  # Both ask at once: the lower id goes first, so the votes are not split.
+        self._pre_vote_term = 0
+        core.postpone_election()
+        self._late_until_ms = None
+        self._outbox.send_now(member_id, say.PreVoteGrant(message.term))
+
+    def on_vote_request(self, member_id: str, message: say.VoteRequest) -> None:
+        core = self._core
+        if message.term < core.term:
+            self._outbox.send_durable(member_id, say.TermNotice(core.term))
+            return
+        if self._hears_another_leader(member_id) or not self._may_vote_for(message):
+            return
+        self._probation.end()  # Before the vote leaves; of a first election everybody is proven.
+        if message.term == core.term and core.voted_for == member_id:
+            self._outbox.send_durable(member_id, say.VoteGrant(message.term))
+        else:
+            core.consider_vote(member_id, message)
+
+    def _hears_another_leader(self, than_id: str) -> bool:
+        if self._core.role is Role.LEADER:
+            return True
+        heard_ms = self._heard_leader_ms
+        if heard_ms is None or self._core.leader_id in (None, than_id):
+            return False
+        return self._now_ms() - heard_ms < self._raft.election_timeout_ms_min
+
+    def _may_vote_for(self, request: say.PreVoteRequest | say.VoteRequest) -> bool:
+        """Whether probation, this member's or the candidate's, allows it (rule 1 of it)."""
+        is_empty = (request.last_term, request.last_index) == EMPTY_LOG
+        if not is_empty:
+            self._probation.note_history()
+        if self._probation.is_proven:
+            return not request.is_new
+        return self._probation.is_new and request.is_new and is_empty
+
+    def _last(self) -> tuple[int, int]:
+        _, last_index, last_term = self._log[-1]
+        return last_term, last_index

@@ -1,0 +1,353 @@
+"""A member whose disk was lost, or put back from an old copy, has no say until it has caught up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.errors import CoordinatorError
+from coordinator.raft import messages as say
+from coordinator.raft.engine import Role
+from coordinator.raft.probation import Probation, Standing
+from tests.raft.simulated_cluster import Member, SimulatedCluster
+from tests.raft.simulated_disk import SimulatedDisk
+from tests.raft.simulated_loop import run
+from tests.raft.test_engine_rows import Bench
+
+
+async def settled(count: int = 3, **raft: object) -> tuple[SimulatedCluster, Member]:
+    """Return a cluster that has a history, none of its members on probation, and its leader."""
+    cluster = await SimulatedCluster(count, **raft).start()
+    leader = await cluster.leader()
+    for number in range(5):
+        await leader.engine.propose(b"%d" % number)
+    await cluster.equal()
+    await cluster.until(lambda: not any(member.is_unproven for member in cluster.members))
+    return cluster, leader
+
+
+def test_a_new_member_gives_no_vote_to_one_that_has_a_log() -> None:
+    """Neither vote nor pre-vote, however good the candidate's log is."""
+    bench = Bench(is_new=True)
+
+    said = [
+        *bench.hear("2", say.PreVoteRequest(5, 9, 4)),
+        *bench.hear("2", say.VoteRequest(5, 9, 4)),
+    ]
+
+    assert said == []
+    assert bench.probation.standing is Standing.JOINING
+
+
+def test_new_members_elect_a_first_leader_among_themselves() -> None:
+    """All logs are empty: votes are given as ever, and everybody who took part is proven."""
+    bench = Bench(is_new=True)
+
+    before = bench.hear("2", say.PreVoteRequest(1, 1, 0, True))
+    is_proven_before = bench.probation.is_proven
+    vote = bench.hear("2", say.VoteRequest(1, 1, 0, True))
+
+    assert before == [("2", say.PreVoteGrant(1))]
+    assert vote == [("2", say.VoteGrant(1))]
+    assert (is_proven_before, bench.probation.is_proven) == (False, True)
+
+
+def test_a_proven_member_with_an_empty_log_gives_no_vote_to_a_new_one() -> None:
+    """It may have missed everything that the new one has forgotten."""
+    bench = Bench()
+
+    said = [
+        *bench.hear("2", say.PreVoteRequest(5, 1, 0, True)),
+        *bench.hear("2", say.VoteRequest(5, 1, 0, True)),
+    ]
+
+    assert said == []
+
+
+def test_a_new_member_that_has_seen_a_history_takes_part_in_no_first_election() -> None:
+    """Not after a restart either: it neither stands nor votes."""
+    bench = Bench(is_new=True)
+    bench.hear("2", say.PreVoteRequest(5, 9, 4))
+
+    said = bench.hear("3", say.PreVoteRequest(6, 1, 0, True))
+    bench.now.clear()
+    for _ in range(20):
+        bench.clock.advance(500)
+        bench.consensus.tick()
+    again = Probation(bench.disk, "data", "1", 3, is_new=False)
+
+    assert said == []
+    assert not [message for _, message in bench.now if isinstance(message, say.PreVoteRequest)]
+    assert again.standing is Standing.JOINING
+
+
+def test_a_new_member_acknowledges_nothing_before_it_knows_the_terms() -> None:
+    """An older leader may not count on a member that has forgotten a newer one's term."""
+    bench = Bench(is_new=True)
+    append = say.Append(3, 1, 1, 1, 0, [(3, b"\x01")])
+
+    first = bench.hear("2", append)
+    number = first[0][1].number  # type: ignore[union-attr]
+    bench.hear("2", say.TermAnswer(number, 3))
+    with_one_answer = bench.hear("2", append)
+    bench.hear("3", say.TermAnswer(number, 4))
+    with_both = bench.hear("2", append)
+
+    assert first == [(other, say.TermQuestion(number)) for other in ("2", "3")]
+    assert [message for _, message in with_one_answer if isinstance(message, say.Appended)] == []
+    assert with_both == [("2", say.TermNotice(4))]
+    assert bench.terms() == [0]
+
+
+def test_answers_to_a_question_of_another_life_do_not_count() -> None:
+    """A late answer may have been given before the disk was lost."""
+    bench = Bench(is_new=True)
+    append = say.Append(3, 1, 1, 1, 0, [(3, b"\x01")])
+    number = bench.hear("2", append)[0][1].number  # type: ignore[union-attr]
+
+    for other in ("2", "3"):
+        bench.hear(other, say.TermAnswer(number + 1, 3))
+
+    assert not bench.probation.may_follow
+
+
+def test_who_is_on_probation_tells_no_terms() -> None:
+    """It may have forgotten a newer one than it knows."""
+    bench = Bench(is_new=True)
+
+    assert bench.hear("2", say.TermQuestion(7)) == []
+    assert Bench().hear("2", say.TermQuestion(7)) == [("2", say.TermAnswer(7, 0))]
+
+
+def test_probation_ends_only_with_an_entry_of_the_leaders_own_term_committed() -> None:
+    """What a new leader knows to be committed of earlier terms may be less than what is."""
+    bench = Bench(is_new=True)
+    number = bench.hear("2", say.Probe(3, 0))[0][1].number  # type: ignore[union-attr]
+    for other in ("2", "3"):
+        bench.hear(other, say.TermAnswer(number, 3))
+
+    standings = []
+    for terms, previous, commit in ([2, 2], (1, 0), 1), ([3], (3, 2), 3), ([], (4, 3), 4):
+        bench.append(3, previous, terms, commit=commit)
+        bench.log.sync()
+        bench.probation.maybe_end(bench.log.durable_index)
+        standings.append(bench.probation.is_proven)
+
+    assert standings == [False, False, True]
+
+
+def test_probation_does_not_end_before_what_was_caught_up_is_durable() -> None:
+    """The mark goes after the sync of the log, never before."""
+    bench = Bench(is_new=True)
+    bench.probation.note_history()
+    bench.probation.note_caught_up(2)
+
+    bench.probation.maybe_end(1)
+    before = bench.probation.is_proven
+    bench.probation.maybe_end(2)
+
+    assert (before, bench.probation.is_proven) == (False, True)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_mark_of_probation_survives_any_crash_before_the_log_begins(seed: int) -> None:
+    """Where there is a log of a new member there is its mark: the mark is stable first."""
+    steps = 0
+    while True:
+        steps += 1
+        disk = SimulatedDisk(seed)
+        disk.make_directory("data")
+        disk.crash_at_step = steps
+        try:
+            Probation(disk, "data", "1", 3, is_new=True)
+        except BaseException:  # the power went off
+            disk.crash()
+            disk.make_directory("data")
+            again = Probation(disk, "data", "1", 3, is_new=True)
+            assert again.standing is Standing.NEW
+            continue
+        disk.crash()
+        assert Probation(disk, "data", "1", 3, is_new=False).standing is Standing.NEW
+        break
+
+
+@pytest.mark.parametrize("late", ["1", "2", "3"])
+def test_a_new_cluster_starts_with_a_majority_and_takes_in_the_last_one(late: str) -> None:
+    """Two of three elect a leader and commit; the third comes, catches up and is proven."""
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(3)
+        first = [member for member in cluster.members if member.member_id != late]
+        for member in first:
+            await member.start()
+        leader = await cluster.leader(first)
+        await leader.engine.propose(b"a")
+        third = next(member for member in cluster.members if member.member_id == late)
+
+        await third.start()
+        await cluster.until(lambda: third.engine.status().is_ready)
+
+        assert not third.is_unproven
+        assert await cluster.equal() == [b"a"]
+        await leader.kill()
+        await cluster.leader([member for member in cluster.members if member.is_up])
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_an_emptied_member_does_not_elect_one_that_lacks_what_it_had_acknowledged() -> None:
+    """The leader and the emptied one had an entry, the third has not: it waits for the leader."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        emptied, behind = cluster.others(leader)
+        await behind.kill(is_power_cut=False)
+        applied = await leader.engine.propose(b"precious")
+        await leader.kill()
+
+        await emptied.lose_disk()
+        await emptied.start()
+        await behind.start()
+        await asyncio.sleep(10)
+        led_meanwhile = cluster.leaders()
+        await emptied.kill()
+        await emptied.start()
+        await asyncio.sleep(10)
+        led_after_a_restart = cluster.leaders()
+        await leader.start()
+        await cluster.leader()
+
+        assert (led_meanwhile, led_after_a_restart) == ([], [])
+        assert (await cluster.equal())[applied.result - 1] == b"precious"
+        await cluster.until(lambda: not emptied.is_unproven)
+        await cluster.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_an_emptied_member_is_proven_once_it_has_caught_up(is_compacted: bool) -> None:
+    """By the log or by a snapshot; then it votes, and the two others' leader can be replaced."""
+
+    async def scenario() -> None:
+        few = {"snapshot_every_entries": 3, "keep_entries_after_snapshot": 1}
+        cluster, leader = await settled(3, **(few if is_compacted else {}))
+        emptied, other = cluster.others(leader)
+        await emptied.lose_disk()
+        await emptied.start()
+        is_ready_at_once = emptied.engine.status().is_ready
+        await cluster.until(lambda: not emptied.is_unproven)
+        await cluster.until(lambda: emptied.engine.status().is_ready)
+
+        await leader.kill()
+        second = await cluster.leader([emptied, other])
+        await second.engine.propose(b"more")
+
+        assert not is_ready_at_once
+        assert len(emptied.replica.commands) >= 5
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_an_old_copy_is_found_out_by_its_leader_and_loses_its_vote() -> None:
+    """Put back while the leader lives: it is told, has no vote, and has it again afterwards."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        restored = cluster.others(leader)[0]
+        old = restored.disk.copy()
+        for number in range(5):
+            await leader.engine.propose(b"later %d" % number)
+        await cluster.equal()
+        told: list[str] = []
+        cluster.network.on_message = lambda _source, target, message: (
+            told.append(target) or True if isinstance(message, say.LogLost) else True
+        )
+
+        await restored.kill()
+        restored.disk = old
+        await restored.start()
+        await cluster.until(lambda: restored.is_unproven)
+        await cluster.until(lambda: not restored.is_unproven)
+
+        assert told == [restored.member_id]
+        assert len(await cluster.equal()) == 10
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_leader_of_an_earlier_term_also_remembers_what_was_acknowledged() -> None:
+    """Leading again, it still knows what a follower held that was committed."""
+    bench = Bench()
+    bench.lead()
+    bench.log.sync()
+    bench.follower_holds("3", 2)
+    bench.consensus.tick()
+    bench.hear("2", say.TermNotice(5))
+    bench.lead()
+
+    said = []
+    for _ in range(2):
+        epoch = bench.consensus.replication.followers["3"].epoch
+        said += bench.hear("3", say.Appended(bench.core.term, epoch, 2, False))
+
+    assert bench.core.role is Role.LEADER
+    assert ("3", say.LogLost(bench.core.term, 2)) in said
+
+
+def test_a_false_alarm_takes_no_vote_away() -> None:
+    """A member that holds what its leader believes lost stays proven."""
+    bench = Bench()
+    bench.append(1, (1, 0), [1, 1])
+
+    bench.hear("2", say.LogLost(1, 3))
+    bench.hear("3", say.LogLost(1, 9))
+    held = bench.probation.is_proven
+    bench.hear("2", say.LogLost(1, 4))
+
+    assert (held, bench.probation.is_proven) == (True, False)
+
+
+def test_a_member_alone_is_a_new_cluster_with_an_empty_disk() -> None:
+    """There is nobody who could remember more."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(1).start()
+        leader = await cluster.leader()
+
+        await leader.engine.propose(b"a")
+
+        assert not leader.is_unproven
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_an_older_leader_does_not_count_on_a_member_that_forgot_its_vote() -> None:
+    """A deposed leader wakes up and reaches only the emptied member: it commits nothing."""
+
+    async def scenario() -> None:
+        cluster, old = await settled()
+        old.pause()
+        second = await cluster.leader(cluster.others(old))
+        await second.engine.propose(b"newer")
+        (emptied,) = (member for member in cluster.others(old) if member is not second)
+        cluster.network.isolate(second.member_id)
+        await emptied.lose_disk()
+        await emptied.start()
+        old.resume()
+
+        with pytest.raises((CoordinatorError, TimeoutError)):
+            async with asyncio.timeout(5):
+                await old.engine.propose(b"split brain")
+        cluster.network.heal()
+        await cluster.leader()
+
+        assert (await cluster.equal())[-1] == b"newer"
+        await cluster.stop()
+
+    run(scenario())
