@@ -113,11 +113,12 @@ def _run(number: int, plan: Plan) -> dict[str, Any]:
         print(f"  {line}", flush=True)
     for line in tally.violations:
         print(f"  VIOLATION {line}", flush=True)
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     return {
         "row": number, "title": title, "seed": plan.seed, "members": list(plan.members),
         "faults": tally.faults, "operations": tally.operations, "violations": tally.violations,
         "notes": tally.summary(), "skipped": skipped,
-        "seconds": round(time.monotonic() - began, 1), "machine": platform.platform(),
+        "seconds": round(time.monotonic() - began, 1), "machine": machine,
         "python": platform.python_version(),
     }  # fmt: skip
 
