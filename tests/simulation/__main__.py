@@ -26,14 +26,17 @@ def main() -> int:
         return _show(simulate(arguments.seed, settings), is_whole=arguments.trace)
     seeds = range(arguments.start, arguments.start + arguments.seeds)
     total = Total(len(seeds))
-    for verdict in verdicts(seeds, settings, arguments.jobs):
-        total.add(verdict)
-        if not verdict.is_fine:
-            print(file=sys.stderr)
-            print(failure_text(verdict, settings))
-        total.show_progress()
-        if arguments.minutes is not None and total.seconds > 60 * arguments.minutes:
-            break
+    try:
+        for verdict in verdicts(seeds, settings, arguments.jobs):
+            total.add(verdict)
+            if not verdict.is_fine:
+                print(file=sys.stderr)
+                print(failure_text(verdict, settings), flush=True)
+            total.show_progress()
+            if arguments.minutes is not None and total.seconds > 60 * arguments.minutes:
+                break
+    except KeyboardInterrupt:
+        pass  # what was run counts
     print(file=sys.stderr)
     line = total.line(seeds.start)
     print(line)
