@@ -50,6 +50,9 @@ class HttpConfig:
     bind_port: int = 7071
     is_insecure: bool = False
     """Must be true to listen beyond loopback without TLS."""
+    allowed_hosts: str | None = None
+    """Names, separated by commas, under which clients may call a member that listens on loopback,
+    beyond addresses, ``localhost`` and the hosts of ``client_url``; ``*`` is any name."""
     header_deadline_ms: int = 5_000
     body_deadline_ms: int = 10_000
     idle_deadline_ms: int = 60_000

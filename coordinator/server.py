@@ -55,7 +55,8 @@ class Server:
         )
         self.member = Member(config, self._engine, self._clock)
         app = create_app(self.member, config.http, self._clock)
-        self._http = HttpServer(app, config.http, self._clock)
+        client_urls = [member.client_url for member in config.cluster.members]
+        self._http = HttpServer(app, config.http, self._clock, client_urls=client_urls)
         self._has_failed: asyncio.Event | None = None
         self._failure: BaseException | None = None
         self.member.on_failure(self._fail)

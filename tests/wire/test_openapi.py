@@ -155,6 +155,8 @@ DRIVEN = [
     Step("status", "/v1/status"),
     Step("health_live", "/health/live"),
     Step("health_ready", "/health/ready"),
+    Step("health_live_head", "/health/live"),
+    Step("health_ready_head", "/health/ready"),
     Step("metrics", "/metrics"),
     Step("openapi", "/openapi.json"),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -22,6 +22,7 @@ from coordinator.wire.http.server import HttpServer
 
 FAST = HttpConfig(
     bind_port=0,
+    allowed_hosts="h",
     header_deadline_ms=100,
     body_deadline_ms=100,
     idle_deadline_ms=300,
@@ -47,7 +48,9 @@ async def answer(door: Door, request: web.Request) -> web.StreamResponse:
 
 
 @asynccontextmanager
-async def serving(handler: Handler = answer, **changes: Any) -> AsyncIterator[HttpServer]:
+async def serving(
+    handler: Handler = answer, *, client_urls: Sequence[str] = (), **changes: Any
+) -> AsyncIterator[HttpServer]:
     config = replace(FAST, **changes)
     door = Door(cast(Any, QuietMember()), config, SystemClock())
     app = web.Application(
@@ -59,7 +62,7 @@ async def serving(handler: Handler = answer, **changes: Any) -> AsyncIterator[Ht
         return await handler(door, request)
 
     app.router.add_route("*", "/x", route, expect_handler=door.maybe_continue)
-    server = HttpServer(app, config, SystemClock())
+    server = HttpServer(app, config, SystemClock(), client_urls=client_urls)
     await server.start()
     try:
         yield server
@@ -457,6 +460,72 @@ async def test_another_site_cannot_make_a_browser_write() -> None:
         )
 
         assert (await wire.response())[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        (b"127.0.0.1:7071", 200), (b"10.0.0.1", 200), (b"[::1]:7071", 200), (b"localhost:1", 200),
+        (b"LOCALHOST", 200), (b"h", 200), (b"db.internal:80", 200), (b"evil.example", 403),
+        (b"localhost.evil.example", 403), (b"127.0.0.1.evil.example", 403), (b"", 403),
+        (b"[::1", 200), (b"a\r\nHost: h", 400),
+    ],
+)  # fmt: skip
+async def test_on_loopback_only_known_names_are_answered(host: bytes, status: int) -> None:
+    """A site whose name was made to point here (DNS rebinding) gets nothing, not even reads."""
+    urls = ["http://db.internal:7071"]
+    async with serving(client_urls=urls) as server:
+        wire = await Wire.to(server)
+        await wire.send(b"GET /x HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+
+        assert (await wire.response())[0] == status
+
+
+@pytest.mark.parametrize(
+    "changes", [{"allowed_hosts": "*"}, {"bind_host": "0.0.0.0", "is_insecure": True}]
+)
+async def test_other_names_when_told_or_beyond_loopback(changes: dict[str, Any]) -> None:
+    """The operator knows the names of a network."""
+    async with serving(**changes) as server:
+        wire = await Wire.to(server)
+        await wire.send(b"GET /x HTTP/1.1\r\nHost: any.example\r\n\r\n")
+
+        assert (await wire.response())[0] == 200
+
+
+@pytest.mark.parametrize("sent", [b"GET /x\r\n\r\n", b"GET /x HTTP/0.9\r\n\r\n"])
+async def test_a_request_without_a_version_is_none(sent: bytes) -> None:
+    """HTTP/0.9 has neither hosts nor headers to check."""
+    async with serving() as server:
+        wire = await Wire.to(server)
+        await wire.send(sent)
+
+        assert (await wire.response())[0] == 400
+
+
+async def test_half_a_header_sent_ahead_is_not_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What comes while a request runs has its deadline, too, from when the request has ended."""
+    go_on = asyncio.Event()
+
+    async def slow(door: Door, request: web.Request) -> web.StreamResponse:
+        await go_on.wait()
+        return door.reply_now(request, {})
+
+    async with serving(slow, idle_deadline_ms=60_000) as server:
+        wire = await Wire.to(server)
+        await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        await until(lambda: server.connection_count == 1)
+        await asyncio.sleep(0.02)
+        await wire.send(b"GET /x HTTP/1.1\r\nHo")
+        await asyncio.sleep(0.3)  # longer than a header may take: the request is not cut
+        go_on.set()
+        began = asyncio.get_running_loop().time()
+
+        assert (await wire.response())[0] == 200
+        assert await wire.rest() == b""
+        assert elapsed_ms(began) < 2_000
 
 
 async def test_a_taken_port_is_named() -> None:

@@ -120,11 +120,12 @@ class Connection(RequestHandler):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
+        is_ahead = self._is_whole()
         super().data_received(data)
         if self._request_count != self._heads:
             self._heads = self._request_count
             self._header_in_time()
-        elif self._header_timer is None and self._is_idle():
+        elif self._header_timer is None and (is_ahead or self._is_idle()):
             self._expect_header()  # the first bytes of the next request, not all of its header
 
     def pause_writing(self) -> None:
@@ -142,6 +143,11 @@ class Connection(RequestHandler):
     def _is_idle(self) -> bool:
         return self._waiter is not None and not self._waiter.done()
 
+    def _is_whole(self) -> bool:
+        """Return whether all of the request that is being answered has come."""
+        request = self._current_request
+        return request is not None and request.content.is_eof()
+
     def _expect_header(self) -> None:
         seconds = self._admission.config.header_deadline_ms / 1_000
         self._header_timer = self._loop.call_later(seconds, self._header_late)
@@ -153,6 +159,9 @@ class Connection(RequestHandler):
 
     def _header_late(self) -> None:
         self._header_timer = None
+        if self._current_request is not None:
+            self._expect_header()  # sent ahead of its time: it may wait for the one that runs
+            return
         self.force_close()
 
     def _taking_again(self) -> None:

@@ -52,6 +52,8 @@ class Door:
         self.config = config
         self.clock = clock
         self.is_closing = False
+        self.names: frozenset[str] | None = None
+        """The names it may be called by, beside addresses; None: by any. Set by who listens."""
         self._chores: set[asyncio.Future[None]] = set()
         self._on_closing: set[Callable[[], None]] = set()
         self._member_id = member.labels()[0]

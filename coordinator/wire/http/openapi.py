@@ -183,6 +183,12 @@ OPERATIONS: dict[str, Described] = {
     "health_live": Described(
         "GET", "/health/live", "Whether the process answers at all.", gives="Health"
     ),
+    "health_live_head": Described(
+        "HEAD", "/health/live", "The same without a body, for probes that ask so."
+    ),
+    "health_ready_head": Described(
+        "HEAD", "/health/ready", "The same without a body.", also=(503,)
+    ),
     "health_ready": Described(
         "GET", "/health/ready", "Whether to send requests here; 503 says why not.",
         gives="Health", also=(503,),
@@ -209,7 +215,7 @@ _WRITE_HEADERS: dict[str, Schema] = {
     messages.REQUEST_NUMBER_HEADER: integer(1),
     messages.FLOOR_INDEX_HEADER: integer(),
 }
-_ALWAYS = (400, 408, 500, 503, 504)
+_ALWAYS = (400, 403, 408, 500, 503, 504)
 _REASONS = {
     304: "not modified: the version is the one in If-None-Match",
     400: "the request is not what the route needs; the detail says what was expected and found",
@@ -291,8 +297,6 @@ def _responses(operation_id: str, described: Described) -> dict[str, Any]:
     if 304 in described.also:
         responses["304"] = {"description": _REASONS[304]}
     errors = {*described.errors, *_ALWAYS, 429}
-    if described.method not in ("GET", "HEAD"):
-        errors.add(403)
     for status in sorted(errors):
         responses[str(status)] = {
             "description": _REASONS[status],

@@ -28,7 +28,9 @@ class OperationRoutes:
         return (
             Route("GET", "/v1/status", self.status, "status"),
             Route("GET", "/health/live", self.live, "health_live"),
+            Route("HEAD", "/health/live", self.live, "health_live_head"),
             Route("GET", "/health/ready", self.ready, "health_ready"),
+            Route("HEAD", "/health/ready", self.ready, "health_ready_head"),
             Route("GET", "/metrics", self.metrics, "metrics"),
             Route("GET", "/openapi.json", self.openapi, "openapi"),
         )

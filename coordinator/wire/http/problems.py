@@ -5,6 +5,7 @@
 3. Anything else is our mistake: 500 with the code ``Error`` and no details, and one traceback in
    the log. Its outcome is unknown, and the problem says so (``definite`` is false).
 4. A cancelled handler stays cancelled: its client has gone.
+5. Who calls by another's name, or from another site, is refused before any route is looked at.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from aiohttp import web
+from aiohttp import HttpVersion10, web
 from aiohttp.typedefs import Middleware
 
 from coordinator.errors import (
@@ -24,6 +25,7 @@ from coordinator.errors import (
     UnknownRouteError,
 )
 from coordinator.wire.http.door import Door
+from coordinator.wire.http.hosts import refuse_foreign_host
 from coordinator.wire.http.paths import target_path
 from coordinator.wire.strict_json import shortened
 
@@ -41,6 +43,10 @@ def problem_middleware(door: Door) -> Middleware:
     @web.middleware
     async def answer_with_problems(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
+            if request.version < HttpVersion10:
+                raise BadArgumentsError("request: expected HTTP/1.1 (RFC 9112), found no version")
+            if door.names is not None:
+                refuse_foreign_host(request, door.names)
             if request.method not in _SAFE_METHODS:
                 _refuse_other_sites(request)
             return await handler(request)

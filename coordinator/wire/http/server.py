@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import logging
+from collections.abc import Iterable
 
 from aiohttp import web
 
@@ -17,6 +17,7 @@ from coordinator.config import HttpConfig
 from coordinator.errors import ConfigError
 from coordinator.wire.http.connection import Admission, Connection
 from coordinator.wire.http.door import DOOR
+from coordinator.wire.http.hosts import is_loopback, known_names
 
 logger = logging.getLogger("coordinator.http")
 
@@ -32,13 +33,22 @@ class HttpServer:
         app: from ``create_app``.
         http_config: where to listen (port 0: any free one), and the limits of connections.
         clock: the member's clock.
+        client_urls: of all members; their hosts are names this one may be called by.
     """
 
-    def __init__(self, app: web.Application, http_config: HttpConfig, clock: Clock) -> None:
+    def __init__(
+        self,
+        app: web.Application,
+        http_config: HttpConfig,
+        clock: Clock,
+        *,
+        client_urls: Iterable[str] = (),
+    ) -> None:
         self._app = app
         self._config = http_config
         self._clock = clock
         self._admission = Admission(http_config)
+        self._client_urls = tuple(client_urls)
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
         self._port = 0
@@ -67,6 +77,7 @@ class HttpServer:
             ConfigError: the address is taken, is not this machine's, or is not loopback.
         """
         _refuse_open_door(self._config)
+        self._app[DOOR].names = known_names(self._config, self._client_urls)
         grace_s = self._config.shutdown_grace_ms / 1_000
         self._runner = web.AppRunner(
             self._app, handler_cancellation=True, access_log=None, shutdown_timeout=grace_s
@@ -113,22 +124,13 @@ class HttpServer:
 
 
 def _refuse_open_door(config: HttpConfig) -> None:
-    if config.is_insecure or _is_loopback(config.bind_host):
+    if config.is_insecure or is_loopback(config.bind_host):
         return
     raise ConfigError(
         f"http.bind_host: expected a loopback address such as 127.0.0.1, found "
         f"{config.bind_host!r}; anybody who reaches this address could read and change "
         f"everything. Put http.is_insecure = true into the file if the network is trusted."
     )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False  # a name may resolve to anything
 
 
 def _cannot_listen(config: HttpConfig, error: OSError) -> str:
