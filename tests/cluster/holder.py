@@ -3,24 +3,23 @@
     python -m tests.cluster.holder ENDPOINTS LOCK SESSION_S [STORE]
 
 Prints one JSON object a line: the grant; then every step it took (with the monotonic time in ms at
-which its check passed); at the end why it stopped. With STORE, a directory, each step also writes
-there through a fence that refuses tokens lower than it has seen; without checking the grant first,
-as a program that was paused between looking and writing does.
+which its check passed); at the end why it stopped. With STORE, the address of a fenced store, each
+step also writes there, without checking the grant first, as a program that was paused between
+looking and writing does.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from coordinator import connect
 from coordinator.clock import SystemClock
 from coordinator.errors import CoordinatorError, LockLostError, StaleTokenError
 from recipes import Lock
+from tests.cluster.fenced_store import FencedWriter
 
 STEP_S = 0.02
 STEPS_MAX = 3_000
@@ -31,24 +30,9 @@ def say(**fields: Any) -> None:
     print(json.dumps({"at_ms": SystemClock().monotonic_ms(), **fields}), flush=True)
 
 
-def fenced_write(store: Path, token: int) -> None:
-    """Write under ``token``, unless the store has seen a larger one: the other half of fencing."""
-    with (store / "highest").open("a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        highest = int(file.read() or 0)
-        if token < highest:
-            raise StaleTokenError(f"expected a token of {highest} or more, found {token}")
-        file.truncate(0)
-        file.write(str(token))
-        file.flush()
-        with (store / "writes").open("a") as writes:
-            writes.write(f"{token}\n")
-
-
 def main() -> None:
     endpoints, name, session_s = sys.argv[1:4]
-    store = Path(sys.argv[4]) if len(sys.argv) > 4 else None
+    store = FencedWriter(sys.argv[4]) if len(sys.argv) > 4 else None
     refused = 0
     try:
         with (
@@ -59,7 +43,7 @@ def main() -> None:
             for _ in range(STEPS_MAX):
                 if store is not None:
                     try:
-                        fenced_write(store, grant.fencing_token)
+                        store.write(grant.fencing_token)
                     except StaleTokenError:
                         refused += 1
                         say(event="refused", token=grant.fencing_token)

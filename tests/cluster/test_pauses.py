@@ -18,6 +18,7 @@ from coordinator.cli.supervisor import EXIT_LOST
 from coordinator.clock import SystemClock
 from recipes import Lock
 from tests.cluster.conftest import MakeCluster
+from tests.cluster.fenced_store import FencedStore
 from tests.cluster.load import Load, LoadOptions
 from tests.cluster.scripts import REPOSITORY, Script
 from tests.cluster.verdicts import judge, judge_end
@@ -42,33 +43,31 @@ def start_script() -> Iterator[StartScript]:
 
 
 def test_a_paused_holder_learns_of_its_loss_before_it_goes_on(
-    make_cluster: MakeCluster, start_script: StartScript, tmp_path: Path
+    make_cluster: MakeCluster, start_script: StartScript
 ) -> None:
     """Stopped beyond its lease: the next is granted, and the first check after waking raises.
 
     What it wrote without looking, in the step in which it was stopped, the fence refuses.
     """
     cluster = make_cluster()
-    store = tmp_path / "store"
-    store.mkdir()
-    arguments = ("-m", "tests.cluster.holder", cluster.endpoints, "paused", "1.5", str(store))
-    first = start_script(*arguments)
-    first_token = first.wait_for("granted")["token"]
-    first.wait_for("step")
+    with FencedStore() as store:
+        arguments = ("tests.cluster.holder", cluster.endpoints, "paused", "1.5", store.address)
+        first = start_script("-m", *arguments)
+        first_token = first.wait_for("granted")["token"]
+        first.wait_for("step")
 
-    first.signal(signal.SIGSTOP)
-    second = start_script(*arguments)
-    second_token = second.wait_for("granted")["token"]
-    granted_at_ms = second.wait_for("step")["at_ms"]
-    first.signal(signal.SIGCONT)
-    end = first.wait_for("lost")
+        first.signal(signal.SIGSTOP)
+        second = start_script("-m", *arguments)
+        second_token = second.wait_for("granted")["token"]
+        granted_at_ms = second.wait_for("step")["at_ms"]
+        first.signal(signal.SIGCONT)
+        end = first.wait_for("lost")
 
     assert second_token > first_token
     late = [line for line in first.lines
             if line["event"] == "step" and line["at_ms"] > granted_at_ms]  # fmt: skip
     assert late == [], "no step of the first after the second was granted"
-    tokens = [int(line) for line in (store / "writes").read_text().splitlines()]
-    assert tokens == sorted(tokens), "the store took no write of the first after the second's"
+    assert store.tokens == sorted(store.tokens), "no write of the first after the second's"
     assert end["refused"] <= 1
 
 

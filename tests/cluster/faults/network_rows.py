@@ -106,7 +106,8 @@ async def row_8(plan: Plan, tally: Tally) -> None:
 
 async def _probe(world: World, seconds: float) -> list[int]:
     """Write at every member by turns, with little patience; return in which seconds one passed."""
-    at, passed = time.monotonic(), []
+    at = time.monotonic()
+    passed: list[int] = []
 
     async def probe(url: str) -> None:
         wire = Wire(url)
@@ -142,9 +143,9 @@ async def _partial(world: World, number: int) -> str:
         for one, other in itertools.product(rest[:half], rest[half:]):
             net.cut_both(one, other)
         return "bridge"
-    for one, other in itertools.combinations(range(len(ids)), 2):
-        if (other - one) % len(ids) not in (1, len(ids) - 1):
-            net.cut_both(ids[one], ids[other])
+    for first, second in itertools.combinations(range(len(ids)), 2):
+        if (second - first) % len(ids) not in (1, len(ids) - 1):
+            net.cut_both(ids[first], ids[second])
     return "ring"
 
 
@@ -160,7 +161,7 @@ async def row_9(plan: Plan, tally: Tally) -> None:
                     (0.1, 10, 100, 0.25), (0.02, 100, 500, 0.25),
                 )[(number + (0 if members == 3 else 3)) % 5]  # fmt: skip
                 before = await _term(world)
-                at, done = time.monotonic(), len(world.load.readings)
+                began_at, done = time.monotonic(), len(world.load.readings)
                 net.lose(loss)
                 if high_ms:
                     net.delay(low_ms, high_ms, reordered)
@@ -172,7 +173,7 @@ async def row_9(plan: Plan, tally: Tally) -> None:
                 tally.notes.append(
                     f"{members} members, loss {loss:.0%}, delay {low_ms}-{high_ms} ms, reordered "
                     f"{reordered:.0%}: {elections} elections and {writes} writes in "
-                    f"{time.monotonic() - at:.0f} s"
+                    f"{time.monotonic() - began_at:.0f} s"
                 )
                 tally.faults += 1
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 from tests.cluster.faults.world import Plan, Tally, World
+from tests.cluster.fenced_store import FencedStore
 from tests.cluster.scripts import Script
 from tests.cluster.wire import Wire
 
@@ -97,44 +96,40 @@ async def pause_leader(world: World, seconds: float) -> None:
 
 async def row_6(plan: Plan, tally: Tally) -> None:
     """SIGSTOP of a lock's holder beyond its lease; it writes on"""
-    count, refused = plan.count(10), 0
-    with tempfile.TemporaryDirectory(prefix="coordinator-faults-store-") as store:
+    with FencedStore() as store:
         async with World(plan, tally, options=plan.load(per_second=60)) as world:
-            arguments = (
-                "-m",
-                "tests.cluster.holder",
-                world.cluster.endpoints,
-                "held",
-                "1.0",
-                store,
-            )
+            endpoints = world.cluster.endpoints
+            arguments = ("-m", "tests.cluster.holder", endpoints, "held", "1.0", store.address)
             holders = [Script(*arguments)]
             try:
                 await asyncio.to_thread(holders[0].wait_for, "granted")
                 holders.append(Script(*arguments))
-                for _ in range(count):
-                    first, second = holders
+                for _ in range(plan.count(10)):
                     await world.calm(0.1, 0.5)
-                    first.signal(signal.SIGSTOP)
-                    granted = await asyncio.to_thread(second.wait_for, "granted")
-                    await asyncio.to_thread(second.wait_for, "step")
-                    first.signal(signal.SIGCONT)
-                    end = await asyncio.to_thread(first.wait_for, "lost")
-                    refused += int(end["refused"])
-                    late = [line for line in first.lines if line["event"] == "step"
-                            and line["at_ms"] > granted["at_ms"]]  # fmt: skip
-                    world.expect(not late, f"the paused holder went on: {late[:2]}")
-                    first.end()
-                    holders = [second, Script(*arguments)]
+                    await _pause_holder(world, *holders)
+                    holders.pop(0).end()
+                    holders.append(Script(*arguments))
                     tally.faults += 1
             finally:
                 for holder in holders:
                     holder.end()
-        tokens = [int(line) for line in (Path(store) / "writes").read_text().splitlines()]
-        if tokens != sorted(tokens):
-            tally.violations.append("M the fenced store took a lower token after a higher one")
-        tally.notes.append(f"{len(tokens)} fenced writes under {len(set(tokens))} tokens, "
-                           f"{refused} late ones refused")  # fmt: skip
+    if store.tokens != sorted(store.tokens):
+        tally.violations.append("M the fenced store took a lower token after a higher one")
+    tally.notes.append(
+        f"{len(store.tokens)} fenced writes under {len(set(store.tokens))} tokens, "
+        f"{store.refused_count} late ones refused"
+    )
+
+
+async def _pause_holder(world: World, first: Script, second: Script) -> None:
+    first.signal(signal.SIGSTOP)
+    granted = await asyncio.to_thread(second.wait_for, "granted")
+    await asyncio.to_thread(second.wait_for, "step")
+    first.signal(signal.SIGCONT)
+    await asyncio.to_thread(first.wait_for, "lost")
+    late = [line for line in first.lines
+            if line["event"] == "step" and line["at_ms"] > granted["at_ms"]]  # fmt: skip
+    world.expect(not late, f"M the paused holder went on: {late[:2]}")
 
 
 async def row_22(plan: Plan, tally: Tally) -> None:

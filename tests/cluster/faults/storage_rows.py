@@ -67,26 +67,21 @@ async def row_16(plan: Plan, tally: Tally) -> None:
 
 
 def tear(world: World, path: Path) -> str:
-    """Add what a write that did not finish leaves: the start of a record, or sectors of zeros."""
+    """Add what a write that did not finish leaves; sectors are written whole or not at all."""
     data = path.read_bytes()
     start = data.rfind(b"RcRd")
-    record = data[start:] if start > 0 else b""
-    kind = world.random.choice(("cut", "zeros", "holes"))
-    if kind == "cut" or len(record) < 2:
-        added = record[: world.random.randrange(1, max(2, len(record) - 12))]
-    elif kind == "zeros":
+    record = data[start:] if start > 0 else b"RcRd"
+    kind = world.random.choice(("short", "zeros", "last sectors missing"))
+    room = -len(data) % SECTOR_BYTES
+    if kind == "zeros":
         added = bytes(world.random.choice((8, 100, SECTOR_BYTES, 4096)))
+    elif kind == "short" or not 0 < room < len(record):
+        added = record[: world.random.randrange(1, max(2, len(record) - 12))]
     else:
-        added = bytearray(record * (1 + 2 * SECTOR_BYTES // len(record)))
-        hole = -len(data) % SECTOR_BYTES
-        added[hole : hole + SECTOR_BYTES] = bytes(len(added[hole : hole + SECTOR_BYTES]))
-        # What precedes the hole is a piece of a record, not whole ones.
-        added = bytes(added[8:]) if hole > len(record) else bytes(added[:hole] + added[hole:])
-        if hole >= len(record):
-            added = record[: len(record) // 2]
+        added = record[:room] + bytes(len(record) - room)
     with path.open("ab") as file:
         file.write(added)
-    return f"{kind} of {len(added)} bytes"
+    return f"{kind}, {len(added)} bytes"
 
 
 async def row_17(plan: Plan, tally: Tally) -> None:
