@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator.clock import SystemClock
-from coordinator.config import Config
+from coordinator.config import Config, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.http.app import create_app
@@ -22,10 +22,12 @@ from coordinator.wire.http.server import HttpServer
 
 
 class ServedMember:
-    """Serves from ``start`` to ``stop``; ``url`` is where."""
+    """Serves from ``start`` to ``stop``; ``url`` is where, ``member`` who."""
 
-    def __init__(self) -> None:
+    def __init__(self, http: HttpConfig | None = None) -> None:
         self.url = ""
+        self.member: Member
+        self._http = http or HttpConfig()
         self._is_up = threading.Event()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -56,10 +58,11 @@ class ServedMember:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         config = Config()
-        http = replace(config.http, bind_port=0, shutdown_grace_ms=200)
+        http = replace(self._http, bind_port=0, shutdown_grace_ms=200)
         clock = SystemClock()
         member = Member(config, LoopbackEngine(), clock)
         await member.start()
+        self.member = member
         server = HttpServer(create_app(member, http, clock), http, clock)
         await server.start()
         self.url = server.url
