@@ -1,4 +1,4 @@
-"""Commands nobody meant: whatever decodes is applied alike everywhere, whatever does not is refused.
+"""Commands nobody meant: what decodes is applied alike everywhere, what does not is refused.
 
 The corpus is what the property tests of the state draw; it is damaged as bytes and as values.
 """
