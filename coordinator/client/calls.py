@@ -57,7 +57,7 @@ def quoted(segment: str, *, safe: str = "") -> str:
 
 
 def _not_text(error: UnicodeEncodeError) -> BadArgumentsError:
-    return BadArgumentsError(f"expected text that UTF-8 can carry, found {ascii(error.object)}")
+    return BadArgumentsError(f"expected text that UTF-8 can carry, found {error.object!a}")
 
 
 def target_of(*segments: str) -> str:
