@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from coordinator.config import Config, MemberConfig
 from coordinator.errors import StorageError
 from coordinator.raft.engine import Replica, Role
-from coordinator.raft.messages import Appended, Message, Reply
+from coordinator.raft.messages import Appended, Message, Reply, Request
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.service.member import Member
 from tests.raft.simulated_disk import SimulatedCrashError, SimulatedDisk
@@ -157,8 +157,11 @@ class SimulatedMember:
             self.kill(is_power_cut=self.random.random() < 0.5)
 
     def _check_sending(self, message: Message) -> None:
-        """A member that failed may still answer a question, with what was known before."""
-        if self.failure is not None and not isinstance(message, Reply):
+        """A member that failed promises nothing more.
+
+        A question that was on its way out, and an answer with what was known before, do no harm.
+        """
+        if self.failure is not None and not isinstance(message, Request | Reply):
             self.world.record.violate(
                 "stops when its disk fails", f"{self.who} says {message} after {self.failure!r}"
             )
