@@ -21,8 +21,10 @@ from coordinator.errors import (
     BadArgumentsError,
     CompactedError,
     CoordinatorError,
+    LockTimeoutError,
     OutcomeUnknownError,
     SessionExpiredError,
+    UnavailableError,
     UnknownRouteError,
 )
 from coordinator.wire.messages.operations import Check, Create, Delete, SetData
@@ -62,6 +64,9 @@ class SimulatedClient:
         self.holding: dict[tuple[str, str], Award] = {}
         self.sessions: dict[str, Session] = {}
         self.workers: list[asyncio.Task[None]] = []
+        self._gave_up: set[tuple[str, str]] = set()
+        self._doubtful: set[tuple[str, str]] = set()
+        """Queues in which an attempt of this client may stand, for all that it was told."""
         self.is_stopping = False
         self.is_finished = False
         self._value_count = 0
@@ -300,10 +305,16 @@ class SimulatedClient:
         contest = self.client.contest(room, name)  # type: ignore[arg-type]
         wait_ms = draw.choice((0, 500, 2_000, 5_000))
         value = b"" if room == "elections" else None
+        key = (room, name)
+        self._check_nothing_left(key)
+        self._gave_up.discard(key)
         try:
             award = await contest.contend(Wish(label=self.name, value=value), wait_ms)
         except CoordinatorError as error:
             self._note_failure("contend", f"{room}/{name}", None, error)
+            is_gone = isinstance(error, LockTimeoutError | UnavailableError)
+            (self._gave_up if is_gone else self._doubtful).add(key)
+            self._check_nothing_left(key)
             return
         grant = award.grant
         self.sessions.setdefault(award.session.session_id, award.session)
@@ -318,12 +329,23 @@ class SimulatedClient:
         if room == "elections":
             await self._proclaim(name, grant.grant_id)
         await asyncio.sleep(draw.choice((0.0, 0.05, 0.3, 1.5)))
-        self.holding.pop((room, name), None)
+        self.holding.pop(key, None)
         try:
             was_held = await contest.release(grant.grant_id)
             self._note("release", f"{room}/{name}", f"{grant.grant_id} {was_held}")
         except CoordinatorError as error:
+            self._doubtful.add(key)
             self._note_failure("release", f"{room}/{name}", None, error)
+
+    def _check_nothing_left(self, key: tuple[str, str]) -> None:
+        """Who was told that nothing of an attempt is left must not stand in the queue with it."""
+        if key not in self._gave_up or key in self._doubtful:
+            return
+        self._note_session()
+        record, queue = self.world.record, "/{}/{}/".format(*key)
+        for path, owner in record.ephemerals.items():
+            if path.startswith(queue) and owner in self.sessions:
+                record.violate("nothing is left behind", f"{self.name} gave up, and {path} stands")
 
     async def _proclaim(self, name: str, grant_id: str) -> None:
         value = self._value()

@@ -16,6 +16,7 @@ from coordinator.raft.engine import Replica
 from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import Command, ExpireSession
+from coordinator.state.events import EventType
 from coordinator.state.outcomes import Outcome, SessionEnded
 
 DIGEST_EVERY_ENTRIES = 128
@@ -91,6 +92,8 @@ class Record:
         self.violations: list[Violation] = []
         self.ended_sessions: dict[str, float] = {}
         """Sessions that the server expired, and when."""
+        self.ephemerals: dict[str, str] = {}
+        """The owner of each ephemeral znode that stands at the end of the log."""
         self.on_expired: list[Any] = []
         self._places: dict[tuple[int, int], Entry] = {}
         self._digests: dict[tuple[int, int], str] = {}
@@ -131,6 +134,11 @@ class Record:
         repeat = " again" if outcome.is_repeat else ""
         name = type(command.operation).__name__
         self.trace.add(who, f"log {index}.{part} {name} zxid {outcome.zxid}{refusal}{repeat}")
+        for event in () if outcome.is_repeat else outcome.events:
+            if event.type is EventType.CREATED and event.ephemeral_owner is not None:
+                self.ephemerals[event.path] = event.ephemeral_owner
+            elif event.type is EventType.DELETED:
+                self.ephemerals.pop(event.path, None)
         result = outcome.result
         is_end = isinstance(result, SessionEnded) and result.was_open
         if is_end and isinstance(command.operation, ExpireSession):
