@@ -343,6 +343,7 @@ def _walk(root: type[CoordinatorError]) -> list[type[CoordinatorError]]:
 REGISTRY: dict[str, type[CoordinatorError]] = {kind.code: kind for kind in _walk(CoordinatorError)}
 
 _PROBLEM_TYPE_PREFIX = "urn:coordinator:error:"
+_OWN_NAMES = frozenset({"self", "message"})
 _PROBLEM_MEMBERS = frozenset({"type", "title", "status", "detail", "code", "definite"})
 
 
@@ -362,14 +363,18 @@ def to_problem(error: CoordinatorError) -> dict[str, Any]:
 
 def from_problem(problem: Mapping[str, Any]) -> CoordinatorError:
     """Return the error that ``problem`` describes; an unknown code is an indefinite error."""
-    kind = REGISTRY.get(str(problem.get("code", "")), OutcomeUnknownError)
-    fields = {k: v for k, v in problem.items() if k not in _PROBLEM_MEMBERS}
-    return kind(str(problem.get("detail", "")), **fields)
+    if not isinstance(problem, Mapping):
+        return OutcomeUnknownError("expected problem details, found something else")
+    fields = {str(k): v for k, v in problem.items() if k not in _PROBLEM_MEMBERS}
+    return from_code(str(problem.get("code", "")), str(problem.get("detail", "")), fields)
 
 
 def from_code(code: str, message: str, fields: Mapping[str, Any]) -> CoordinatorError:
-    """Return the error with this ``code``; used where a refusal leaves the state machine."""
-    return REGISTRY.get(code, OutcomeUnknownError)(message, **fields)
+    """Return the error with this ``code``; used where a refusal leaves the state machine.
+
+    An unknown code is an indefinite error. Fields come from afar: their names are not trusted."""
+    named = {name: value for name, value in fields.items() if name not in _OWN_NAMES}
+    return REGISTRY.get(code, OutcomeUnknownError)(message, **named)
 
 
 def _rebuild(

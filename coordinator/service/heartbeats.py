@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from coordinator.clock import Clock
 from coordinator.errors import (
+    BadArgumentsError,
     CoordinatorError,
     NoLeaderError,
     OutcomeUnknownError,
@@ -225,22 +226,56 @@ class Heartbeats:
         payload = json.dumps(session_ids).encode()
         try:
             async with self._timers.deadline(deadline_ms):
-                reply = json.loads(await self._engine.request(leader_id, REQUEST_KIND, payload))
+                reply = await self._engine.request(leader_id, REQUEST_KIND, payload)
         except TimeoutError:
             raise NoLeaderError(f"leader {leader_id} did not answer heartbeats in time") from None
-        if "problem" in reply:
-            raise from_problem(reply["problem"])
+        timeouts = _decode_reply(reply)
         self._metrics.heartbeat_requests.inc()
         self._leadership.note_contact()
-        timeouts: Timeouts = reply["timeouts"]
         return timeouts
 
     async def _on_request(self, _sender: str, payload: bytes) -> bytes:
-        asked: list[str] = json.loads(payload)
         try:
+            asked = _decode_request(payload)
             self._leadership.refuse_when_stopping()
             timeouts = await self._here.ask(asked)
         except CoordinatorError as error:
             return json.dumps({"problem": to_problem(error)}).encode()
         known = {key: timeouts[key] for key in asked if key in timeouts}
         return json.dumps({"timeouts": known}).encode()
+
+
+def _decode_request(payload: bytes) -> list[str]:
+    """Return the session ids that another member asks for.
+
+    Raises:
+        BadArgumentsError: it is no list of them; the round they would share must not break.
+    """
+    try:
+        asked = json.loads(payload)
+    except (ValueError, RecursionError):
+        asked = None
+    if type(asked) is not list or any(type(each) is not str for each in asked):
+        raise BadArgumentsError("the heartbeats of another member cannot be read")
+    return asked
+
+
+def _decode_reply(reply: bytes) -> Timeouts:
+    """Return the timeouts, or raise the leader's problem; what cannot be read confirms nothing."""
+    try:
+        said = json.loads(reply)
+        if type(said) is dict and "problem" in said:
+            error = from_problem(said["problem"])
+        elif type(said) is dict and _are_timeouts(said.get("timeouts")):
+            return dict(said["timeouts"])
+        else:
+            raise ValueError("neither timeouts nor a problem")
+    except (ValueError, RecursionError):
+        raise NoLeaderError("the leader's answer to heartbeats cannot be read") from None
+    raise error
+
+
+def _are_timeouts(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        each is None or (type(each) is int and each > 0) for each in value.values()
+    )

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 from coordinator.clock import Clock
 from coordinator.errors import (
+    BadArgumentsError,
+    ConnectionLostError,
     CoordinatorError,
     LeaderChangedError,
     NoLeaderError,
@@ -34,7 +36,7 @@ from coordinator.raft.engine import Engine
 from coordinator.service.leadership import Leadership
 from coordinator.service.metrics import Metrics
 from coordinator.service.timers import Timers
-from coordinator.state.codec import decode_outcome, encode_command, encode_outcome
+from coordinator.state.codec import decode_command, decode_outcome, encode_command, encode_outcome
 from coordinator.state.commands import (
     Abandon,
     Check,
@@ -54,6 +56,7 @@ _IDEMPOTENT = (Release, Abandon, CloseSession, Check)
 _IS_OUTCOME = b"\x00"
 _IS_PROBLEM = b"\x01"
 _NUMBER_BYTES = 8
+_REMAINING_MS_MAX = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +205,11 @@ class Proposals:
 
     async def _on_request(self, _sender: str, payload: bytes) -> bytes:
         """Answer another member: propose here, if this member leads; never pass it on again."""
-        remaining_ms = int.from_bytes(payload[:_NUMBER_BYTES], "big")
+        remaining_ms = min(int.from_bytes(payload[:_NUMBER_BYTES], "big"), _REMAINING_MS_MAX)
         deadline_ms = self._clock.monotonic_ms() + remaining_ms
         try:
             self._leadership.refuse_when_stopping()
+            _refuse_undecodable(payload[_NUMBER_BYTES:])
             if not self._leadership.is_leader:
                 raise NoLeaderError(f"member {self._engine.member_id} does not lead")
             async with self._timers.deadline(deadline_ms):
@@ -234,8 +238,22 @@ def _encode_problem(error: CoordinatorError) -> bytes:
     return _IS_PROBLEM + json.dumps(to_problem(error)).encode()
 
 
+def _refuse_undecodable(command: bytes) -> None:
+    """Refuse what apply could not read: once in the log it would stop every member, for ever."""
+    try:
+        decode_command(command)
+    except ValueError as error:
+        raise BadArgumentsError(f"the command of another member cannot be read: {error}") from None
+
+
 def _decode_reply(reply: bytes) -> Committed:
-    if reply[:1] == _IS_PROBLEM:
-        raise from_problem(json.loads(reply[1:]))
-    index = int.from_bytes(reply[1 : 1 + _NUMBER_BYTES], "big")
-    return Committed(decode_outcome(reply[1 + _NUMBER_BYTES :]), index, is_local=False)
+    """Return what the leader said; what cannot be read may be anything, so it is unknown."""
+    try:
+        if reply[:1] == _IS_PROBLEM:
+            error = from_problem(json.loads(reply[1:]))
+        else:
+            index = int.from_bytes(reply[1 : 1 + _NUMBER_BYTES], "big")
+            return Committed(decode_outcome(reply[1 + _NUMBER_BYTES :]), index, is_local=False)
+    except (ValueError, RecursionError):
+        raise ConnectionLostError("the leader's answer cannot be read") from None
+    raise error
