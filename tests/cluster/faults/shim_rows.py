@@ -113,6 +113,11 @@ async def _slow(world: World, delay_ms: int) -> None:
     moved = "leadership moved" if now_leads != leader else "leadership stayed"
     written = sum(r.is_write and r.called_at > began for r in world.load.readings)
     world.tally.notes.append(f"{delay_ms} ms a sync: {moved}, {written} writes meanwhile")
+    if max(latencies) > 0.1:
+        world.tally.notes.append(f"the loop stood still for {max(latencies):.1f} s (mark: 0.1 s)")
+    if delay_ms >= 10_000:
+        is_served = now_leads != leader or written > 0
+        world.expect(is_served, "A a leader whose disk takes 10 s a sync stays, and writes wait")
     shims(world)[leader].calm()
     await world.flowing()
 
