@@ -1,7 +1,8 @@
 """Random faults by seed on whole members: what is promised holds whatever happens.
 
-Power cuts and kills, members that stay away, a minority's lost disks, one-way cuts, isolation, loss, delay and reordering,
-with snapshots every few entries, while clients write and read. Every run checks:
+Power cuts and kills, orderly stops, members that stay away, a minority's lost disks, one-way cuts,
+isolation, loss, delay and reordering, with snapshots every few entries, while clients write and
+read. Every run checks:
 
 1. an acknowledged command is in the history for good, once;
 2. a command refused definitely is never in it;
