@@ -123,6 +123,8 @@ class Load:
         self.watched: list[Watched] = []
         self.violations: list[str] = []
         """What was seen to be wrong at the moment it happened."""
+        self.keeps_history = True
+        """Whether a history that is not linearizable is kept in a file."""
         self.refused_values: set[str] = set()
         self.seen_values: set[str] = set()
         self.outcomes: Counter[str] = Counter()

@@ -13,6 +13,7 @@ from tests.cluster.verdicts import _nothing_lost, judge
 def quiet_load() -> Load:
     """Return a load that saw a correct service: two writes, a read, a lock twice, a watcher."""
     load = Load(["http://127.0.0.1:1"], seed=1)
+    load.keeps_history = False
     load.readings = [
         Reading(1.0, 1.1, 11, True, "first"),
         Reading(1.2, 1.3, 12, True, "second"),

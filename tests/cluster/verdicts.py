@@ -49,7 +49,7 @@ def linearizable(load: Load) -> list[str]:
     for key in result.bad_keys()[:_SHOWN_MAX]:
         of_key = [operation for operation in history if operation.key == key.key]
         found.append(f"L {explain(key, of_key, model)}")
-    if found:
+    if found and load.keeps_history:
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl", delete=False) as file:
             file.writelines(to_json(operation) + "\n" for operation in history)
         found.append(f"L the history is kept in {file.name}")
