@@ -27,7 +27,10 @@ class Application:
             return 1
         if entry[:1] != REGULAR:
             raise InvariantError(f"entry {index} is of no kind known here")
-        commands = unpack_group(entry[1:])
+        try:
+            commands = unpack_group(entry[1:])
+        except ValueError as error:
+            raise InvariantError(f"entry {index} cannot be taken apart: {error}") from error
         waiters = self._proposals.waiters_of(index)
         self.commands_total += len(commands)
         try:
