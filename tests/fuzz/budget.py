@@ -44,6 +44,8 @@ class Done:
 
     count: int = 0
     accepted: int = 0
+    stopped: int = 0
+    """How often the one who was fed ended itself, for a reason it names."""
     seconds: float = 0.0
     slowest_seconds: float = 0.0
     grown_bytes: int = 0
@@ -81,6 +83,7 @@ class Fuzz:
         for name, done in self.done.items():
             yield (
                 f"{name:14} {done.count:>9,} {TARGETS[name].units}: {done.accepted:,} accepted,"
+                f"{f' {done.stopped} stops,' if done.stopped else ''}"
                 f" {done.seconds:.1f} s, slowest {done.slowest_seconds * 1_000:.0f} ms,"
                 f" memory +{done.grown_bytes / 2**20:.1f} MiB"
             )
