@@ -86,7 +86,8 @@ def watching(done: Done, pid: int | None = None) -> Iterator[Watch]:
     """Look on for the length of the block, then check."""
     watch = Watch(done, pid)
     root = logging.getLogger()
-    root.addHandler(watch.trouble)
+    # Alone: pytest's own handler keeps every line of a test, which is a growth of its own.
+    others, root.handlers = root.handlers, [watch.trouble]
     began = time.monotonic()
     watch.settled()
     try:
@@ -94,4 +95,4 @@ def watching(done: Done, pid: int | None = None) -> Iterator[Watch]:
         watch.check()
     finally:
         done.seconds += time.monotonic() - began
-        root.removeHandler(watch.trouble)
+        root.handlers = others
