@@ -4,9 +4,10 @@ One writer per surviving member writes without pause, each attempt with a fresh 
 pause is counted from the signal to the first write acknowledged afterwards by any of them. The
 killed member is then started again and caught up before the next kill. With ``--stop`` the leader
 is stopped (SIGSTOP) instead: its sockets stay open, as when a machine vanishes, and only the
-election timeout tells.
+election timeout tells. With ``--term`` it is asked to end (SIGTERM) and hands its leadership over;
+the pause is then the longest time between two acknowledged writes while it ends.
 
-    python -m bench.failover [--members 3] [--kills 20] [--stop]
+    python -m bench.failover [--members 3] [--kills 20] [--stop | --term]
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import signal
 import statistics
 import tempfile
@@ -56,8 +58,28 @@ async def first_write_ms(cluster: ProcessCluster, killed: str, began: float) -> 
     return min(task.result() for task in done)
 
 
-async def measure(members: int, kills: int, *, is_stopped: bool) -> list[float]:
-    """Kill the leader ``kills`` times; return each pause in ms."""
+async def longest_gap_ms(cluster: ProcessCluster, ending: str) -> float:
+    """Ask member ``ending`` to end; return the longest time without a write, on any survivor."""
+    acknowledged: list[float] = [time.perf_counter()]
+    survivors = [other for other in cluster.ids if other != ending]
+    connection = await Connection.open(cluster.url(survivors[0]))
+    cluster.signal(ending, signal.SIGTERM)
+    number = 0
+    while cluster.is_running(ending):
+        number += 1
+        headers = (
+            f"Coordinator-Client-Id: ending-{ending}-{acknowledged[0]}\r\n"
+            f"Coordinator-Request-Number: {number}\r\n"
+        ).encode()
+        status, _ = await connection.request("PUT", "/v1/tree/failover", {"data": "x"}, headers)
+        assert status == 200, f"a write was answered with {status}"
+        acknowledged.append(time.perf_counter())
+    connection.close()
+    return max(1000 * (after - before) for before, after in itertools.pairwise(acknowledged))
+
+
+async def measure(members: int, kills: int, how: str) -> list[float]:
+    """End the leader ``kills`` times; return each pause in ms."""
     pauses: list[float] = []
     with tempfile.TemporaryDirectory(prefix="coordinator-failover-") as directory:
         cluster = ProcessCluster(Path(directory), members)
@@ -70,14 +92,16 @@ async def measure(members: int, kills: int, *, is_stopped: bool) -> list[float]:
             for _ in range(kills):
                 leader = await asyncio.to_thread(cluster.leader)
                 began = time.perf_counter()
-                if is_stopped:
+                if how == "ended":
+                    pauses.append(await longest_gap_ms(cluster, leader))
+                    cluster.start(leader)
+                elif how == "stopped":
                     cluster.signal(leader, signal.SIGSTOP)
-                else:
-                    cluster.kill(leader)
-                pauses.append(await first_write_ms(cluster, leader, began))
-                if is_stopped:
+                    pauses.append(await first_write_ms(cluster, leader, began))
                     cluster.signal(leader, signal.SIGCONT)
                 else:
+                    cluster.kill(leader)
+                    pauses.append(await first_write_ms(cluster, leader, began))
                     cluster.start(leader)
                 await asyncio.to_thread(cluster.wait_ready)
         finally:
@@ -89,14 +113,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.failover", description=__doc__)
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--stop", action="store_true")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--stop", dest="how", action="store_const", const="stopped")
+    ways.add_argument("--term", dest="how", action="store_const", const="ended")
+    parser.set_defaults(how="killed")
     arguments = parser.parse_args()
-    pauses = sorted(
-        asyncio.run(measure(arguments.members, arguments.kills, is_stopped=arguments.stop))
-    )
-    how = "stopped" if arguments.stop else "killed"
+    pauses = sorted(asyncio.run(measure(arguments.members, arguments.kills, arguments.how)))
     print(
-        f"{arguments.members} members, leader {how} {len(pauses)} times; pause of writes in ms: "
+        f"{arguments.members} members, leader {arguments.how} {len(pauses)} times; "
+        "pause of writes in ms: "
         f"min {pauses[0]:.0f}, median {statistics.median(pauses):.0f}, "
         f"p90 {pauses[len(pauses) * 9 // 10]:.0f}, max {pauses[-1]:.0f}"
     )

@@ -125,6 +125,7 @@ class Consensus:
             say.PreVoteRequest: self._elections.on_pre_vote_request,
             say.PreVoteGrant: self._elections.on_pre_vote_grant,
             say.TermNotice: self._on_term_notice,
+            say.StandNow: self._elections.on_stand_now,
             say.TermQuestion: self._on_term_question,
             say.TermAnswer: self._on_term_answer,
             say.LogLost: self._on_log_lost,
@@ -140,6 +141,10 @@ class Consensus:
         if self.core.role is Role.LEADER:
             return self._member_id
         return self.core.leader_id if self._elections.is_leader_in_sight else None
+
+    @property
+    def last_index(self) -> int:
+        return int(self._log.last_index)
 
     @property
     def is_leader_ready(self) -> bool:

@@ -79,6 +79,12 @@ class Durability:
         if self._syncing is not None:
             self._syncing.cancel()
 
+    async def stop(self) -> None:
+        """Hold nothing any more, and wait for the sync under way: its file must stay open."""
+        self._held.clear()
+        if self._syncing is not None:
+            await asyncio.wait((self._syncing,))
+
     async def _sync_elsewhere(self, token: SyncToken, held: list[tuple[str, Message]]) -> None:
         began = asyncio.get_running_loop().time()
         try:

@@ -65,6 +65,7 @@ class Elections:
         self._votes: set[str] = set()
         self._pre_votes: set[str] = set()
         self._pre_vote_term = 0
+        self._is_handed_over = False
         self._late_until_ms: int | None = None
         self._heard_leader_ms: int | None = None
         # A first election need not wait in full: whoever has a leader refuses the pre-vote.
@@ -112,8 +113,11 @@ class Elections:
     def broadcast(self, request: say.VoteRequest) -> None:
         """Ask everybody for the vote; the pre-votes were won."""
         self._votes = set()
+        request = request._replace(
+            is_new=self._probation.is_new, is_handed_over=self._is_handed_over
+        )
         for member_id in self._others:
-            self._outbox.send_durable(member_id, request._replace(is_new=self._probation.is_new))
+            self._outbox.send_durable(member_id, request)
 
     def _maybe_ask_for_pre_votes(self, now_ms: int) -> None:
         if self._late_until_ms is None:
@@ -143,6 +147,16 @@ class Elections:
             if not self._others:
                 self._probation.end()  # there is nobody who could know better
             self._core.campaign()
+
+    def on_stand_now(self, member_id: str, message: say.StandNow) -> None:
+        """The leader stops and wants this member to follow it; no pre-vote is needed for that."""
+        core = self._core
+        is_from_leader = message.term == core.term and core.leader_id == member_id
+        if is_from_leader and core.role is Role.FOLLOWER and self._probation.is_proven:
+            self._pre_vote_term = 0
+            self._is_handed_over = True
+            core.campaign()
+            self._is_handed_over = False
 
     def on_pre_vote_grant(self, member_id: str, message: say.PreVoteGrant) -> None:
         core = self._core
@@ -186,7 +200,9 @@ class Elections:
         if message.term < core.term:
             self._outbox.send_durable(member_id, say.TermNotice(core.term))
             return
-        if self._hears_another_leader(member_id) or not self._may_vote_for(message):
+        if not message.is_handed_over and self._hears_another_leader(member_id):
+            return
+        if not self._may_vote_for(message):
             return
         self._probation.end()  # Before the vote leaves; of a first election everybody is proven.
         if message.term == core.term and core.voted_for == member_id:

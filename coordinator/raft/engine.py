@@ -109,7 +109,8 @@ class Engine(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Stop taking part. Proposals under way fail with ShuttingDownError or unknown."""
+        """Stop taking part. A leader takes nothing new (ShuttingDownError), lets what is under way
+        commit and hands its leadership over first, within bounds; what is left fails then."""
         ...
 
     async def propose(self, command: bytes) -> Applied:

@@ -72,12 +72,15 @@ class ProbeReply(NamedTuple):
 
 
 class VoteRequest(NamedTuple):
-    """A candidate's, as in the paper. ``is_new``: of one that never belonged to a cluster."""
+    """A candidate's, as in the paper. ``is_new``: of one that never belonged to a cluster;
+    ``is_handed_over``: the leader itself asked it to stand, so hearing that leader is no reason
+    to refuse."""
 
     term: int
     last_index: int
     last_term: int
     is_new: bool = False
+    is_handed_over: bool = False
 
 
 class VoteGrant(NamedTuple):
@@ -125,6 +128,12 @@ class LogLost(NamedTuple):
 
     term: int
     last_index: int
+
+
+class StandNow(NamedTuple):
+    """A leader's that stops: you have everything, stand for election at once (thesis, 3.10)."""
+
+    term: int
 
 
 class SnapshotPiece(NamedTuple):
@@ -187,6 +196,7 @@ Message = (
     | TermQuestion
     | TermAnswer
     | LogLost
+    | StandNow
     | SnapshotPiece
     | SnapshotReply
     | Request
@@ -276,6 +286,7 @@ _NUMBERS: tuple[tuple[int, type], ...] = (
     (15, TermQuestion),
     (16, TermAnswer),
     (17, LogLost),
+    (18, StandNow),
 )
 _NUMBER_OF: dict[type, int] = {kind: number for number, kind in _NUMBERS}
 

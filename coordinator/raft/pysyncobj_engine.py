@@ -27,6 +27,7 @@ from coordinator.errors import (
     NoLeaderError,
     ShuttingDownError,
 )
+from coordinator.raft import facts
 from coordinator.raft import messages as say
 from coordinator.raft.application import Application
 from coordinator.raft.blocking import RunBlocking, run_in_thread
@@ -42,6 +43,7 @@ from coordinator.raft.engine import (
     Role,
     RoleListener,
 )
+from coordinator.raft.handover import HANDOVER_MS_MAX, Handover
 from coordinator.raft.journal import Journal
 from coordinator.raft.listeners import Listeners
 from coordinator.raft.membership import check_members, check_timing
@@ -118,6 +120,7 @@ class PySyncObjEngine:
         self._listeners = Listeners(self._member_id)
         self._is_running = False
         self._failure: BaseException | None = None
+        self._handover: Handover | None = None
         self._is_caught_up = False
         self._known_commit_index: int | None = None
         self._replica: Replica | None = None
@@ -194,18 +197,42 @@ class PySyncObjEngine:
     async def stop(self) -> None:
         if not self._is_running and self._failure is None:
             return
+        if self._is_running and self._handover is None:
+            await self._hand_over()
+            if not self._is_running and self._failure is None:
+                return  # stopped meanwhile by somebody less patient
         was_running, self._is_running = self._is_running, False
         self._cancel_timers()
+        if self._durability is not None:
+            await self._durability.stop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} is stopping"))
         if self._snapshots is not None:
             await self._snapshots.stop()
         await self._desk.stop()
         await self._transport.stop()
         try:
-            if was_running and self._log.is_dirty:
+            if was_running and self._failure is None and self._log.is_dirty:
                 self._log.sync()
-            self._log._destroy()
         except Exception as error:  # it stops anyway, and acknowledged nothing of this
+            logger.warning("member %s: closing its log: %s", self._member_id, error)
+        finally:
+            self._close_log()
+
+    async def _hand_over(self) -> None:
+        """Give the leadership, if this member has it, to another one that is level."""
+        connected = [other for other in self._others if self._transport.is_connected(other)]
+        has_quorum = len(connected) >= len(self._member_ids) // 2
+        consensus = self._consensus
+        if consensus is None or consensus.core.role is not Role.LEADER or not has_quorum:
+            return
+        self._handover = Handover(self._clock.monotonic_ms, self._transport.is_connected)
+        self._wake()
+        await asyncio.wait((self._handover.done,), timeout=HANDOVER_MS_MAX / 1000)
+
+    def _close_log(self) -> None:
+        try:
+            self._log._destroy()
+        except Exception as error:
             logger.warning("member %s: closing its log: %s", self._member_id, error)
 
     def _fail(self, error: BaseException) -> None:
@@ -213,9 +240,13 @@ class PySyncObjEngine:
         if self._failure is not None:
             return
         self._failure = error
+        if self._handover is not None and not self._handover.done.done():
+            self._handover.done.set_result(None)
         self._is_running = False
         logger.critical("member %s stops: %s", self._member_id, error, exc_info=error)
         self._cancel_timers()
+        if self._durability is not None:
+            self._durability.drop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} has failed: {error}"))
         # Cut off at once: peers must not believe in a leader that cannot write.
         self._closing = asyncio.get_running_loop().create_task(self._transport.stop())
@@ -226,8 +257,6 @@ class PySyncObjEngine:
             if handle is not None:
                 handle.cancel()
         self._pass_handle = self._timer = None
-        if self._durability is not None:
-            self._durability.drop()
 
     def _fail_waiters(self, error: ShuttingDownError) -> None:
         self._proposals.fail_queued(error)
@@ -244,6 +273,8 @@ class PySyncObjEngine:
             raise NoLeaderError(
                 f"member {self._member_id} does not lead", leader_id=consensus.leader_id
             )
+        if self._handover is not None:
+            raise ShuttingDownError(f"member {self._member_id} is stopping; try another one")
         waiter = self._proposals.add(command)
         self._wake()
         return await waiter
@@ -277,11 +308,7 @@ class PySyncObjEngine:
 
     def status(self) -> EngineStatus:
         if self._consensus is None or self._snapshots is None:
-            nobody = dict.fromkeys(self._others, False)
-            return EngineStatus(
-                self._member_id, Role.FOLLOWER, 0, None, 0, 0, 0, 0, is_ready=False,
-                is_reachable=nobody,
-            )  # fmt: skip
+            return facts.status_before_start(self._member_id, self._others)
         core = self._consensus.core
         return EngineStatus(
             member_id=self._member_id,
@@ -300,23 +327,11 @@ class PySyncObjEngine:
         )
 
     def metrics(self) -> Mapping[str, float]:
-        found = {
-            "entries_total": float(self._application.entries_total),
-            "commands_total": float(self._application.commands_total),
-            "queue_length": float(self._proposals.queue_length),
-            "proposals_in_flight": float(self._proposals.in_flight),
-        }
-        if self._consensus is not None:
-            found["is_unproven"] = float(not self._consensus.probation.is_proven)
-        if self._durability is not None:
-            found["sync_count"] = float(self._durability.sync_count)
-            found["sync_seconds_total"] = self._durability.sync_seconds_total
-        if self._snapshots is not None:
-            found["snapshots_made_total"] = float(self._snapshots.made_total)
-            found["snapshots_sent_total"] = float(self._snapshots.sent_total)
-            found["snapshots_installed_total"] = float(self._snapshots.installed_total)
-            found["log_bytes"] = float(self._log.bytes_in_memory)
-            found["log_entries"] = float(len(self._log))
+        found = facts.figures_of_proposals(self._application, self._proposals)
+        if self._consensus and self._durability and self._snapshots:
+            found |= facts.figures_of_storage(
+                self._consensus, self._durability, self._snapshots, self._log
+            )
         return found
 
     def _running(self) -> Consensus:
@@ -424,6 +439,8 @@ class PySyncObjEngine:
             return
         try:
             consensus.tick()
+            if self._handover is not None:
+                self._handover.step(consensus, self._proposals.in_flight)
             self._transport.flush()
             durability.sync()
             self._transport.flush()

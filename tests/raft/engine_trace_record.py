@@ -45,6 +45,8 @@ def shown_message(message: Message) -> str:
             return "TermQuestion"
         case say.TermAnswer(_, term):
             return f"TermAnswer term {term}"
+        case say.StandNow(term):
+            return f"StandNow term {term}"
         case say.LogLost(term, index):
             return f"LogLost term {term}: entries up to {index}"
         case say.SnapshotPiece(term, index, total, _, offset, data):

@@ -159,7 +159,9 @@ class Member:
             self.disk.crash()
         else:
             self.disk.kill()
+        known = len(self.failures)
         await self.engine.stop()
+        del self.failures[known:]  # of a sync that was under way when it died
 
     async def lose_disk(self) -> None:
         """End it, and bring it back with an empty directory."""

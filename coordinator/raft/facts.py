@@ -1,0 +1,45 @@
+"""What an engine says of itself: its status and its metrics, read from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coordinator.raft.application import Application
+from coordinator.raft.consensus import Consensus
+from coordinator.raft.durability import Durability
+from coordinator.raft.engine import EngineStatus, Role
+from coordinator.raft.journal import Journal
+from coordinator.raft.proposals import Proposals
+from coordinator.raft.snapshot_exchange import SnapshotExchange
+
+
+def status_before_start(member_id: str, others: tuple[str, ...]) -> EngineStatus:
+    """Return the status of a member that has read nothing yet."""
+    return EngineStatus(
+        member_id, Role.FOLLOWER, 0, None, 0, 0, 0, 0, is_ready=False,
+        is_reachable=dict.fromkeys(others, False),
+    )  # fmt: skip
+
+
+def figures_of_proposals(application: Application, proposals: Proposals) -> dict[str, float]:
+    return {
+        "entries_total": float(application.entries_total),
+        "commands_total": float(application.commands_total),
+        "queue_length": float(proposals.queue_length),
+        "proposals_in_flight": float(proposals.in_flight),
+    }
+
+
+def figures_of_storage(
+    consensus: Consensus, durability: Durability, snapshots: SnapshotExchange, log: Journal
+) -> Mapping[str, float]:
+    return {
+        "is_unproven": float(not consensus.probation.is_proven),
+        "sync_count": float(durability.sync_count),
+        "sync_seconds_total": durability.sync_seconds_total,
+        "snapshots_made_total": float(snapshots.made_total),
+        "snapshots_sent_total": float(snapshots.sent_total),
+        "snapshots_installed_total": float(snapshots.installed_total),
+        "log_bytes": float(log.bytes_in_memory),
+        "log_entries": float(len(log)),
+    }
