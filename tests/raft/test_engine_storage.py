@@ -163,6 +163,36 @@ def test_row_11_a_death_between_snapshot_and_trim_keeps_the_tail() -> None:
     run(scenario())
 
 
+def test_row_29_a_death_while_a_snapshot_is_made_needs_the_whole_log() -> None:
+    """Nothing of the log goes before the snapshot that stands for it is stable."""
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(
+            1, snapshot_every_entries=50, keep_entries_after_snapshot=0, segment_bytes=4_096
+        )
+        cluster.sync_ms_max = 5.0
+        await cluster.start()
+        (member,) = cluster.members
+        await cluster.leader()
+        acknowledged = [b"%0400d" % number for number in range(49)]
+        for command in acknowledged[:40]:
+            await member.engine.propose(command)
+        assert len(member.disk.list_directory("data/log")) > 4, "the log has several segments"
+        for command in acknowledged[40:]:
+            await member.engine.propose(command)
+        await cluster.until(lambda: member.disk.exists("data/snapshots/writing.tmp"))
+
+        await member.kill()
+        await member.start()
+        await cluster.leader()
+
+        assert member.replica.restored_total == 0
+        assert member.replica.commands == acknowledged
+        await cluster.stop()
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("role", [Role.LEADER, Role.FOLLOWER])
 def test_row_16_an_apply_that_raises_stops_the_member_and_is_not_tried_again(role: Role) -> None:
     """A broken invariant in the replica ends the member after one try; the others go on."""
