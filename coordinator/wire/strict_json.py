@@ -143,6 +143,9 @@ def _check_text(text: str) -> None:
 
 
 def _object(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
+    for name, _ in pairs:
+        if type(name) is not str:
+            raise BadArgumentsError(f"body: expected names that are text, found {found(name)}")
     value = dict(pairs)
     if len(value) != len(pairs):
         seen: set[Any] = set()
@@ -152,9 +155,6 @@ def _object(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
                     f"body: expected each name once, found {shortened(json.dumps(name))} twice"
                 )
             seen.add(name)
-    for name in value:
-        if type(name) is not str:
-            raise BadArgumentsError(f"body: expected names that are text, found {found(name)}")
     return value
 
 

@@ -49,6 +49,7 @@ HOSTILE_MSGPACK = {
     b"\x91" * 5_000: "32 levels",
     msgpack.packb({1: 2}): "msgpack",
     msgpack.packb({b"a": 2}): "names that are text",
+    b"\x82\xc4\x01a\x01\xc4\x01a\x02": "names that are text",  # the same bytes twice
     b"\x82\xa1a\x01\xa1a\x02": '"a" twice',
     msgpack.packb(float("nan")): "nan",
     msgpack.packb(2**63): "64 bits",
