@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 
@@ -24,3 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="another count for one target, for example machine=1000000",
     )
     fuzz.addoption("--fuzz-seed", type=int, default=1, help="the seed of everything drawn")
+
+
+def pytest_configure() -> None:
+    """Hear SIGINT even where whoever started us ignores it, as shells do for background jobs."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
