@@ -15,7 +15,8 @@
     +        a line that comes
 
 A hunk has no line numbers. What it expects (context and lines that go) must stand exactly once in
-the file: so a patch survives that code moves, and fails loudly when the code it is about changed.
+the file, at this level of indentation or another: so a patch survives that code moves, and fails
+loudly when the code that it is about has changed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent / "patches"
+SHIFTS = (0, 4, 8, -4, -8)
+"""By how many columns code may have moved to another level."""
 _WORDS = ("wrong", "matters", "source", "find")
 
 
@@ -121,14 +124,20 @@ def apply_patch(patch: Patch, root: Path) -> None:
         if not path.is_file():
             raise PatchError(f"{patch.name}: {hunk.path} is not there any more")
         text = texts.setdefault(path, path.read_text(encoding="utf-8"))
-        places = [at for at in _starts_of_lines(text) if text.startswith(hunk.old, at)]
+        places = [
+            (at, shift)
+            for shift in SHIFTS
+            for at in _starts_of_lines(text)
+            if text.startswith(_shifted(hunk.old, shift), at)
+        ]
         if len(places) != 1:
             raise PatchError(
                 f"{patch.name}: expected once, found {len(places)} times, "
                 f"in {hunk.path}:\n{hunk.old}"
             )
-        at = places[0]
-        texts[path] = text[:at] + hunk.new + text[at + len(hunk.old) :]
+        at, shift = places[0]
+        end = at + len(_shifted(hunk.old, shift))
+        texts[path] = text[:at] + _shifted(hunk.new, shift) + text[end:]
     for path, text in texts.items():
         try:
             compile(text, str(path), "exec")
@@ -140,3 +149,13 @@ def apply_patch(patch: Patch, root: Path) -> None:
 
 def _starts_of_lines(text: str) -> list[int]:
     return [0, *(at + 1 for at, character in enumerate(text) if character == "\n")]
+
+
+def _shifted(block: str, shift: int) -> str:
+    """Return whole lines moved to the right, or to the left if all of them can."""
+    lines = block.splitlines(keepends=True)
+    if shift < 0 and any(line.strip() and not line.startswith(" " * -shift) for line in lines):
+        return "\0"  # stands nowhere
+    return "".join(
+        line if not line.strip() else " " * shift + line[max(0, -shift) :] for line in lines
+    )

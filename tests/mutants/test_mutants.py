@@ -101,6 +101,15 @@ def test_a_patch_is_read_and_laid_over(tmp_path: Path) -> None:
     assert (tmp_path / "coordinator/sum.py").read_text() == CODE.replace("+", "-")
 
 
+def test_a_patch_follows_code_to_another_level(tmp_path: Path) -> None:
+    """What was put into a class, as it was, is found there, and changed at its level."""
+    inside = "class Sum:\n" + "".join(f"    {line}\n" for line in CODE.splitlines())
+
+    apply_patch(written(tmp_path, inside), tmp_path)
+
+    assert (tmp_path / "coordinator/sum.py").read_text() == inside.replace("+", "-")
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [
