@@ -48,8 +48,13 @@ class Replica(Protocol):
         not show in them."""
         ...
 
-    def restore(self, pieces: Iterable[bytes]) -> None:
-        """Replace the whole state by a snapshot's; raises ValueError if it cannot be decoded."""
+    def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:
+        """Decode a snapshot, leaving the present state alone; return what replaces the whole state
+        by it. Both raise ValueError for a snapshot that cannot be.
+
+        The decoding may run in another thread while commands are applied and the state is read, so
+        it touches nothing of it. The replacing is quick and runs on the loop: a reader sees the
+        state before or the one after."""
         ...
 
 

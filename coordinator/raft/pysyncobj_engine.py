@@ -180,6 +180,7 @@ class PySyncObjEngine:
             raft=self._raft,
             now_ms=self._clock.monotonic_ms,
             run_blocking=self._run_blocking,
+            on_installed=self._wake,
             on_failure=self._fail,
         )
         self._consensus = Consensus(
@@ -406,8 +407,7 @@ class PySyncObjEngine:
     def on_snapshot_piece(self, member_id: str, piece: say.SnapshotPiece) -> None:
         assert self._snapshots is not None
         assert self._consensus is not None
-        if self._snapshots.receive(self._consensus, member_id, piece):
-            self._reads.on_applied(self._consensus.core.applied_index)
+        self._snapshots.receive(self._consensus, member_id, piece)
 
     def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None:
         assert self._snapshots is not None

@@ -3,7 +3,10 @@
 1. Making never stops the member: the replica's pieces are drawn one by one between other work.
 2. The log is trimmed only after a snapshot is durable, and keeps a tail for those who lag (row 29).
 3. One piece is under way to each follower at once, so heartbeats never wait behind many.
-4. Installing is all or nothing: the whole file is verified before the replica sees a byte.
+4. Installing is all or nothing: the whole file is verified before the replica sees a byte, and the
+   replica replaces its state in one step. Checking, syncing and decoding, which take long, are done
+   elsewhere (``blocking``); the member goes on meanwhile, and if it has come further by then than
+   the snapshot, it stays as it is.
 """
 
 from __future__ import annotations
@@ -55,6 +58,7 @@ class SnapshotExchange:
         raft: RaftConfig,
         now_ms: Callable[[], int],
         run_blocking: RunBlocking,
+        on_installed: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._store = store
@@ -63,11 +67,14 @@ class SnapshotExchange:
         self._raft = raft
         self._now_ms = now_ms
         self._run_blocking = run_blocking
+        self._on_installed = on_installed
         self._on_failure = on_failure
         self._streams: dict[str, _Stream] = {}
         self._receiving: tuple[int, bytes] | None = None
         self._making: asyncio.Task[None] | None = None
-        self._is_finishing = False
+        self._installing: asyncio.Task[None] | None = None
+        self._finishing = asyncio.Lock()
+        """The store finishes one snapshot at a time, written or received."""
         self._bytes_since = 0
         self.snapshot_index = 0
         self.made_total = 0
@@ -87,7 +94,8 @@ class SnapshotExchange:
                     f"the log begins at entry {log[0][1]} and there is no snapshot before it"
                 )
             return 1
-        self._restore(info)
+        self._prepare(info)()
+        self._note_restored(info)
         if len(log) and log[0][1] > info.index:
             raise StorageError(
                 f"the log begins at entry {log[0][1]}, after the snapshot at {info.index}"
@@ -96,15 +104,18 @@ class SnapshotExchange:
         log.sync()
         return info.index
 
-    def _restore(self, info: SnapshotInfo) -> None:
+    def _prepare(self, info: SnapshotInfo) -> Callable[[], None]:
+        """Verify and decode a snapshot; may take long, and run in a thread."""
         reader = self._store.open(info)
         try:
             reader.verify()
-            self._replica.restore(reader.pieces())
+            return self._replica.prepare_restore(reader.pieces())
         except ValueError as error:
             raise StorageError(f"the snapshot {info.path} cannot be decoded: {error}") from error
         finally:
             reader.close()
+
+    def _note_restored(self, info: SnapshotInfo) -> None:
         self.snapshot_index = info.index
         self._bytes_since = 0
 
@@ -146,12 +157,14 @@ class SnapshotExchange:
                 for piece in pieces:
                     writer.write(piece)
                     await asyncio.sleep(0)
-                self._is_finishing = True
-                info = await self._run_blocking(writer.finish)
+                async with self._finishing:
+                    info = await self._run_blocking(writer.finish)
             except BaseException:
                 writer.abort()
                 raise
-            if info.index > self.snapshot_index:
+            # A newer one may have been received meanwhile, and not be installed yet.
+            is_mine = info.index == last_entry[1]
+            if is_mine and info.index > self.snapshot_index:
                 self.snapshot_index = info.index
                 self.made_total += 1
                 self._trim(info.index)
@@ -160,7 +173,6 @@ class SnapshotExchange:
             self._on_failure(error)
         finally:
             self._making = None
-            self._is_finishing = False
 
     def _trim(self, index: int) -> None:
         count = index - self._raft.keep_entries_after_snapshot - self._log[0][1]
@@ -224,12 +236,13 @@ class SnapshotExchange:
 
     # Installing.
 
-    def receive(self, consensus: Consensus, member_id: str, piece: SnapshotPiece) -> bool:
-        """Take a piece; answer it; return whether a snapshot was installed."""
-        core = consensus.core
-        if piece.snapshot_index <= core.commit_index:
+    def receive(self, consensus: Consensus, member_id: str, piece: SnapshotPiece) -> None:
+        """Take a piece and answer it; with the last one begin to install the snapshot."""
+        if self._installing is not None:
+            return  # one at a time; the leader sends the piece again
+        if piece.snapshot_index <= consensus.core.commit_index:
             self._reply(consensus, member_id, piece, 0, is_installed=True)
-            return False
+            return
         try:
             if self._receiving != (piece.snapshot_index, piece.sha256):
                 self._store.begin_receive(piece.total_bytes, piece.sha256)
@@ -238,24 +251,48 @@ class SnapshotExchange:
                 self._store.receive(piece.offset, piece.data)
             if self._store.received_bytes < piece.total_bytes:
                 self._reply(consensus, member_id, piece, self._store.received_bytes)
-                return False
-            if self._is_finishing:
-                return False  # one at a time; the leader sends the last piece again
-            self._receiving = None
-            info = self._store.finish_receive()
+                return
         except SnapshotTransferError as error:
-            logger.warning("the snapshot of member %s is refused: %s", member_id, error)
+            self._refuse(consensus, member_id, piece, error)
+            return
+        self._installing = asyncio.get_running_loop().create_task(
+            self._install(consensus, member_id, piece)
+        )
+
+    async def _install(self, consensus: Consensus, member_id: str, piece: SnapshotPiece) -> None:
+        try:
+            async with self._finishing:
+                info = await self._run_blocking(self._store.finish_receive)
+            replace = await self._run_blocking(lambda: self._prepare(info))
             self._receiving = None
-            self._store.abort_receive()
-            self._reply(consensus, member_id, piece, 0)
-            return False
-        self._restore(info)
-        self._follow_on(info)
-        core.install(info.index)
-        self.installed_total += 1
-        logger.info("installed the snapshot at entry %d of member %s", info.index, member_id)
-        self._reply(consensus, member_id, piece, 0, is_installed=True)
-        return True
+            if info.index > consensus.core.commit_index:
+                replace()
+                self._note_restored(info)
+                self._follow_on(info)
+                consensus.core.install(info.index)
+                self.installed_total += 1
+                logger.info("installed the snapshot at entry %d of %s", info.index, member_id)
+            self._reply(consensus, member_id, piece, 0, is_installed=True)
+        except SnapshotTransferError as error:
+            self._refuse(consensus, member_id, piece, error)
+        except Exception as error:
+            self._on_failure(error)
+            return
+        finally:
+            self._installing = None
+        self._on_installed()
+
+    def _refuse(
+        self,
+        consensus: Consensus,
+        member_id: str,
+        piece: SnapshotPiece,
+        error: SnapshotTransferError,
+    ) -> None:
+        logger.warning("the snapshot of member %s is refused: %s", member_id, error)
+        self._receiving = None
+        self._store.abort_receive()
+        self._reply(consensus, member_id, piece, 0)
 
     def _reply(
         self,
@@ -276,3 +313,5 @@ class SnapshotExchange:
         if self._making is not None:
             self._making.cancel()
             await asyncio.gather(self._making, return_exceptions=True)
+        if self._installing is not None:
+            await asyncio.wait((self._installing,))  # a thread may be in the midst of it

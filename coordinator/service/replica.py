@@ -6,7 +6,7 @@ synchronous: when ``apply`` returns, every watch, lease and waiter knows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from coordinator.state.codec import decode_command
@@ -49,6 +49,15 @@ class MachineReplica:
         return self.machine.snapshot()
 
     def restore(self, pieces: Iterable[bytes]) -> None:
-        self.machine.restore(pieces)
-        for listener in self._listeners:
-            listener.on_restore()
+        """Replace the state here and now."""
+        self.prepare_restore(pieces)()
+
+    def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:
+        replace_state = self.machine.prepare_restore(pieces)
+
+        def replace() -> None:
+            replace_state()
+            for listener in self._listeners:
+                listener.on_restore()
+
+        return replace

@@ -327,12 +327,15 @@ class StateMachine:
         Raises:
             ValueError: it is damaged, of another format, or older than this state.
         """
+        self.prepare_restore(pieces)()
+
+    def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:
+        """Decode a snapshot, leaving this state alone; return what replaces this state by it.
+
+        The decoding reads nothing that changes, so another thread may do it; what is returned is
+        quick, and belongs to the thread of the state. Both raise as ``restore`` does.
+        """
         capture = decode_snapshot(pieces)
-        if capture.zxid < self._zxid or capture.applied_index < self._applied_index:
-            raise ValueError(
-                f"snapshot: expected zxid {self._zxid} and index {self._applied_index} or later, "
-                f"found {capture.zxid} and {capture.applied_index}"
-            )
         tree = Tree.of(capture.znodes.items(), capture.sequence_floor)
         sessions = SessionTable(self._limits, capture.sessions)
         for owner in tree.owners():
@@ -340,9 +343,18 @@ class StateMachine:
                 raise ValueError(f"snapshot: session {owner} owns znodes and is not open")
         requests = RequestTable(self._limits, capture.requests)
         released = ReleasedTable(self._limits.released_grants_max, capture.released)
-        self._adopt(tree, sessions, requests, released)
-        self._zxid = capture.zxid
-        self._applied_index = capture.applied_index
+
+        def replace() -> None:
+            if capture.zxid < self._zxid or capture.applied_index < self._applied_index:
+                raise ValueError(
+                    f"snapshot: expected zxid {self._zxid} and index {self._applied_index} or "
+                    f"later, found {capture.zxid} and {capture.applied_index}"
+                )
+            self._adopt(tree, sessions, requests, released)
+            self._zxid = capture.zxid
+            self._applied_index = capture.applied_index
+
+        return replace
 
     def digest(self) -> str:
         """Return SHA-256 (hex) over the replicated state, remembered outcomes included.

@@ -57,9 +57,15 @@ class ListReplica:
             for start in range(0, max(1, len(commands)), PIECE_COMMANDS)
         )
 
-    def restore(self, pieces: Iterable[bytes]) -> None:
-        self.commands = [command for piece in pieces for command in msgpack.unpackb(piece)]
-        self.restored_total += 1
+    def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:
+        commands = [command for piece in pieces for command in msgpack.unpackb(piece)]
+
+        def replace() -> None:
+            assert len(commands) >= len(self.commands), "a restore never goes back"
+            self.commands = commands
+            self.restored_total += 1
+
+        return replace
 
 
 class Member:

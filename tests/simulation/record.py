@@ -7,7 +7,7 @@ other application of the same entry, in any life of any member, must be equal to
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -196,8 +196,16 @@ class ObservedReplica:
         self._record.trace.add(self._who, f"snapshot at {self._place}")
         return self._replica.snapshot()
 
-    def restore(self, pieces: Iterable[bytes]) -> None:
-        self._replica.restore(pieces)
+    def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:
+        replace_state = self._replica.prepare_restore(pieces)
+
+        def replace() -> None:
+            replace_state()
+            self._note_restored()
+
+        return replace
+
+    def _note_restored(self) -> None:
         machine = self._replica.machine
         # Whether the snapshot's last entry had several parts is not known here; all are in it.
         parts = self._record.parts_at(machine.applied_index)

@@ -196,3 +196,17 @@ def test_digest_ignores_the_order_of_creation() -> None:
 
     assert refused.refusal is not None
     assert machine.digest() == digest_before == other.digest()
+
+
+def test_a_prepared_restore_leaves_the_state_alone_until_it_is_done() -> None:
+    """Decoding changes nothing; commands applied meanwhile are only lost if they are in it."""
+    source = small_machine()
+    target = StateMachine()
+    before = target.digest()
+
+    replace_state = target.prepare_restore(source.snapshot())
+
+    assert target.digest() == before
+    replace_state()
+    assert target.digest() == source.digest()
+    assert target.applied_index == source.applied_index
