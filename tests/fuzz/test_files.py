@@ -33,7 +33,7 @@ QUICK = replace(
     heartbeat_interval_ms=1,
     election_timeout_ms_min=4,
     election_timeout_ms_max=8,
-    snapshot_every_entries=7,
+    snapshot_every_entries=9,  # one snapshot in all, none under way at the end
     keep_entries_after_snapshot=3,
     segment_bytes=4_096,
 )
@@ -98,12 +98,17 @@ async def written(root: Path) -> Kept:
             deadline_ms=clock.monotonic_ms() + 10_000,
         )
         digests.append(machine.digest())
-    snapshots = root / "closed" / "snapshots"
-    while not list(snapshots.glob("*.snapshot")) or list(snapshots.glob("*.tmp")):  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(WALL_SECONDS):
+        while not is_snapshot_made(root / "closed" / "snapshots"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
     shutil.copytree(root / "closed", root / "killed")
     await server.member.stop()
     return Kept(root / "closed", root / "killed", tuple(digests))
+
+
+def is_snapshot_made(directory: Path) -> bool:
+    """Return whether there is one, and none is being written."""
+    return bool(list(directory.glob("*.snapshot"))) and not list(directory.glob("*.tmp"))
 
 
 async def started(directory: Path) -> str | StorageError:
@@ -145,7 +150,9 @@ def is_right(kept: Kept, damage: Damage, found: str | StorageError) -> bool:
 
     What a kill leaves may end in a torn write, which is cut: then an earlier state is true."""
     if isinstance(found, StorageError):
-        return damage.file in found.message or str(Path(damage.file).name) in found.message
+        # What is not there any more is named by its directory and what was expected in it.
+        path = Path(damage.file)
+        return str(path.parent if damage.what == "gone" else path.name) in found.message
     if found == kept.digests[-1]:
         return True
     is_tail = damage.directory == "killed" and damage.file.endswith(".log")

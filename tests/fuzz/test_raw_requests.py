@@ -33,6 +33,7 @@ IMPATIENT = HttpConfig(
 )
 CALLERS = 24
 STATUS_LINE = re.compile(rb"HTTP/[01]\.[019] (\d{3}) [ -~]*\r\n")
+GO_ON = b"HTTP/1.1 100 Continue\r\n\r\n"
 # Everything that a response of ours may carry: a name from a request must not get in.
 HEADER_NAMES = {
     b"server", b"date", b"content-type", b"content-length", b"connection", b"transfer-encoding",
@@ -154,6 +155,8 @@ async def exchange(served: Served, sent: bytes, draw: random.Random) -> bytes:
 
 def judge(sent: bytes, answer: bytes, shown: str) -> int:
     """Return the first status; fail for an answer that no client could trust."""
+    while answer.startswith(GO_ON):
+        answer = answer[len(GO_ON) :]
     if not answer:
         return 0
     found = STATUS_LINE.match(answer)
