@@ -152,6 +152,7 @@ class TreeLock(Generic[ClientT]):
 
     def _not_in_time(self, contender: _Contender, is_left: bool) -> CoordinatorError:
         if not is_left:
+            contender.check_session()
             return OutcomeUnknownError(
                 f"lock {self.name!r}: not granted in time, and it is not known whether the "
                 f"contender is gone; that goes on in the background"
@@ -220,6 +221,11 @@ class _Contender:
         await asyncio.wait({chore}, timeout=_LEAVE_WAIT_S)
         return chore.done() and not chore.cancelled() and chore.result()
 
+    def check_session(self) -> None:
+        """Raise SessionExpiredError if what is left goes with a session that can be lost only."""
+        if self._session is not None:
+            self._session.check()
+
     async def release(self, grant_id: str) -> bool:
         try:
             await self._core.delete(self.path)
@@ -272,8 +278,10 @@ class _Contender:
         assert self._session is not None, "entered without a session"
         try:
             created = await self._creating
-        except (RequestError, SessionError, UnavailableError):
+        except (RequestError, UnavailableError):
             return True  # certainly not created
+        except SessionError:
+            return not self._session.is_lost  # lost by our clock, it may live on at the server
         except OutcomeUnknownError:
             return False  # only the session's end can tell
         while created is not None:
@@ -283,7 +291,7 @@ class _Contender:
                 break  # gone already
             except CoordinatorError:
                 if self._session.is_lost:
-                    break  # it goes with its session
+                    return False  # it goes with its session, some time
                 await asyncio.sleep(_AGAIN_S)
             else:
                 break

@@ -132,7 +132,8 @@ class Contest:
             UnavailableError: no member could be reached; nothing of the attempt is left.
             OutcomeUnknownError: it is not granted to this caller, but may still be queued until
                 the withdrawal, which goes on in the background, arrives or the session ends.
-            SessionExpiredError: the session ended while waiting.
+            SessionExpiredError: the session ended, or could not be relied upon any more, while
+                waiting; what the attempt left goes with it, at the server's time.
         """
         clock = self._delivery.clock
         limit_ms = wait_ms or self._timeout_ms
@@ -269,7 +270,7 @@ class Contest:
 
     async def _settle(self, attempt: _Attempt, error: BaseException) -> None:
         """Withdraw what the failed attempt may have left, and say what is known of it."""
-        if not attempt.may_be_queued or attempt.session.is_lost:
+        if not attempt.may_be_queued:
             return
         lane = attempt.lane
         target = f"{self.base}/attempts/{lane.client_id}/{lane.number}"
@@ -282,7 +283,8 @@ class Contest:
             raise UnavailableError(
                 f"{self.name}: no answer in time; the attempt was withdrawn: {error.message}"
             ) from error
-        if not is_withdrawn and isinstance(error, LockTimeoutError):
+        if not is_withdrawn and isinstance(error, LockTimeoutError | UnavailableError):
+            attempt.session.check()  # lost by our clock, it may live on at the server for a while
             raise OutcomeUnknownError(
                 f"{error.message}; it may stand in the queue until its withdrawal arrives or "
                 f"session {attempt.session.session_id} ends",
@@ -290,6 +292,7 @@ class Contest:
             ) from error
 
     async def _withdraw(self, call: Call, session: Session) -> bool:
+        """Withdraw; False when only the end of the session, at the server, will do it."""
         while not session.is_lost:
             try:
                 await self._delivery.read(call, AbandonReply.from_body, _ABANDON_ATTEMPT_MS)
@@ -297,7 +300,7 @@ class Contest:
                 await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
                 continue
             return True
-        return True  # what the session owned goes with it
+        return False
 
 
 def _read(

@@ -6,8 +6,11 @@ import asyncio
 
 import pytest
 
+from coordinator.client import Request
+from coordinator.errors import SessionExpiredError
 from recipes import Lock
 from tests.client.memory_cluster import LEFT, RIGHT, MemoryCluster, in_memory
+from tests.client.virtual_time import LoopClock
 from tests.recipes.lock_kinds import Kind, each_kind, now
 
 
@@ -62,6 +65,40 @@ async def test_an_attempt_whose_request_is_lost_is_withdrawn_within_a_second(
         await asyncio.sleep(1 - (now() - began))
 
         assert await world.queue(other, "daily") == []
+
+
+@in_memory
+async def test_who_wakes_after_deadline_and_lease_is_not_told_that_nothing_is_left(
+    world: MemoryCluster,
+) -> None:
+    """A timeout says "nothing is left"; who lost its session can not know that (simulation, 19)."""
+    network = world.network()
+    own_clock = LoopClock(asyncio.get_running_loop())
+    async with (
+        world.client(network, clock=own_clock) as client,
+        world.client() as other,
+        Lock(other, "daily", label="first") as first,
+    ):
+        await client.session()
+        second = asyncio.create_task(Lock(other, "daily", label="second", timeout=30).acquire())
+        await asyncio.sleep(0.5)
+        waiting = asyncio.create_task(Lock(client, "daily", label="third", timeout=5).acquire())
+        await asyncio.sleep(0.5)
+
+        def wake_late(request: Request) -> bool:
+            if "locks" not in request.target:
+                return False
+            own_clock.paused_ms += 30_000  # the process was stopped, and its streams are cut
+            network.is_refusing = True
+            return True
+
+        network.loses_reply_of = wake_late
+        await first.release()
+        await second
+        with pytest.raises(SessionExpiredError):
+            await waiting
+
+        assert await world.queue(other, "daily") == ["second", "third"]
 
 
 @each_kind
