@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,16 @@ print(simulate({seed}, Settings(seconds={seconds})).trace_digest)
 """
 
 
+@pytest.fixture(autouse=True)
+def is_quiet() -> Iterator[None]:
+    """Be quiet for the length of a test only: other tests read the log."""
+    level = logging.root.manager.disable
+    with warnings.catch_warnings():
+        quiet()
+        yield
+    logging.disable(level)
+
+
 @pytest.mark.timeout(1_500)
 def test_every_world_keeps_every_promise() -> None:
     """A hundred worlds of thirty seconds of faults each break nothing and finish in time."""
@@ -47,14 +60,13 @@ def test_every_world_keeps_every_promise() -> None:
 @pytest.mark.parametrize("seed", [3, 5])
 def test_the_same_seed_makes_the_same_trace(seed: int) -> None:
     """Twice in this process, after other work, the traces are equal line by line."""
-    quiet()
     settings = Settings(seconds=8.0, keep_lines=None)
 
     one = simulate(seed, settings)
     simulate(seed + 1, Settings(seconds=1.0))
     other = simulate(seed, settings)
 
-    assert one.line_total > 500
+    assert one.log_length > 50
     assert one.lines == other.lines
     assert one.trace_digest == other.trace_digest
 
@@ -75,15 +87,12 @@ def test_the_trace_does_not_depend_on_the_hash_seed() -> None:
         ).stdout
         for hash_seed in ("1", "4242")
     }
-    quiet()
 
     assert digests == {simulate(5, Settings(seconds=8.0)).trace_digest + "\n"}
 
 
 def test_two_seeds_make_two_worlds() -> None:
     """A seed decides something."""
-    quiet()
-
     digests = {simulate(seed, Settings(seconds=1.0)).trace_digest for seed in range(3)}
 
     assert len(digests) == 3
@@ -92,22 +101,17 @@ def test_two_seeds_make_two_worlds() -> None:
 @pytest.mark.timeout(300)
 def test_clocks_that_run_too_slow_are_found() -> None:
     """A client whose clock is far slower than promised believes too long, and that is noticed."""
-    quiet()
     settings = Settings(seconds=20.0, client_clock_rates=(0.5, 0.6))
 
-    broken = {
-        violation.promise
-        for seed in range(2)
+    assert any(
+        violation.promise == "no session ends early"
+        for seed in range(20)  # in a kind world no lease comes near its end
         for violation in simulate(seed, settings).violations
-    }
-
-    assert "no session ends early" in broken
+    )
 
 
 def test_a_world_that_does_not_finish_is_found() -> None:
     """Without time to settle the promise of progress is broken."""
-    quiet()
-
     verdict = simulate(1, Settings(seconds=3.0, settle_s=0.2))
 
     assert any(violation.promise == "progress" for violation in verdict.violations)
@@ -115,7 +119,6 @@ def test_a_world_that_does_not_finish_is_found() -> None:
 
 def test_a_failure_names_its_seed_and_how_to_see_it_again() -> None:
     """The text of a failure has the promise, the last events and the command that replays it."""
-    quiet()
     settings = Settings(seconds=3.0, settle_s=0.2)
 
     text = failure_text(simulate(1, settings), settings)
