@@ -5,8 +5,9 @@ same members both keep the same one. What is sent in one pass of the loop leaves
 cannot be delivered is dropped: the log is made for that, and a request is told.
 
 Limits: the length of a frame is checked before anything is kept for it; it is 1 KiB until the peer
-is proved, and that must happen within a deadline; only so many connections may be unproved; a peer
-that does not read its socket is disconnected when its send buffer is full.
+is proved, within a deadline; of too many unproved callers the oldest goes (members prove themselves
+at once, so that strangers can not keep them out); a peer that does not read its socket is
+disconnected when its send buffer is full.
 
 ``MemberTransport`` is the seam: a simulated network takes the place of this one in tests.
 """
@@ -41,7 +42,7 @@ from coordinator.raft.messages import FrameError, Message, Ping, decode, encode
 
 logger = logging.getLogger(__name__)
 
-UNPROVED_CONNECTIONS_MAX = 64
+UNPROVED_CALLERS_MAX = 64
 SECRET_BYTES_MIN = 16
 SECRET_BYTES_MAX = 4096
 SILENT_PINGS_MAX = 4
@@ -151,7 +152,7 @@ class TcpTransport:
         self._listener: TransportListener | None = None
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._unproved: set[_Link] = set()
+        self._unproved: dict[_Link, None] = {}  # the oldest first
         self._dirty: list[_Peer] = []
         self._flush_handle: asyncio.Handle | None = None
         self._is_stopped = False
@@ -256,15 +257,19 @@ class TcpTransport:
         return _Link(self, acceptor, self._deliver)
 
     def link_made(self, link: _Link) -> bool:
-        """Count a new, unproved connection; False when there are too many."""
-        if self._is_stopped or len(self._unproved) >= UNPROVED_CONNECTIONS_MAX:
+        """Count a new, unproved connection; False when there shall be none any more."""
+        if self._is_stopped:
             return False
-        self._unproved.add(link)
+        callers = [each for each in self._unproved if not each.is_dialed]
+        if not link.is_dialed and len(callers) >= UNPROVED_CALLERS_MAX:
+            callers[0].abort("too many connections that prove nothing")
+            del self._unproved[callers[0]]
+        self._unproved[link] = None
         return True
 
     def link_proved(self, link: _Link) -> None:
         """Use ``link``, or close it if the one there is to be kept; both sides decide alike."""
-        self._unproved.discard(link)
+        self._unproved.pop(link, None)
         peer = self._peers[link.peer_id]
         old = peer.link
         if old is not None and not old.is_silent() and not self._is_better(link, old):
@@ -280,7 +285,7 @@ class TcpTransport:
 
     def link_lost(self, link: _Link, reason: str) -> None:
         """Forget ``link``; tell the listener if it was in use."""
-        self._unproved.discard(link)
+        self._unproved.pop(link, None)
         if not link.is_proved:
             if reason:
                 self._refusals.add(reason)
@@ -429,7 +434,7 @@ class _Link(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._stream = transport
         if not self._owner.link_made(self):
-            self.abort("too many connections that prove nothing")
+            self.abort()
             return
         self._deadline = asyncio.get_running_loop().call_later(
             self._owner.raft.handshake_deadline_ms / 1000, self.abort, "handshake took too long"
@@ -488,10 +493,4 @@ class _RefusalLog:
         self._dropped = 0
 
 
-__all__ = [
-    "HandshakeError",
-    "MemberTransport",
-    "TcpTransport",
-    "TransportListener",
-    "read_secret",
-]
+__all__ = ["HandshakeError", "MemberTransport", "TcpTransport", "TransportListener", "read_secret"]

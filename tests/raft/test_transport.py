@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -23,7 +24,7 @@ from coordinator.raft.frames import FrameReader, frame
 from coordinator.raft.handshake import Acceptor, Dialer, HandshakeError, Identity
 from coordinator.raft.messages import FrameError, Message, decode, encode
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
-from coordinator.raft.transport import TcpTransport
+from coordinator.raft.transport import UNPROVED_CALLERS_MAX, TcpTransport
 from tests.raft.simulated_cluster import ListReplica
 
 SECRET = b"0123456789abcdef-canary"
@@ -179,6 +180,28 @@ async def test_garbage_before_the_handshake_is_dropped(network: Network) -> None
     _two, _ = await network.start(2)
     await until(lambda: one.is_connected("2"))
     assert ear.messages == []
+
+
+async def test_callers_that_prove_nothing_keep_no_member_out(network: Network) -> None:
+    """However many hold a connection to both ports: the oldest makes room for the next."""
+    network.raft = replace(network.raft, handshake_deadline_ms=60_000)
+    one, _ = await network.start(1)
+    crowd = []
+    for _ in range(UNPROVED_CALLERS_MAX):
+        crowd.append(await asyncio.open_connection("127.0.0.1", network.port(1)))
+    two, _ = await network.start(2)
+
+    for number in (1, 2):
+        for _ in range(UNPROVED_CALLERS_MAX + 9):
+            crowd.append(await asyncio.open_connection("127.0.0.1", network.port(number)))
+    await until(lambda: one.is_connected("2") and two.is_connected("1"))
+
+    oldest, _ = crowd[0]
+    async with asyncio.timeout(5):
+        with contextlib.suppress(ConnectionResetError):
+            assert await oldest.read() == b""
+    for _, writer in crowd:
+        writer.transport.abort()
 
 
 async def test_a_peer_that_vanishes_is_noticed_and_met_again(network: Network) -> None:
