@@ -21,13 +21,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Generic, Literal
 
 from coordinator.client import AsyncClient, Client
 from coordinator.client.facing import ClientT, both, expect_face
 from recipes.grant import Grant
+from recipes.guards.raising import Guard, checked_guards, raise_guards
 from recipes.holding import DEFAULT_TIMEOUT_S, Holding, Timeout, wait_ms_of, wish_of
 
 
@@ -40,6 +41,9 @@ class Lock(Generic[ClientT]):
         timeout: seconds to wait in all; see above.
         cancel_on_loss: stop when unsure: cancel the task in an ``async with``, and raise
             LockLostError when either ``with`` is left. False continues when unsure (S041).
+        guards: what refuses stale tokens in the stores that the lock protects (``recipes.guards``).
+        raise_on_acquire: raise the guards to the new token before anybody gets the grant, so that
+            the holder before is refused even if the new one has not written yet (S104).
         label, trace_id: what people see of this contender in the lock's queue.
     """
 
@@ -50,11 +54,15 @@ class Lock(Generic[ClientT]):
         *,
         timeout: Timeout = DEFAULT_TIMEOUT_S,
         cancel_on_loss: bool = True,
+        guards: Sequence[Guard] = (),
+        raise_on_acquire: bool = True,
         label: str = "",
         trace_id: str = "",
     ) -> None:
         self.client = client
         self.name = str(name)
+        self.guards = checked_guards(client, guards)
+        self._raise_on_acquire = raise_on_acquire
         self._wait_ms = wait_ms_of(timeout)
         self._wish = wish_of(label, trace_id)
         self._contest = client.core.contest("locks", self.name)
@@ -139,7 +147,7 @@ class Lock(Generic[ClientT]):
 
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
         award = await self._contest.contend(self._wish, wait_ms, self._on_position)
-        return Grant(
+        grant = Grant(
             self.client,
             lock=self.name,
             grant_id=award.grant.grant_id,
@@ -148,3 +156,6 @@ class Lock(Generic[ClientT]):
             session=award.session,
             queue=self._contest,
         )
+        if self._raise_on_acquire:
+            await raise_guards(grant, self.guards)
+        return grant

@@ -1,0 +1,140 @@
+"""A lock raises its guards to its token before anybody gets the grant (S104)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from coordinator import connect
+from coordinator.errors import BadArgumentsError, OutcomeUnknownError, StaleTokenError
+from recipes import Lock
+from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.client.server_thread import serving
+
+
+class Awaited:
+    """A guard of an asyncio store; ``hangs`` until for ever, or fails with ``error``."""
+
+    def __init__(self, error: Exception | None = None, *, hangs: bool = False) -> None:
+        self.tokens: list[int] = []
+        self.error, self.hangs = error, hangs
+
+    async def raise_to(self, token: int) -> None:
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.error is not None:
+            raise self.error
+        self.tokens.append(token)
+
+
+class Plain:
+    """A guard of a store without asyncio; remembers in which thread it was raised."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.thread = threading.current_thread()
+
+    def raise_to(self, token: int) -> None:
+        self.thread = threading.current_thread()
+        self.tokens.append(token)
+
+
+@in_memory
+async def test_every_guard_is_raised_to_the_token_before_the_body_runs(
+    world: MemoryCluster,
+) -> None:
+    """The holder before is refused from then on, whether or not the new one has written."""
+    guards = [Awaited(), Awaited()]
+    async with world.client() as client, Lock(client, "daily", guards=guards) as grant:
+        assert [guard.tokens for guard in guards] == [[grant.fencing_token]] * 2
+
+
+@in_memory
+async def test_raising_can_be_left_to_the_holder(world: MemoryCluster) -> None:
+    """``raise_on_acquire=False``: the guards learn the token with the first write."""
+    guard = Awaited()
+    async with (
+        world.client() as client,
+        Lock(client, "daily", guards=[guard], raise_on_acquire=False),
+    ):
+        assert guard.tokens == []
+
+
+@in_memory
+async def test_a_guard_that_can_not_be_raised_costs_the_grant(world: MemoryCluster) -> None:
+    """The store's own error comes through, the body does not run, the lock is free."""
+    async with world.client() as client:
+        lock = Lock(client, "daily", guards=[Awaited(ConnectionError("the store is down"))])
+
+        with pytest.raises(ConnectionError, match="the store is down"):
+            await lock.acquire()
+
+        assert lock.grant is None
+        assert await world.queue(client, "daily") == []
+
+
+@in_memory
+async def test_a_guard_that_has_seen_a_higher_token_costs_the_grant(world: MemoryCluster) -> None:
+    """Somebody was granted the lock after us: StaleTokenError, and no body."""
+    async with world.client() as client:
+        with pytest.raises(StaleTokenError):
+            async with Lock(client, "daily", guards=[Awaited(StaleTokenError("9 after 8"))]):
+                pytest.fail("the body ran")
+
+        assert await world.queue(client, "daily") == []
+
+
+@in_memory
+async def test_a_guard_that_hangs_holds_the_lock_for_the_clients_deadline_at_most(
+    world: MemoryCluster,
+) -> None:
+    """Then the grant is given back, and it is said that the raise may still happen."""
+    async with world.client() as client:
+        began = asyncio.get_running_loop().time()
+
+        with pytest.raises(OutcomeUnknownError, match="was not raised"):
+            await Lock(client, "daily", guards=[Awaited(hangs=True)]).acquire()
+
+        took = asyncio.get_running_loop().time() - began
+        assert took <= client.settings.timeout_ms / 1000 + 1
+        assert await world.queue(client, "daily") == []
+
+
+@in_memory
+async def test_cancelled_while_a_guard_is_raised_the_grant_is_given_back(
+    world: MemoryCluster,
+) -> None:
+    """As at every other await of acquire: nothing of the attempt is left."""
+    async with world.client() as client:
+        attempt = asyncio.create_task(Lock(client, "daily", guards=[Awaited(hangs=True)]).acquire())
+        await asyncio.sleep(1)
+        attempt.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
+
+        await asyncio.sleep(1)
+        assert await world.queue(client, "daily") == []
+
+
+def test_a_plain_guard_is_raised_beside_the_clients_event_loop() -> None:
+    """A slow store does not stop the heartbeats: neither thread of the client waits in it."""
+    guard = Plain()
+    with (
+        serving() as url,
+        connect(url) as client,
+        Lock(client, "daily", guards=[guard]) as grant,
+    ):
+        assert guard.tokens == [grant.fencing_token]
+        assert guard.thread.name == "coordinator guard"
+
+
+def test_a_guard_that_is_awaited_needs_an_asyncio_client() -> None:
+    """Said when the lock is made, not when it is held."""
+    with serving() as url, connect(url) as client:
+        with pytest.raises(BadArgumentsError, match="without await"):
+            Lock(client, "daily", guards=[Awaited()])
+        with pytest.raises(BadArgumentsError, match="raise_to"):
+            Lock(client, "daily", guards=[object()])  # type: ignore[list-item]
