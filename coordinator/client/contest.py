@@ -37,18 +37,18 @@ from coordinator.errors import (
 )
 from coordinator.wire.encoding import Encoding, decode
 from coordinator.wire.messages import NDJSON_TYPE
-from coordinator.wire.messages.elections import ElectionView
-from coordinator.wire.messages.locks import (
+from coordinator.wire.messages.acquire import (
     WAIT_MS_MAX,
     AbandonReply,
     Acquire,
     Grant,
     Granted,
-    LockView,
     Queued,
     ReleaseReply,
     read_acquire_line,
 )
+from coordinator.wire.messages.elections import ElectionView
+from coordinator.wire.messages.locks import LockView
 from coordinator.wire.messages.watches import StreamError
 
 ABANDON_WAIT_MS = 1_000

@@ -53,3 +53,9 @@ def data_fields(data: bytes, encoding: Encoding) -> dict[str, Any]:
     if _CONTROL.search(text) is not None:
         return {"data_base64": base64.b64encode(data).decode("ascii")}
     return {"data": text}
+
+
+def bytes_fields(name: str, value: bytes, encoding: Encoding) -> dict[str, Any]:
+    """Return the one field that carries ``value``: called ``name``, or ``name_base64``."""
+    fields = data_fields(value, encoding)
+    return {each.replace("data", name): carried for each, carried in fields.items()}

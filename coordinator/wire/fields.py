@@ -139,3 +139,10 @@ class Fields:
 
     def _refuse(self, name: str, expected: str, value: Any) -> NoReturn:
         raise BadArgumentsError(f"{self.of(name)}: expected {expected}, found {found(value)}")
+
+
+def read_bytes(body: Any, name: str, where: str, *, is_required: bool = False) -> bytes:
+    """Return the bytes in the field ``name`` or ``name_base64`` of ``body``, empty when in none."""
+    given = {each: body[each] for each in (name, f"{name}_base64") if each in body}
+    renamed = {each.replace(name, "data"): value for each, value in given.items()}
+    return Fields(renamed, where).data(is_required=is_required)

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordinator.errors import BadArgumentsError, NoNodeError
 from coordinator.wire.encoding import Encoding, decode, encode
-from coordinator.wire.messages import elections, locks, operations, sessions, status, watches
+from coordinator.wire.messages import (
+    acquire,
+    elections,
+    history,
+    holding,
+    if_held,
+    locks,
+    operations,
+    sessions,
+    status,
+    watches,
+)
 from coordinator.wire.messages.znodes import Children, Stat, Znode, stat_body
 
 STAT = Stat(3, 4, 5, 6, 7, 1, 2, 0, "00000000000000aa", 4, 0, "ephemeral", None)
-GRANT = locks.Grant("42-1337", "daily", 1337, "aa", "/locks/daily/lock-0000000042", 1340)
+GRANT = acquire.Grant("42-1337", "daily", 1337, "aa", "/locks/daily/lock-0000000042", 1340)
+PREVIOUS = history.Previous("41-1300", 1300, "expired", b"at 7\x00", 1330)
+SEVERAL = replace(GRANT, kind="shared", max_hold_ms=9, previous=PREVIOUS, grants=(GRANT, GRANT))
+RECORD = history.GrantRecord(
+    "daily", "42-1337", "/locks/daily/lock-0000000042", 1337, "exclusive", "aa", 1337, 5, 1340, 6,
+    "o", "me", "h", 7, "t", "stop", "correctness", "pg", 1350, 9, "forced", "ann", "stuck", 3, 2,
+    1360, b"\xff", ("/locks/daily/lock-0000000042",),
+)  # fmt: skip
 HOLDER = locks.Contender("42-1337", 1337, "aa", "/locks/daily/lock-42", 0, 9, "me", "h", 7, "t")
 ELECTED = locks.Contender("1-5", 5, "aa", "/elections/e/candidate-0000000001", value=b"\x00\xff")
 
@@ -50,9 +69,22 @@ def test_replies_survive(encoding: Encoding) -> None:
         sessions.SessionList((sessions.SessionInfo("aa", 10, "me", 99, 1),)),
         locks.LockView("daily", HOLDER, (HOLDER,), 9, True),
         locks.LockView("daily", None, (), 9),
+        locks.LockView(
+            "daily", HOLDER, (), 9, holders=(HOLDER,), size=3, closed=locks.Closed(5, 2),
+            waits=locks.Spread(9, 1, 2, 3), holds=locks.Spread(9, 4, 5, 6),
+        ),
+        replace(HOLDER, kind="slot", is_holder=True, note=b"\xff", safe_ms=3, granted_ms=8),
+        sessions.SessionLease("aa", 10, {"/locks/daily/lock-0000000042": 5}),
+        SEVERAL,
+        history.GrantPage((RECORD, replace(RECORD, is_election=True, how="")), 7),
+        history.GrantStory(RECORD, None, "It was forced."),
+        history.GrantStory(RECORD, RECORD, ""),
+        holding.NoteReply("42-1337", 9),
+        holding.SizeReply("daily", 3, 9),
+        holding.RevokeReply(RECORD, 1338),
         locks.LockList((locks.LockSummary("daily", HOLDER, 3, 0),), "daily"),
-        locks.ReleaseReply("42-1337"),
-        locks.AbandonReply(None),
+        acquire.ReleaseReply("42-1337"),
+        acquire.AbandonReply(None),
         status.Status(
             "1", "c", "leader", "1", 2, 3, 3, 4, True, "All is well.", "0.1", 0, 1,
             (status.MemberInfo("1", "http://127.0.0.1:7071", True, True, True),),
@@ -70,11 +102,19 @@ def test_requests_survive() -> None:
     """What a client asks is what the server reads."""
     opening = sessions.OpenSession(5_000, "me")
     assert sessions.OpenSession.from_body(opening.to_body()) == opening
-    acquire = locks.Acquire("aa", None, 0, "me", "h", 7, "t", "stay")
-    assert locks.Acquire.from_body(acquire.to_body()) == acquire
-    campaign = locks.Acquire(None, 5_000, value=b"\x00")
+    for wish in (
+        acquire.Acquire("aa", None, 0, "me", "h", 7, "t", "stay"),
+        acquire.Acquire(
+            "aa", kind="slot", owner="o", size=3, lock_delay_ms=1, max_hold_ms=2,
+            when_unsure="continue", purpose="correctness", guard="postgresql",
+        ),
+    ):  # fmt: skip
+        assert acquire.Acquire.from_body(wish.to_body()) == wish
+    several = acquire.Acquire("aa", names=("b", "a"))
+    assert acquire.Acquire.from_body(several.to_body(), is_multi=True) == several
+    campaign = acquire.Acquire(None, 5_000, value=b"\x00")
     body = campaign.to_body(Encoding.MSGPACK)
-    assert locks.Acquire.from_body(body, is_election=True) == campaign
+    assert acquire.Acquire.from_body(body, is_election=True) == campaign
     watch = watches.WatchRequest((watches.WatchSelector("/a", "subtree"),), 7, True)
     assert watches.WatchRequest.from_body(watch.to_body()) == watch
     assert elections.read_proclaim(elections.proclaim_body(b"\xff")) == b"\xff"
@@ -93,10 +133,10 @@ def test_stream_lines_survive() -> None:
     told = watches.read_watch_line(watches.StreamError(NoNodeError("gone")).to_body())
     assert isinstance(told, watches.StreamError)
     assert isinstance(told.error, NoNodeError)
-    assert locks.read_acquire_line(locks.Queued(2).to_body()) == locks.Queued(2)
+    assert acquire.read_acquire_line(acquire.Queued(2).to_body()) == acquire.Queued(2)
     for is_election in (False, True):
-        granted = locks.Granted(GRANT).to_body(is_election=is_election)
-        assert locks.read_acquire_line(granted) == locks.Granted(GRANT)
+        granted = acquire.Granted(GRANT).to_body(is_election=is_election)
+        assert acquire.read_acquire_line(granted) == acquire.Granted(GRANT)
     elected = elections.Elected(ELECTED, 9)
     assert elections.read_observe_line(elected.to_body()) == elected
 
@@ -128,6 +168,84 @@ def test_children_come_with_or_without_stat() -> None:
     assert (full.names, full.stats, full.next) == (("a",), (STAT,), None)
 
 
+def test_what_is_asked_of_a_held_grant_survives() -> None:
+    """Note, size, forced end: what a client asks is what the server reads."""
+    for note in (b"page 7", b"\x00\xff", b""):
+        assert holding.read_note(holding.note_body(note)) == note
+    assert holding.Resize.from_body(holding.Resize(3).to_body()) == holding.Resize(3)
+    for revoke in (holding.Revoke("ann", "stuck"), holding.Revoke("ann", "stuck", "42-1337")):
+        assert holding.Revoke.from_body(revoke.to_body()) == revoke
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"by": "ann"},
+        {"by": "ann", "reason": "  "},
+        {"by": "ann", "reason": "x" * 201},
+    ],
+)
+def test_nobody_is_forced_out_without_a_name_and_a_reason(body: Any) -> None:
+    """A forced release says who wants it and why."""
+    with pytest.raises(BadArgumentsError, match="body"):
+        holding.Revoke.from_body(body)
+
+
+def test_a_note_has_its_limit() -> None:
+    """A checkpoint note is small, and is given."""
+    with pytest.raises(BadArgumentsError, match="at most 1024 bytes"):
+        holding.read_note({"note": "x" * 1_025})
+    with pytest.raises(BadArgumentsError, match="found none"):
+        holding.read_note({})
+
+
+def test_a_condition_on_a_grant_survives_in_body_and_query() -> None:
+    """``if_held`` is one object or several, or a parameter; a name may have colons."""
+    lock, election = if_held.IfHeld("a:b/c", 7), if_held.IfHeld("e", 9, is_election=True)
+
+    assert if_held.read_if_held(if_held.if_held_body((lock, election))) == (lock, election)
+    assert if_held.read_if_held({"if_held": lock.to_body()}) == (lock,)
+    assert if_held.read_if_held({}) == ()
+    for each in (lock, election):
+        assert if_held.IfHeld.from_query(*each.to_query()) == each
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        7,
+        "a:7",
+        {"lock": "a"},
+        {"lock": "a", "fencing_token": 0},
+        {"lock": "a", "election": "a", "fencing_token": 1},
+        {"lock": "a", "fencing_token": 1, "more": 1},
+        [{"lock": "a", "fencing_token": 1}] * 101,
+    ],
+)
+def test_a_condition_that_is_none_is_refused(said: Any) -> None:
+    """A mistyped condition never turns into an unconditional write."""
+    with pytest.raises(BadArgumentsError, match="if_held"):
+        if_held.read_if_held({"if_held": said})
+
+
+@pytest.mark.parametrize("value", ["", "a", "a:", ":7", "a:x", "a:-1", "a:0", "a:" + "9" * 20])
+def test_a_condition_in_the_query_that_is_none_is_refused(value: str) -> None:
+    """The same in the query: a name, a colon, a token."""
+    with pytest.raises(BadArgumentsError, match=r"query\.if_held"):
+        if_held.IfHeld.from_query("if_held", value)
+
+
+def test_a_multi_lock_names_its_locks() -> None:
+    """Names only where several are taken, at least one, not without end."""
+    lease = {"session_id": "aa"}
+    for names in (None, [], [7], ["a"] * 101):
+        with pytest.raises(BadArgumentsError, match="names"):
+            acquire.Acquire.from_body({**lease, "names": names}, is_multi=True)
+    with pytest.raises(BadArgumentsError, match="names"):
+        acquire.Acquire.from_body({**lease, "names": ["a"]})
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -137,12 +255,16 @@ def test_children_come_with_or_without_stat() -> None:
         ({"session_id": "aa", "on_disconnect": "wait"}, "one of leave, stay"),
         ({"session_id": "aa", "value": "x"}, "found value"),
         ({"session_id": "aa", "label": "x" * 201}, "at most 200 characters"),
+        ({"session_id": "aa", "kind": "mutex"}, "one of exclusive, shared, slot"),
+        ({"session_id": "aa", "size": 0}, "from 1 to"),
+        ({"session_id": "aa", "lock_delay_ms": 60_001}, "from 0 to 60000"),
+        ({"session_id": "aa", "purpose": "fun"}, "one of efficiency, correctness"),
     ],
 )
 def test_nothing_is_held_without_a_lease(body: dict[str, Any], said: str) -> None:
     """An acquire names exactly one lease, and nothing that a lock does not know."""
     with pytest.raises(BadArgumentsError, match=said):
-        locks.Acquire.from_body(body)
+        acquire.Acquire.from_body(body)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from coordinator.wire.http.door import Door, checked_client_id
 from coordinator.wire.http.paths import name_at
 from coordinator.wire.http.queries import Query, parsed_integer
 from coordinator.wire.http.streams import KEEP_ALIVE_S, LineStream, wants
-from coordinator.wire.messages import locks as shapes
+from coordinator.wire.messages import acquire as shapes
 
 _CLIENT_ID, _NUMBER = 4, 5
 

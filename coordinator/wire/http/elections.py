@@ -18,6 +18,7 @@ from coordinator.wire.http.paths import name_at
 from coordinator.wire.http.queries import READ_MODES, Query
 from coordinator.wire.http.routes import Route
 from coordinator.wire.http.streams import LineStream, wants
+from coordinator.wire.messages import acquire
 from coordinator.wire.messages import elections as shapes
 from coordinator.wire.messages import locks as lock_shapes
 
@@ -47,13 +48,13 @@ class ElectionRoutes:
         door = self._door
         Query(request.rel_url.raw_query_string)
         name = _name(request)
-        asked = lock_shapes.Acquire.from_body(await door.body(request), is_election=True)
+        asked = acquire.Acquire.from_body(await door.body(request), is_election=True)
         request_id = door.request_id(request)
         deadline_ms = wait_deadline_ms(door, request, asked)
 
         async def begin(
             session_id: str, on_position: Callable[[int], None] | None
-        ) -> lock_shapes.Grant:
+        ) -> acquire.Grant:
             won = await door.member.elections.campaign(
                 name,
                 session_id=session_id,
@@ -64,7 +65,7 @@ class ElectionRoutes:
                 on_position=on_position,
                 leave_on_cancel=asked.on_disconnect == "leave",
             )
-            return lock_shapes.Grant(
+            return acquire.Grant(
                 grant_id=won.grant_id,
                 lock=won.election,
                 fencing_token=won.epoch,
@@ -73,7 +74,7 @@ class ElectionRoutes:
                 zxid=won.zxid,
             )
 
-        async def give_back(grant: lock_shapes.Grant) -> object:
+        async def give_back(grant: acquire.Grant) -> object:
             return await door.member.elections.resign(
                 name, grant.grant_id, None, door.cleanup_deadline_ms()
             )
@@ -104,7 +105,7 @@ class ElectionRoutes:
         await door.member.elections.resign(
             _name(request), grant_id, door.request_id(request), door.deadline_ms(request)
         )
-        return door.reply_now(request, lock_shapes.ReleaseReply(grant_id).to_body())
+        return door.reply_now(request, acquire.ReleaseReply(grant_id).to_body())
 
     async def abandon(self, request: web.Request) -> web.Response:
         """Undo a campaign whose answer never came."""
@@ -113,7 +114,7 @@ class ElectionRoutes:
         abandoned = await door.member.elections.abandon(
             _name(request), client_id, number, floor_index, door.deadline_ms(request)
         )
-        return door.reply_now(request, lock_shapes.AbandonReply(abandoned.deleted_path).to_body())
+        return door.reply_now(request, acquire.AbandonReply(abandoned.deleted_path).to_body())
 
     async def who(self, request: web.Request) -> web.StreamResponse:
         """Return who is elected and who else stands, once or each time it changes."""

@@ -12,6 +12,7 @@ from coordinator.wire.http.door import Door
 from coordinator.wire.http.paths import name_at
 from coordinator.wire.http.queries import READ_MODES, Query
 from coordinator.wire.http.routes import Route
+from coordinator.wire.messages import acquire
 from coordinator.wire.messages import locks as shapes
 
 LIST_LIMIT_DEFAULT = 1_000
@@ -46,11 +47,13 @@ class LockRoutes:
         door = self._door
         Query(request.rel_url.raw_query_string)
         name = _name(request)
-        asked = shapes.Acquire.from_body(await door.body(request))
+        asked = acquire.Acquire.from_body(await door.body(request))
         request_id = door.request_id(request)
         deadline_ms = wait_deadline_ms(door, request, asked)
 
-        async def begin(session_id: str, on_position: Callable[[int], None] | None) -> shapes.Grant:
+        async def begin(
+            session_id: str, on_position: Callable[[int], None] | None
+        ) -> acquire.Grant:
             grant = await door.member.locks.acquire(
                 name,
                 session_id=session_id,
@@ -61,7 +64,7 @@ class LockRoutes:
                 on_position=on_position,
                 leave_on_cancel=asked.on_disconnect == "leave",
             )
-            return shapes.Grant(
+            return acquire.Grant(
                 grant_id=grant.grant_id,
                 lock=grant.lock,
                 fencing_token=grant.fencing_token,
@@ -70,7 +73,7 @@ class LockRoutes:
                 zxid=grant.zxid,
             )
 
-        async def give_back(grant: shapes.Grant) -> object:
+        async def give_back(grant: acquire.Grant) -> object:
             return await door.member.locks.release(
                 name, grant.grant_id, None, door.cleanup_deadline_ms()
             )
@@ -85,7 +88,7 @@ class LockRoutes:
         await door.member.locks.release(
             _name(request), grant_id, door.request_id(request), door.deadline_ms(request)
         )
-        return door.reply_now(request, shapes.ReleaseReply(grant_id).to_body())
+        return door.reply_now(request, acquire.ReleaseReply(grant_id).to_body())
 
     async def abandon(self, request: web.Request) -> web.Response:
         """Undo an attempt whose answer never came."""
@@ -94,7 +97,7 @@ class LockRoutes:
         abandoned = await door.member.locks.abandon(
             _name(request), client_id, number, floor_index, door.deadline_ms(request)
         )
-        return door.reply_now(request, shapes.AbandonReply(abandoned.deleted_path).to_body())
+        return door.reply_now(request, acquire.AbandonReply(abandoned.deleted_path).to_body())
 
     async def look(self, request: web.Request) -> web.Response:
         """Return who holds and who waits; with a token also whether it is the current one."""

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.wire.messages.locks import ON_DISCONNECT, PID_MAX, TEXT_CHARACTERS_MAX, WAIT_MS_MAX
+from coordinator.wire.messages.acquire import (
+    ON_DISCONNECT,
+    PID_MAX,
+    TEXT_CHARACTERS_MAX,
+    WAIT_MS_MAX,
+)
 from coordinator.wire.messages.operations import CREATE_MODES, PARENT_MODES, VERSION_MAX
 from coordinator.wire.messages.sessions import LABEL_CHARACTERS_MAX
 from coordinator.wire.messages.watches import EVENT_TYPES, WATCH_KINDS

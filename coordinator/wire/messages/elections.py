@@ -8,13 +8,9 @@ from typing import Any
 from coordinator.errors import BadArgumentsError, from_problem
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.fields import Fields
-from coordinator.wire.messages.locks import (
-    VALUE_FIELDS,
-    Contender,
-    maybe_contender,
-    read_value,
-    value_fields,
-)
+from coordinator.wire.messages.acquire import VALUE_FIELDS, read_value, value_fields
+from coordinator.wire.messages.if_held import IF_HELD_FIELD
+from coordinator.wire.messages.locks import Contender, maybe_contender
 from coordinator.wire.messages.watches import StreamError
 
 
@@ -93,5 +89,5 @@ def proclaim_body(value: bytes, encoding: Encoding = Encoding.JSON) -> dict[str,
 
 def read_proclaim(body: Any) -> bytes:
     """Return the value in the body of PUT /v1/elections/{name}/grants/{grant_id}."""
-    Fields(body, "body", VALUE_FIELDS)
+    Fields(body, "body", VALUE_FIELDS | {IF_HELD_FIELD})
     return read_value(body)

@@ -1,194 +1,28 @@
-"""What is said about locks and elections: the wish to hold, the grant, the queue.
+"""What is said of locks when one looks: who holds, who waits, for how long, and what is left.
 
-An election is a lock whose holder is called elected and publishes a value; its epoch is the fencing
-token. So both share their shapes, and ``Place`` says which words are used.
+An election is looked at in the same shapes, with a value for each contender.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from coordinator.errors import BadArgumentsError, from_problem
-from coordinator.wire.encoding import Encoding, data_fields
-from coordinator.wire.fields import Fields
-from coordinator.wire.messages.watches import StreamError
-
-WAIT_MS_DEFAULT = 10_000
-WAIT_MS_MAX = 3_600_000
-TEXT_CHARACTERS_MAX = 200
-PID_MAX = 2**32 - 1
-ON_DISCONNECT = ("leave", "stay")
-
-
-@dataclass(frozen=True, slots=True)
-class Acquire:
-    """The body of POST /v1/locks/{name}, and with ``value`` of POST /v1/elections/{name}.
-
-    Either ``session_id``, or ``lease_ms``: open a session of its own for this grant.
-    ``timeout_ms`` is how long to wait, 0 tries once.
-    """
-
-    session_id: str | None = None
-    lease_ms: int | None = None
-    timeout_ms: int = WAIT_MS_DEFAULT
-    label: str = ""
-    host: str = ""
-    pid: int | None = None
-    trace_id: str = ""
-    on_disconnect: str = "leave"
-    value: bytes | None = None
-    """What an election publishes when won; None for a lock."""
-
-    FIELDS: ClassVar[frozenset[str]] = frozenset(
-        {
-            "session_id",
-            "lease_ms",
-            "timeout_ms",
-            "label",
-            "host",
-            "pid",
-            "trace_id",
-            "on_disconnect",
-        }
-    )
-
-    def to_body(self, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "timeout_ms": self.timeout_ms,
-            "label": self.label,
-            "host": self.host,
-            "trace_id": self.trace_id,
-            "on_disconnect": self.on_disconnect,
-        }
-        for name in ("session_id", "lease_ms", "pid"):
-            value = getattr(self, name)
-            if value is not None:
-                body[name] = value
-        if self.value is not None:
-            body.update(value_fields(self.value, encoding))
-        return body
-
-    @classmethod
-    def from_body(cls, body: Any, *, is_election: bool = False) -> Acquire:
-        known = cls.FIELDS | VALUE_FIELDS if is_election else cls.FIELDS
-        fields = Fields(body, "body", known)
-        session_id = fields.text("session_id", None)
-        lease_ms = fields.integer("lease_ms", None, minimum=1)
-        if (session_id is None) == (lease_ms is None):
-            found = "neither" if session_id is None else "both"
-            raise BadArgumentsError(
-                f"body: expected session_id (an open session) or lease_ms (open one for this "
-                f"grant), found {found}; nothing is held without a lease"
-            )
-        return cls(
-            session_id=session_id,
-            lease_ms=lease_ms,
-            timeout_ms=fields.integer(
-                "timeout_ms", WAIT_MS_DEFAULT, minimum=0, maximum=WAIT_MS_MAX
-            ),
-            label=fields.text("label", "", characters_max=TEXT_CHARACTERS_MAX),
-            host=fields.text("host", "", characters_max=TEXT_CHARACTERS_MAX),
-            pid=fields.integer("pid", None, minimum=0, maximum=PID_MAX),
-            trace_id=fields.text("trace_id", "", characters_max=TEXT_CHARACTERS_MAX),
-            on_disconnect=fields.choice("on_disconnect", ON_DISCONNECT, "leave"),
-            value=read_value(body) if is_election else None,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """One acquisition: its name, its number, and the znode that stands for it.
-
-    ``lock`` is the lock's name; for an election it is the election's, and the fencing token is
-    called ``epoch`` as well.
-    """
-
-    grant_id: str
-    lock: str
-    fencing_token: int
-    session_id: str
-    path: str
-    zxid: int
-
-    def to_body(self, *, is_election: bool = False) -> dict[str, Any]:
-        body: dict[str, Any] = {"grant_id": self.grant_id}
-        if is_election:
-            body["election"] = self.lock
-            body["epoch"] = self.fencing_token
-        else:
-            body["lock"] = self.lock
-        body["fencing_token"] = self.fencing_token
-        body["session_id"] = self.session_id
-        body["path"] = self.path
-        body["zxid"] = self.zxid
-        return body
-
-    @classmethod
-    def from_body(cls, body: Any, where: str = "grant") -> Grant:
-        fields = Fields(body, where)
-        return cls(
-            grant_id=fields.text("grant_id"),
-            lock=fields.text("election") if "election" in fields else fields.text("lock"),
-            fencing_token=fields.integer("fencing_token"),
-            session_id=fields.text("session_id"),
-            path=fields.text("path"),
-            zxid=fields.integer("zxid"),
-        )
-
-
-def grant_reply_body(grant: Grant, *, is_election: bool = False) -> dict[str, Any]:
-    """Return the reply of a granted acquire."""
-    return {"grant": grant.to_body(is_election=is_election)}
-
-
-def read_grant_reply(body: Any) -> Grant:
-    """Return the grant in the reply of an acquire or a campaign."""
-    return Grant.from_body(Fields(body, "body").inner("grant"))
-
-
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """A line of a streamed acquire: how many stand before this contender."""
-
-    position: int
-
-    def to_body(self) -> dict[str, Any]:
-        return {"type": "queued", "position": self.position}
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """The last line of a streamed acquire that was granted."""
-
-    grant: Grant
-
-    def to_body(self, *, is_election: bool = False) -> dict[str, Any]:
-        return {"type": "granted", "grant": self.grant.to_body(is_election=is_election)}
-
-
-AcquireLine = Queued | Granted | StreamError
-
-
-def read_acquire_line(body: Any) -> AcquireLine:
-    """Return what one line of a streamed acquire says."""
-    fields = Fields(body, "line")
-    kind = fields.text("type")
-    match kind:
-        case "queued":
-            return Queued(fields.integer("position"))
-        case "granted":
-            return Granted(Grant.from_body(fields.inner("grant")))
-        case "error":
-            return StreamError(from_problem(fields.inner("problem") or {}))
-    raise BadArgumentsError(f"line.type: expected queued, granted or error, found {kind!r}")
+from coordinator.wire.encoding import Encoding, bytes_fields
+from coordinator.wire.fields import Fields, read_bytes
+from coordinator.wire.messages.acquire import read_value, value_fields
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Who holds (position 0), or stands in the queue since the wall time ``since_ms``.
+    """Who holds, or stands in the queue since the wall time ``since_ms``.
 
-    ``value`` only in elections; ``host``, ``pid`` and ``trace_id`` only in locks.
+    ``position`` counts those before it; several may hold a shared lock or a semaphore, so
+    ``is_holder`` says who does. ``granted_ms`` is the wall time of the grant. ``safe_ms`` is what
+    was left of the holder's lease and of its ``max_hold_ms`` when the leader was asked: so long
+    nobody else is granted, unless it gives back or is forced to. None: not known.
+    ``value`` only in elections; all from ``host`` to ``safe_ms`` only in locks.
     """
 
     grant_id: str
@@ -202,6 +36,17 @@ class Contender:
     pid: int | None = None
     trace_id: str = ""
     value: bytes | None = None
+    is_holder: bool = False
+    kind: str = "exclusive"
+    owner: str = ""
+    granted_ms: int | None = None
+    lock_delay_ms: int = 0
+    max_hold_ms: int = 0
+    when_unsure: str = ""
+    purpose: str = ""
+    guard: str = ""
+    note: bytes = b""
+    safe_ms: int | None = None
 
     def to_body(self, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -214,7 +59,8 @@ class Contender:
             "label": self.label,
         }
         if self.value is None:
-            body.update(host=self.host, pid=self.pid, trace_id=self.trace_id)
+            body.update({name: getattr(self, name) for name in _LOCK_ONLY})
+            body.update(bytes_fields("note", self.note, encoding))
         else:
             body["epoch"] = self.fencing_token
             body.update(value_fields(self.value, encoding))
@@ -236,24 +82,94 @@ class Contender:
             pid=fields.integer("pid", None),
             trace_id=fields.text("trace_id", ""),
             value=read_value(body, where) if has_value else None,
+            is_holder=fields.boolean("is_holder", False),
+            kind=fields.text("kind", "exclusive"),
+            owner=fields.text("owner", ""),
+            granted_ms=fields.integer("granted_ms", None),
+            lock_delay_ms=fields.integer("lock_delay_ms", 0),
+            max_hold_ms=fields.integer("max_hold_ms", 0),
+            when_unsure=fields.text("when_unsure", ""),
+            purpose=fields.text("purpose", ""),
+            guard=fields.text("guard", ""),
+            note=read_bytes(body, "note", where),
+            safe_ms=fields.integer("safe_ms", None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A queue that is closed after an unclean loss (its lock-delay). ``remaining_ms`` is how long
+    still, as the leader counts; None when it was not asked, or did not say."""
+
+    delay_ms: int
+    remaining_ms: int | None = None
+
+    def to_body(self) -> dict[str, Any]:
+        return {"delay_ms": self.delay_ms, "remaining_ms": self.remaining_ms}
+
+    @classmethod
+    def from_body(cls, body: Any, where: str) -> Closed:
+        fields = Fields(body, where)
+        return cls(fields.integer("delay_ms"), fields.integer("remaining_ms", None))
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How long ``count`` waits or holds took, by the wall clocks of who proposed them."""
+
+    count: int
+    p50_ms: int
+    p95_ms: int
+    p99_ms: int
+
+    def to_body(self) -> dict[str, Any]:
+        return {
+            "count": self.count,
+            "p50_ms": self.p50_ms,
+            "p95_ms": self.p95_ms,
+            "p99_ms": self.p99_ms,
+        }
+
+    @classmethod
+    def from_body(cls, body: Any, where: str) -> Spread:
+        fields = Fields(body, where)
+        return cls(
+            count=fields.integer("count"),
+            p50_ms=fields.integer("p50_ms"),
+            p95_ms=fields.integer("p95_ms"),
+            p99_ms=fields.integer("p99_ms"),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class LockView:
-    """The reply of GET /v1/locks/{name}; ``is_current`` only when a token was asked about."""
+    """The reply of GET /v1/locks/{name}; ``is_current`` only when a token was asked about.
+
+    ``holder`` is the first of the ``holders``. ``size`` is that of a semaphore. ``waits`` and
+    ``holds`` are of the grants that the history still knows; None when it knows none.
+    """
 
     lock: str
     holder: Contender | None
     queue: tuple[Contender, ...]
     zxid: int
     is_current: bool | None = None
+    holders: tuple[Contender, ...] = ()
+    size: int | None = None
+    closed: Closed | None = None
+    waits: Spread | None = None
+    holds: Spread | None = None
 
     def to_body(self) -> dict[str, Any]:
         body: dict[str, Any] = {
             "lock": self.lock,
             "holder": None if self.holder is None else self.holder.to_body(),
+            "holders": [each.to_body() for each in self.holders],
             "queue": [each.to_body() for each in self.queue],
+            "size": self.size,
+            "closed": None if self.closed is None else self.closed.to_body(),
+            "waits": None if self.waits is None else self.waits.to_body(),
+            "holds": None if self.holds is None else self.holds.to_body(),
             "zxid": self.zxid,
         }
         if self.is_current is not None:
@@ -269,12 +185,17 @@ class LockView:
             queue=fields.items("queue", Contender.from_body),
             zxid=fields.integer("zxid"),
             is_current=fields.boolean("is_current", None),
+            holders=fields.items("holders", Contender.from_body, ()),
+            size=fields.integer("size", None),
+            closed=_maybe(fields, "closed", Closed.from_body),
+            waits=_maybe(fields, "waits", Spread.from_body),
+            holds=_maybe(fields, "holds", Spread.from_body),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class LockSummary:
-    """One lock in a list; ``queue_length`` counts those who wait.
+    """One lock in a list; ``queue_length`` counts those who wait, ``holder_count`` who hold.
 
     ``held_ms``: how long the member has seen the holder hold, never overstated.
     """
@@ -283,6 +204,7 @@ class LockSummary:
     holder: Contender | None
     queue_length: int
     held_ms: int
+    holder_count: int = 1
 
     def to_body(self) -> dict[str, Any]:
         return {
@@ -290,6 +212,7 @@ class LockSummary:
             "holder": None if self.holder is None else self.holder.to_body(),
             "queue_length": self.queue_length,
             "held_ms": self.held_ms,
+            "holder_count": self.holder_count,
         }
 
     @classmethod
@@ -300,6 +223,7 @@ class LockSummary:
             holder=maybe_contender(fields, "holder"),
             queue_length=fields.integer("queue_length"),
             held_ms=fields.integer("held_ms"),
+            holder_count=fields.integer("holder_count", 1),
         )
 
 
@@ -319,55 +243,18 @@ class LockList:
         return cls(fields.items("locks", LockSummary.from_body), fields.text("next", None))
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseReply:
-    """The reply of a release or a resignation."""
-
-    grant_id: str
-    released: bool = True
-
-    def to_body(self) -> dict[str, Any]:
-        return {"grant_id": self.grant_id, "released": self.released}
-
-    @classmethod
-    def from_body(cls, body: Any) -> ReleaseReply:
-        fields = Fields(body, "body")
-        return cls(fields.text("grant_id"), fields.boolean("released"))
-
-
-@dataclass(frozen=True, slots=True)
-class AbandonReply:
-    """The reply of abandoning an attempt; ``deleted_path`` is None when it had left nothing."""
-
-    deleted_path: str | None
-
-    def to_body(self) -> dict[str, Any]:
-        return {"deleted_path": self.deleted_path}
-
-    @classmethod
-    def from_body(cls, body: Any) -> AbandonReply:
-        return cls(Fields(body, "body").text("deleted_path", None))
-
-
-# --- the value of an election travels as data does, under its own name
-
-VALUE_FIELDS = frozenset({"value", "value_base64"})
-
-
-def value_fields(value: bytes, encoding: Encoding) -> dict[str, Any]:
-    """Return the one field that carries an election's ``value``."""
-    fields = data_fields(value, encoding)
-    return {name.replace("data", "value"): each for name, each in fields.items()}
-
-
-def read_value(body: Any, where: str = "body") -> bytes:
-    """Return the bytes in ``value`` or ``value_base64``, empty when neither is there."""
-    given = {name: body[name] for name in VALUE_FIELDS if name in body}
-    renamed = {name.replace("value", "data"): each for name, each in given.items()}
-    return Fields(renamed, where).data()
-
-
 def maybe_contender(fields: Fields, name: str) -> Contender | None:
     """Return the contender in the field ``name``, None when it is null."""
     body = fields.inner(name)
     return None if body is None else Contender.from_body(body, fields.of(name))
+
+
+_LOCK_ONLY = (
+    "host", "pid", "trace_id", "is_holder", "kind", "owner", "granted_ms", "lock_delay_ms",
+    "max_hold_ms", "when_unsure", "purpose", "guard", "safe_ms",
+)  # fmt: skip
+
+
+def _maybe(fields: Fields, name: str, read: Callable[[Any, str], Any]) -> Any:
+    body = fields.inner(name)
+    return None if body is None else read(body, fields.of(name))

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from coordinator.errors import BadArgumentsError
 from coordinator.wire.encoding import Encoding, data_fields
 from coordinator.wire.fields import Fields
+from coordinator.wire.messages.if_held import IF_HELD_FIELD
 from coordinator.wire.messages.znodes import Stat
 
 ANY_VERSION = -1
@@ -230,9 +231,9 @@ class Guarded:
 def read_multi(body: Any) -> Multi | Guarded:
     """Return the multi or the guarded write that the body of POST /v1/multi describes."""
     if isinstance(body, Mapping) and "operations" in body:
-        fields = Fields(body, "body", {"operations"})
+        fields = Fields(body, "body", {"operations", IF_HELD_FIELD})
         return Multi(fields.items("operations", read_operation))
-    fields = Fields(body, "body", {"conditions", "then", "otherwise"})
+    fields = Fields(body, "body", {"conditions", "then", "otherwise", IF_HELD_FIELD})
     if "conditions" not in fields:
         raise BadArgumentsError("body: expected operations, or conditions; found neither")
     return Guarded(

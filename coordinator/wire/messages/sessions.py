@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from coordinator.wire.fields import Fields
@@ -36,18 +37,32 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionLease:
-    """The reply of opening a session, and of each heartbeat."""
+    """The reply of opening a session, and of each heartbeat.
+
+    ``holds`` says for each bounded hold (``max_hold_ms``) of the session, by the path of its
+    contender, how many ms of it are left; like the lease it is counted from when the heartbeat
+    was sent.
+    """
 
     session_id: str
     timeout_ms: int
+    holds: Mapping[str, int] = field(default_factory=dict)
 
     def to_body(self) -> dict[str, Any]:
-        return {"session_id": self.session_id, "timeout_ms": self.timeout_ms}
+        body: dict[str, Any] = {"session_id": self.session_id, "timeout_ms": self.timeout_ms}
+        if self.holds:
+            body["holds"] = dict(self.holds)
+        return body
 
     @classmethod
     def from_body(cls, body: Any) -> SessionLease:
         fields = Fields(body, "body")
-        return cls(fields.text("session_id"), fields.integer("timeout_ms"))
+        holds = Fields(fields.inner("holds") or {}, "body.holds")
+        return cls(
+            fields.text("session_id"),
+            fields.integer("timeout_ms"),
+            {path: holds.integer(path) for path in fields.inner("holds") or ()},
+        )
 
 
 @dataclass(frozen=True, slots=True)

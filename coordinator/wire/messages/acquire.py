@@ -1,0 +1,313 @@
+"""The wish to hold a lock, several, or an election; the grant; and giving it back.
+
+An election is a lock whose holder is called elected and publishes a value; its epoch is the fencing
+token. So both share their shapes; ``is_election`` says which words are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from coordinator.errors import BadArgumentsError, from_problem
+from coordinator.wire.encoding import Encoding, bytes_fields
+from coordinator.wire.fields import Fields, read_bytes
+from coordinator.wire.messages.history import Previous
+from coordinator.wire.messages.if_held import IF_HELD_FIELD
+from coordinator.wire.messages.watches import StreamError
+from coordinator.wire.strict_json import found
+
+WAIT_MS_DEFAULT = 10_000
+WAIT_MS_MAX = 3_600_000
+LOCK_DELAY_MS_MAX = 60_000
+MAX_HOLD_MS_MAX = 7 * 24 * 3_600_000
+SIZE_MAX = 10_000
+NAMES_MAX = 100
+"""How many locks one multi-lock takes."""
+TEXT_CHARACTERS_MAX = 200
+PID_MAX = 2**32 - 1
+ON_DISCONNECT = ("leave", "stay")
+KINDS = ("exclusive", "shared", "slot")
+WHEN_UNSURE = ("stop", "continue")
+PURPOSES = ("efficiency", "correctness")
+
+# --- the value of an election travels as data does, under its own name
+
+VALUE_FIELDS = frozenset({"value", "value_base64"})
+
+
+def value_fields(value: bytes, encoding: Encoding) -> dict[str, Any]:
+    """Return the one field that carries an election's ``value``."""
+    return bytes_fields("value", value, encoding)
+
+
+def read_value(body: Any, where: str = "body") -> bytes:
+    """Return the bytes in ``value`` or ``value_base64``, empty when neither is there."""
+    return read_bytes(body, "value", where)
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    """The body of POST /v1/locks/{name}, with ``names`` of POST /v1/locks (several at once), and
+    with ``value`` of POST /v1/elections/{name}.
+
+    Either ``session_id``, or ``lease_ms``: open a session of its own for this grant.
+    ``timeout_ms`` is how long to wait, 0 tries once. ``owner`` tells the owners of one session
+    apart for the deadlock detection; "" is an owner of its own. ``size`` is that of a semaphore
+    that does not exist yet. ``when_unsure``, ``purpose`` and ``guard`` are only recorded.
+    """
+
+    session_id: str | None = None
+    lease_ms: int | None = None
+    timeout_ms: int = WAIT_MS_DEFAULT
+    label: str = ""
+    host: str = ""
+    pid: int | None = None
+    trace_id: str = ""
+    on_disconnect: str = "leave"
+    value: bytes | None = None
+    """What an election publishes when won; None for a lock."""
+    kind: str = "exclusive"
+    owner: str = ""
+    size: int | None = None
+    lock_delay_ms: int = 0
+    max_hold_ms: int = 0
+    when_unsure: str = ""
+    purpose: str = ""
+    guard: str = ""
+    names: tuple[str, ...] = ()
+    """The locks of a multi-lock; empty for one lock, whose name is in the URL."""
+
+    FIELDS: ClassVar[frozenset[str]] = frozenset(
+        {
+            "session_id",
+            "lease_ms",
+            "timeout_ms",
+            "label",
+            "host",
+            "pid",
+            "trace_id",
+            "on_disconnect",
+        }
+    )
+    LOCK_FIELDS: ClassVar[frozenset[str]] = FIELDS | {
+        "kind",
+        "owner",
+        "size",
+        "lock_delay_ms",
+        "max_hold_ms",
+        "when_unsure",
+        "purpose",
+        "guard",
+        IF_HELD_FIELD,
+    }
+    MULTI_FIELDS: ClassVar[frozenset[str]] = (LOCK_FIELDS - {"kind", "size"}) | {"names"}
+    ELECTION_FIELDS: ClassVar[frozenset[str]] = FIELDS | VALUE_FIELDS | {IF_HELD_FIELD}
+
+    def to_body(self, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "timeout_ms": self.timeout_ms,
+            "label": self.label,
+            "host": self.host,
+            "trace_id": self.trace_id,
+            "on_disconnect": self.on_disconnect,
+        }
+        for name in ("session_id", "lease_ms", "pid", "size"):
+            value = getattr(self, name)
+            if value is not None:
+                body[name] = value
+        for name in ("owner", "lock_delay_ms", "max_hold_ms", "when_unsure", "purpose", "guard"):
+            if getattr(self, name):
+                body[name] = getattr(self, name)
+        if self.kind != "exclusive":
+            body["kind"] = self.kind
+        if self.names:
+            body["names"] = list(self.names)
+        if self.value is not None:
+            body.update(value_fields(self.value, encoding))
+        return body
+
+    @classmethod
+    def from_body(cls, body: Any, *, is_election: bool = False, is_multi: bool = False) -> Acquire:
+        known = cls.MULTI_FIELDS if is_multi else cls.LOCK_FIELDS
+        fields = Fields(body, "body", cls.ELECTION_FIELDS if is_election else known)
+        session_id = fields.text("session_id", None)
+        lease_ms = fields.integer("lease_ms", None, minimum=1)
+        if (session_id is None) == (lease_ms is None):
+            found = "neither" if session_id is None else "both"
+            raise BadArgumentsError(
+                f"body: expected session_id (an open session) or lease_ms (open one for this "
+                f"grant), found {found}; nothing is held without a lease"
+            )
+        return cls(
+            session_id=session_id,
+            lease_ms=lease_ms,
+            timeout_ms=fields.integer(
+                "timeout_ms", WAIT_MS_DEFAULT, minimum=0, maximum=WAIT_MS_MAX
+            ),
+            label=fields.text("label", "", characters_max=TEXT_CHARACTERS_MAX),
+            host=fields.text("host", "", characters_max=TEXT_CHARACTERS_MAX),
+            pid=fields.integer("pid", None, minimum=0, maximum=PID_MAX),
+            trace_id=fields.text("trace_id", "", characters_max=TEXT_CHARACTERS_MAX),
+            on_disconnect=fields.choice("on_disconnect", ON_DISCONNECT, "leave"),
+            value=read_value(body) if is_election else None,
+            kind=fields.choice("kind", KINDS, "exclusive"),
+            owner=fields.text("owner", "", characters_max=TEXT_CHARACTERS_MAX),
+            size=fields.integer("size", None, minimum=1, maximum=SIZE_MAX),
+            lock_delay_ms=fields.integer("lock_delay_ms", 0, minimum=0, maximum=LOCK_DELAY_MS_MAX),
+            max_hold_ms=fields.integer("max_hold_ms", 0, minimum=0, maximum=MAX_HOLD_MS_MAX),
+            when_unsure=fields.choice("when_unsure", WHEN_UNSURE, ""),
+            purpose=fields.choice("purpose", PURPOSES, ""),
+            guard=fields.text("guard", "", characters_max=TEXT_CHARACTERS_MAX),
+            names=_names(fields) if is_multi else (),
+        )
+
+
+def _names(fields: Fields) -> tuple[str, ...]:
+    names: tuple[str, ...] = fields.items("names", _name)
+    if not 1 <= len(names) <= NAMES_MAX:
+        raise BadArgumentsError(f"body.names: expected 1 to {NAMES_MAX} locks, found {len(names)}")
+    return names
+
+
+def _name(item: Any, where: str) -> str:
+    if not isinstance(item, str):
+        raise BadArgumentsError(f"{where}: expected the name of a lock, found {found(item)}")
+    return item
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One acquisition: its name, its number, and the znode that stands for it.
+
+    ``lock`` is the lock's name; for an election it is the election's, and the fencing token is
+    called ``epoch`` as well. ``previous`` is the grant of this lock that ended last, as far as the
+    history reaches. A multi-lock has one token; ``grants`` are those of its locks, the first one
+    of which is this; releasing any of them releases all.
+    """
+
+    grant_id: str
+    lock: str
+    fencing_token: int
+    session_id: str
+    path: str
+    zxid: int
+    kind: str = "exclusive"
+    max_hold_ms: int = 0
+    previous: Previous | None = None
+    grants: tuple[Grant, ...] = ()
+
+    def to_body(self, *, is_election: bool = False) -> dict[str, Any]:
+        body: dict[str, Any] = {"grant_id": self.grant_id}
+        if is_election:
+            body["election"] = self.lock
+            body["epoch"] = self.fencing_token
+        else:
+            body["lock"] = self.lock
+        body["fencing_token"] = self.fencing_token
+        body["session_id"] = self.session_id
+        body["path"] = self.path
+        body["zxid"] = self.zxid
+        if not is_election:
+            body["kind"] = self.kind
+            body["max_hold_ms"] = self.max_hold_ms
+            body["previous"] = None if self.previous is None else self.previous.to_body()
+            if self.grants:
+                body["grants"] = [each.to_body() for each in self.grants]
+        return body
+
+    @classmethod
+    def from_body(cls, body: Any, where: str = "grant") -> Grant:
+        fields = Fields(body, where)
+        previous = fields.inner("previous")
+        return cls(
+            grant_id=fields.text("grant_id"),
+            lock=fields.text("election") if "election" in fields else fields.text("lock"),
+            fencing_token=fields.integer("fencing_token"),
+            session_id=fields.text("session_id"),
+            path=fields.text("path"),
+            zxid=fields.integer("zxid"),
+            kind=fields.text("kind", "exclusive"),
+            max_hold_ms=fields.integer("max_hold_ms", 0),
+            previous=None
+            if previous is None
+            else Previous.from_body(previous, fields.of("previous")),
+            grants=fields.items("grants", Grant.from_body, ()),
+        )
+
+
+def grant_reply_body(grant: Grant, *, is_election: bool = False) -> dict[str, Any]:
+    """Return the reply of a granted acquire."""
+    return {"grant": grant.to_body(is_election=is_election)}
+
+
+def read_grant_reply(body: Any) -> Grant:
+    """Return the grant in the reply of an acquire or a campaign."""
+    return Grant.from_body(Fields(body, "body").inner("grant"))
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A line of a streamed acquire: how many stand before this contender."""
+
+    position: int
+
+    def to_body(self) -> dict[str, Any]:
+        return {"type": "queued", "position": self.position}
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The last line of a streamed acquire that was granted."""
+
+    grant: Grant
+
+    def to_body(self, *, is_election: bool = False) -> dict[str, Any]:
+        return {"type": "granted", "grant": self.grant.to_body(is_election=is_election)}
+
+
+AcquireLine = Queued | Granted | StreamError
+
+
+def read_acquire_line(body: Any) -> AcquireLine:
+    """Return what one line of a streamed acquire says."""
+    fields = Fields(body, "line")
+    kind = fields.text("type")
+    match kind:
+        case "queued":
+            return Queued(fields.integer("position"))
+        case "granted":
+            return Granted(Grant.from_body(fields.inner("grant")))
+        case "error":
+            return StreamError(from_problem(fields.inner("problem") or {}))
+    raise BadArgumentsError(f"line.type: expected queued, granted or error, found {kind!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseReply:
+    """The reply of a release or a resignation."""
+
+    grant_id: str
+    released: bool = True
+
+    def to_body(self) -> dict[str, Any]:
+        return {"grant_id": self.grant_id, "released": self.released}
+
+    @classmethod
+    def from_body(cls, body: Any) -> ReleaseReply:
+        fields = Fields(body, "body")
+        return cls(fields.text("grant_id"), fields.boolean("released"))
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonReply:
+    """The reply of abandoning an attempt; ``deleted_path`` is None when it had left nothing."""
+
+    deleted_path: str | None
+
+    def to_body(self) -> dict[str, Any]:
+        return {"deleted_path": self.deleted_path}
+
+    @classmethod
+    def from_body(cls, body: Any) -> AbandonReply:
+        return cls(Fields(body, "body").text("deleted_path", None))
