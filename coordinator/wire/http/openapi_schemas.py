@@ -9,11 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.wire.messages.acquire import (
+    KINDS,
+    LOCK_DELAY_MS_MAX,
+    MAX_HOLD_MS_MAX,
+    NAMES_MAX,
     ON_DISCONNECT,
     PID_MAX,
+    PURPOSES,
+    SIZE_MAX,
     TEXT_CHARACTERS_MAX,
     WAIT_MS_MAX,
+    WHEN_UNSURE,
 )
+from coordinator.wire.messages.history import ENDS
+from coordinator.wire.messages.if_held import IF_HELD_MAX
 from coordinator.wire.messages.operations import CREATE_MODES, PARENT_MODES, VERSION_MAX
 from coordinator.wire.messages.sessions import LABEL_CHARACTERS_MAX
 from coordinator.wire.messages.watches import EVENT_TYPES, WATCH_KINDS
@@ -91,6 +100,10 @@ CONDITIONS = {
     "has_children": BOOLEAN,
     "expected_owner": TEXT,
 }
+NOTE = {
+    "note": {"type": "string", "description": "the checkpoint note, as text"},
+    "note_base64": {**BASE64, "description": "the note, if it is not clean UTF-8 text"},
+}
 CONTENDER_FIELDS = {
     "grant_id": TEXT,
     "fencing_token": integer(1),
@@ -109,6 +122,73 @@ ACQUIRE = {
     "pid": integer(0, PID_MAX),
     "trace_id": SHORT_TEXT,
     "on_disconnect": choice(*ON_DISCONNECT),
+}
+LEASE: Schema = {"anyOf": [{"required": ["session_id"]}, {"required": ["lease_ms"]}]}
+IF_HELD = {
+    "if_held": {
+        "anyOf": [
+            reference("IfHeld"),
+            {"type": "array", "items": reference("IfHeld"), "maxItems": IF_HELD_MAX},
+        ],
+        "description": "only while these grants still hold; refused with LockLost otherwise",
+    }
+}
+MULTI_ACQUIRE = {
+    **ACQUIRE,
+    **IF_HELD,
+    "owner": {**SHORT_TEXT, "description": "tells owners within a session apart (deadlocks)"},
+    "lock_delay_ms": integer(0, LOCK_DELAY_MS_MAX, description="closes it after an unclean loss"),
+    "max_hold_ms": integer(0, MAX_HOLD_MS_MAX, description="ends the grant by itself; 0: never"),
+    "when_unsure": choice(*WHEN_UNSURE, description="recorded only"),
+    "purpose": choice(*PURPOSES, description="recorded only"),
+    "guard": {**SHORT_TEXT, "description": "recorded only: what checks the token, or a waiver"},
+}
+LOCK_ACQUIRE = {
+    **MULTI_ACQUIRE,
+    "kind": choice(*KINDS),
+    "size": integer(1, SIZE_MAX, description="of a semaphore that does not exist yet"),
+}
+GRANT_FIELDS = {
+    "grant_id": TEXT,
+    "lock": TEXT,
+    "fencing_token": integer(1),
+    "session_id": TEXT,
+    "path": TEXT,
+    "zxid": integer(1),
+    "kind": choice(*KINDS),
+    "max_hold_ms": integer(),
+    "previous": maybe(reference("Previous")),
+}
+RECORDED = {
+    "owner": TEXT,
+    "host": TEXT,
+    "pid": maybe(integer(0, PID_MAX)),
+    "trace_id": TEXT,
+    "kind": choice(*KINDS),
+    "when_unsure": choice("", *WHEN_UNSURE),
+    "purpose": choice("", *PURPOSES),
+    "guard": TEXT,
+}
+RECORD_FIELDS = {
+    **RECORDED,
+    "grant_id": TEXT,
+    "path": TEXT,
+    "fencing_token": integer(1),
+    "session_id": TEXT,
+    "label": TEXT,
+    "entered_zxid": integer(1),
+    "entered_ms": integer(),
+    "granted_zxid": integer(1),
+    "granted_ms": integer(),
+    "ended_zxid": maybe(integer(1)),
+    "ended_ms": maybe(integer()),
+    "how": choice("", *ENDS, description="how it ended; empty while it holds"),
+    "by": TEXT,
+    "reason": TEXT,
+    "silent_ms": integer(description="how long the leader had heard nothing when it expired"),
+    "term": integer(),
+    "next_token": maybe(integer(1)),
+    "group": array(TEXT),
 }
 
 
@@ -166,8 +246,8 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Written": response({"path": TEXT, "stat": reference("Stat")}),
     "Deleted": response({"path": TEXT, "deleted_count": integer(1)}),
-    "Create": body({}, CREATE),
-    "SetData": body({}, {**DATA, "expected_version": EXPECTED_VERSION})
+    "Create": body({}, {**CREATE, **IF_HELD}),
+    "SetData": body({}, {**DATA, **IF_HELD, "expected_version": EXPECTED_VERSION})
     | {"anyOf": [{"required": ["data"]}, {"required": ["data_base64"]}]},
     "CreateOperation": operation("create", {}, CREATE),
     "SetOperation": operation("set", {}, {**DATA, "expected_version": EXPECTED_VERSION})
@@ -185,10 +265,20 @@ SCHEMAS: dict[str, Schema] = {
         ]
     },
     "Condition": body({"path": PATH}, {"op": {"const": "check"}, **CONDITIONS}),
-    "Multi": body({"operations": array(reference("Operation"))}),
+    "IfHeld": {
+        "oneOf": [
+            body({"lock": TEXT, "fencing_token": integer(1)}),
+            body({"election": TEXT, "fencing_token": integer(1)}),
+        ]
+    },
+    "Multi": body({"operations": array(reference("Operation"))}, IF_HELD),
     "Guarded": body(
         {"conditions": array(reference("Condition"))},
-        {"then": array(reference("Operation")), "otherwise": array(reference("Operation"))},
+        {
+            "then": array(reference("Operation")),
+            "otherwise": array(reference("Operation")),
+            **IF_HELD,
+        },
     ),
     "MultiReply": response(
         {"results": array(reference("OperationResult")), "zxid": integer()},
@@ -228,7 +318,16 @@ SCHEMAS: dict[str, Schema] = {
             "label": {"type": "string", "maxLength": LABEL_CHARACTERS_MAX},
         },
     ),
-    "SessionLease": response({"session_id": TEXT, "timeout_ms": integer(1)}),
+    "SessionLease": response(
+        {"session_id": TEXT, "timeout_ms": integer(1)},
+        {
+            "holds": {
+                "type": "object",
+                "additionalProperties": integer(),
+                "description": "ms left of each hold with max_hold_ms, by the contender's path",
+            }
+        },
+    ),
     "SessionClosed": response({"session_id": TEXT, "was_open": BOOLEAN}),
     "Session": response(
         {
@@ -241,20 +340,22 @@ SCHEMAS: dict[str, Schema] = {
         {"ephemerals": array(TEXT)},
     ),
     "SessionList": response({"sessions": array(reference("Session"))}),
-    "Acquire": body({}, ACQUIRE)
-    | {"anyOf": [{"required": ["session_id"]}, {"required": ["lease_ms"]}]},
-    "Campaign": body({}, {**ACQUIRE, **VALUE})
-    | {"anyOf": [{"required": ["session_id"]}, {"required": ["lease_ms"]}]},
-    "Grant": response(
+    "Acquire": body({}, LOCK_ACQUIRE) | LEASE,
+    "AcquireSeveral": body(
+        {"names": {**array(TEXT), "minItems": 1, "maxItems": NAMES_MAX}}, MULTI_ACQUIRE
+    )
+    | LEASE,
+    "Campaign": body({}, {**ACQUIRE, **VALUE, **IF_HELD}) | LEASE,
+    "Previous": response(
         {
             "grant_id": TEXT,
-            "lock": TEXT,
             "fencing_token": integer(1),
-            "session_id": TEXT,
-            "path": TEXT,
-            "zxid": integer(1),
-        }
+            "how": choice(*ENDS),
+            "ended_zxid": integer(1),
+        },
+        NOTE,
     ),
+    "Grant": response(GRANT_FIELDS, {"grants": array(response(GRANT_FIELDS))}),
     "GrantReply": response({"grant": reference("Grant")}),
     "ElectionGrant": response(
         {
@@ -285,20 +386,35 @@ SCHEMAS: dict[str, Schema] = {
     "Contender": response(
         {
             **CONTENDER_FIELDS,
-            "host": TEXT,
-            "pid": maybe(integer(0, PID_MAX)),
-            "trace_id": TEXT,
-        }
+            **RECORDED,
+            "is_holder": BOOLEAN,
+            "granted_ms": maybe(integer()),
+            "lock_delay_ms": integer(),
+            "max_hold_ms": integer(),
+            "safe_ms": {
+                **maybe(integer()),
+                "description": "what the leader said is left of its lease and of its max_hold_ms",
+            },
+        },
+        NOTE,
     ),
     "Candidate": response({**CONTENDER_FIELDS, "epoch": integer(1)}, VALUE),
     "LockView": response(
         {
             "lock": TEXT,
             "holder": maybe(reference("Contender")),
+            "holders": array(reference("Contender")),
             "queue": array(reference("Contender")),
+            "size": maybe(integer(1)),
+            "closed": maybe(response({"delay_ms": integer(1), "remaining_ms": maybe(integer())})),
+            "waits": maybe(reference("Spread")),
+            "holds": maybe(reference("Spread")),
             "zxid": integer(),
         },
         {"is_current": BOOLEAN},
+    ),
+    "Spread": response(
+        {"count": integer(1), "p50_ms": integer(), "p95_ms": integer(), "p99_ms": integer()}
     ),
     "LockSummary": response(
         {
@@ -306,12 +422,13 @@ SCHEMAS: dict[str, Schema] = {
             "holder": maybe(reference("Contender")),
             "queue_length": integer(),
             "held_ms": integer(),
+            "holder_count": integer(1),
         }
     ),
     "LockList": response({"locks": array(reference("LockSummary")), "next": maybe(TEXT)}),
     "Released": response({"grant_id": TEXT, "released": BOOLEAN}),
     "Abandoned": response({"deleted_path": maybe(TEXT)}),
-    "Proclaim": body({}, VALUE),
+    "Proclaim": body({}, {**VALUE, **IF_HELD}),
     "Proclaimed": response({"grant_id": TEXT, "epoch": integer(1), "zxid": integer(1)}),
     "ElectionView": response(
         {
