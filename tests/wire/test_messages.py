@@ -74,7 +74,10 @@ def test_replies_survive(encoding: Encoding) -> None:
             waits=locks.Spread(9, 1, 2, 3), holds=locks.Spread(9, 4, 5, 6),
         ),
         replace(HOLDER, kind="slot", is_holder=True, note=b"\xff", safe_ms=3, granted_ms=8),
-        sessions.SessionLease("aa", 10, {"/locks/daily/lock-0000000042": 5}),
+        sessions.SessionLease(
+            "aa", 10, {"/locks/daily/lock-0000000042": 5},
+            (sessions.LostGrant("/locks/d/lock-0000000001", 7, "forced", "ann", "stuck"),),
+        ),
         SEVERAL,
         history.GrantPage((RECORD, replace(RECORD, is_election=True, how="")), 7),
         history.GrantStory(RECORD, None, "It was forced."),

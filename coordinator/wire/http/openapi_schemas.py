@@ -325,8 +325,21 @@ SCHEMAS: dict[str, Schema] = {
                 "type": "object",
                 "additionalProperties": integer(),
                 "description": "ms left of each hold with max_hold_ms, by the contender's path",
-            }
+            },
+            "lost": {
+                **array(reference("LostGrant")),
+                "description": "grants that were taken from the session while it lives",
+            },
         },
+    ),
+    "LostGrant": response(
+        {
+            "path": TEXT,
+            "fencing_token": integer(1),
+            "how": choice("forced", "max_hold", "deleted"),
+            "by": TEXT,
+            "reason": TEXT,
+        }
     ),
     "SessionClosed": response({"session_id": TEXT, "was_open": BOOLEAN}),
     "Session": response(

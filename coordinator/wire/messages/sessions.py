@@ -36,22 +36,58 @@ class OpenSession:
 
 
 @dataclass(frozen=True, slots=True)
+class LostGrant:
+    """A grant of an open session that was taken from it: ``how`` is forced, max_hold, or deleted
+    (over the tree). ``by`` and ``reason`` are those of a forced end."""
+
+    path: str
+    fencing_token: int
+    how: str
+    by: str = ""
+    reason: str = ""
+
+    def to_body(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "fencing_token": self.fencing_token,
+            "how": self.how,
+            "by": self.by,
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_body(cls, body: Any, where: str) -> LostGrant:
+        fields = Fields(body, where)
+        return cls(
+            path=fields.text("path"),
+            fencing_token=fields.integer("fencing_token"),
+            how=fields.text("how"),
+            by=fields.text("by", ""),
+            reason=fields.text("reason", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class SessionLease:
     """The reply of opening a session, and of each heartbeat.
 
     ``holds`` says for each bounded hold (``max_hold_ms``) of the session, by the path of its
     contender, how many ms of it are left; like the lease it is counted from when the heartbeat
-    was sent.
+    was sent. A bounded hold that is missing there has ended. ``lost`` are the grants that were
+    taken from the session while it lives, the latest of them; each heartbeat says them again.
     """
 
     session_id: str
     timeout_ms: int
     holds: Mapping[str, int] = field(default_factory=dict)
+    lost: tuple[LostGrant, ...] = ()
 
     def to_body(self) -> dict[str, Any]:
         body: dict[str, Any] = {"session_id": self.session_id, "timeout_ms": self.timeout_ms}
         if self.holds:
             body["holds"] = dict(self.holds)
+        if self.lost:
+            body["lost"] = [each.to_body() for each in self.lost]
         return body
 
     @classmethod
@@ -62,6 +98,7 @@ class SessionLease:
             fields.text("session_id"),
             fields.integer("timeout_ms"),
             {path: holds.integer(path) for path in fields.inner("holds") or ()},
+            fields.items("lost", LostGrant.from_body, ()),
         )
 
 
