@@ -159,6 +159,18 @@ async def test_the_next_header_has_a_deadline_of_its_own() -> None:
         assert 80 <= elapsed_ms(began) < 2_000
 
 
+async def test_a_body_that_comes_after_its_header_leaves_the_connection_open() -> None:
+    """As http.client sends it: nothing of a next request has come, whose header would be late."""
+    async with serving(idle_deadline_ms=60_000) as server:
+        wire = await Wire.to(server)
+        for _ in range(2):
+            await wire.send(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n")
+            await asyncio.sleep(0.02)  # it is read, and waits for its body
+            await wire.send(b"body")
+            assert (await wire.response())[0] == 200
+            await asyncio.sleep(0.25)  # idle for longer than a header may take: that is allowed
+
+
 async def test_an_idle_connection_is_closed_in_the_end() -> None:
     """A kept connection that asks nothing goes at the idle deadline."""
     async with serving() as server:

@@ -120,12 +120,13 @@ class Connection(RequestHandler):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
-        is_ahead = self._is_whole()
+        # aiohttp calls with no data, too, when it goes on reading: nothing has begun by that.
+        is_ahead = bool(data) and self._is_whole()
         super().data_received(data)
         if self._request_count != self._heads:
             self._heads = self._request_count
             self._header_in_time()
-        elif self._header_timer is None and (is_ahead or self._is_idle()):
+        elif self._header_timer is None and (is_ahead or (data and self._is_idle())):
             self._expect_header()  # the first bytes of the next request, not all of its header
 
     def pause_writing(self) -> None:
