@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from random import Random
@@ -105,6 +104,24 @@ class _Driven(threading.local):
 _driven_member = _Driven()
 
 
+class _Driving:
+    """``with``: the library reads this member's clock. Entered for every message and every pass,
+    so it is no generator."""
+
+    __slots__ = ("_now", "_outer")
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._outer: list[Callable[[], float] | None] = []
+
+    def __enter__(self) -> None:
+        self._outer.append(_driven_member.now)
+        _driven_member.now = self._now
+
+    def __exit__(self, *_exception: object) -> None:
+        _driven_member.now = self._outer.pop()
+
+
 def _driven_now() -> float:
     now = _driven_member.now
     if now is None:
@@ -170,6 +187,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self._raft = raft
         self._random = random
         self._now_ms = now_ms
+        self._driving = _Driving(self._now)
         self._host = host
         self._may_campaign = False
         self._epoch = 0
@@ -190,7 +208,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
             useFork=False,
             onStateChanged=self._on_state,
         )
-        with self._driven():
+        with self._driving:
             super().__init__(
                 PeerNode(member_id),
                 list(self._nodes.values()),
@@ -256,7 +274,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
 
     def tick(self) -> None:
         """Let the library do what is due: commit, apply, log the waiting groups, heartbeat."""
-        with self._driven():
+        with self._driving:
             self._onTick(0.0)
 
     def campaign(self) -> None:
@@ -370,20 +388,11 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         else:
             raise InvariantError(f"the library said {kind!r}, which it has no reason to say")
 
-    @contextmanager
-    def _driven(self) -> Iterator[None]:
-        outer = _driven_member.now
-        _driven_member.now = self._now
-        try:
-            yield
-        finally:
-            _driven_member.now = outer
-
     def _now(self) -> float:
         return self._now_ms() / 1000
 
     def _hear(self, member_id: str, message: dict[str, Any]) -> None:
-        with self._driven():
+        with self._driving:
             self._SyncObj__transport.hear(self._nodes[member_id], message)
 
     def _on_state(self, _old: int, new: int) -> None:
