@@ -95,7 +95,7 @@ class SimulatedClient:
         self.workers = [asyncio.create_task(self._forever(work)) for work in works]
         await asyncio.gather(*self.workers)
         await self._last_write()
-        self._note_session()
+        self.note_session()
         await self.client.close()
         self.is_finished = True
         self.world.record.trace.add(self.name, "finished")
@@ -104,7 +104,7 @@ class SimulatedClient:
         while not self.is_stopping:
             await asyncio.sleep(self.random.uniform(0, 2 * self._think_ms) / 1000)
             await work()
-            self._note_session()
+            self.note_session()
 
     def kill(self) -> None:
         self.world.record.trace.add(self.name, "killed")
@@ -119,18 +119,14 @@ class SimulatedClient:
             return False
         return session._lease.remaining_ms(self.clock.monotonic_ms()) > 0
 
-    def _note_session(self) -> None:
-        opening = self.client._session
+    def note_session(self) -> None:
+        """Write down the session that the client has now, if it has one."""
+        opening = self.client._session if hasattr(self, "client") else None
         if opening is None or not opening.done() or opening.cancelled():
             return
         if opening.exception() is None:
             session = opening.result()
             self.sessions.setdefault(session.session_id, session)
-
-    def session_of(self, session_id: str) -> Session | None:
-        if hasattr(self, "client"):
-            self._note_session()
-        return self.sessions.get(session_id)
 
     # --- registers, whose history is judged
 
@@ -341,7 +337,7 @@ class SimulatedClient:
         """Who was told that nothing of an attempt is left must not stand in the queue with it."""
         if key not in self._gave_up or key in self._doubtful:
             return
-        self._note_session()
+        self.note_session()
         record, queue = self.world.record, "/{}/{}/".format(*key)
         for path, owner in record.ephemerals.items():
             if path.startswith(queue) and owner in self.sessions:

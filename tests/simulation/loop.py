@@ -47,7 +47,7 @@ class Owner:
         """Paused or dead: nothing runs."""
         self.context = contextvars.copy_context()
         self.context.run(_OWNER.set, self)
-        self._parked: deque[events.Handle] = deque()
+        self._parked: deque[Happening] = deque()
 
     def spawn(self, work: Coroutine[Any, Any, Result], name: str = "") -> asyncio.Task[Result]:
         """Run ``work`` as a task of this process."""
@@ -76,15 +76,49 @@ class Owner:
     def kill(self) -> None:
         self.is_dead = self.is_still = True
 
-    def hold(self, handle: events.Handle) -> None:
+    def hold(self, happening: Happening) -> None:
         """Keep what may not run: for later, or so that nothing is finalised at odd moments."""
-        self._parked.append(handle)
+        self._parked.append(happening)
+
+
+class Happening(asyncio.TimerHandle):
+    """A callback that runs soon, or at ``when_s``: what the loop gives out for it.
+
+    A handle of asyncio's kind without what only debugging and real loops need; there are hundreds
+    of thousands in a world.
+    """
+
+    __slots__ = ("when_s",)
+
+    def __init__(  # its attributes are those that asyncio's own methods read
+        self,
+        loop: asyncio.AbstractEventLoop,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+        when_s: float = 0.0,
+    ) -> None:
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+        self.when_s = when_s
+
+    def when(self) -> float:
+        return self.when_s
+
+    def cancel(self) -> None:
+        """It is skipped when its time comes; what it would have used is let go of now."""
+        self._cancelled = True
+        self._callback = None
+        self._args = ()
 
 
 class WorldLoop(asyncio.BaseEventLoop):
     """Use it through ``run``."""
 
-    _ready: deque[events.Handle]
+    _ready: deque[Happening]
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +126,7 @@ class WorldLoop(asyncio.BaseEventLoop):
         self.is_tearing_down = False
         self.callback_total = 0
         self.problems: list[str] = []
-        self._timers: list[tuple[float, int, events.TimerHandle]] = []
+        self._timers: list[tuple[float, int, Happening]] = []
         self._timer_number = 0
         self._holding: dict[Owner, None] = {}
         self.set_exception_handler(self._note)
@@ -100,22 +134,45 @@ class WorldLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self.now_s
 
+    def call_soon(
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        happening = Happening(self, callback, args, context)
+        self._ready.append(happening)
+        return happening
+
     def call_at(
         self,
         when: float,
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> events.TimerHandle:
-        timer = events.TimerHandle(when, callback, args, self, context)
+    ) -> asyncio.TimerHandle:
+        happening = Happening(self, callback, args, context, when)
         self._timer_number += 1
-        heapq.heappush(self._timers, (when, self._timer_number, timer))
-        return timer
+        heapq.heappush(self._timers, (when, self._timer_number, happening))
+        return happening
 
-    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
-        """It is skipped when its time comes."""
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.now_s + delay, callback, *args, context=context)
 
     def _run_once(self) -> None:
+        """Run until stopped; asyncio would call this once for each pass, which adds up."""
+        while True:
+            self._pass()
+            if self._stopping:
+                return
+
+    def _pass(self) -> None:
         ready, timers = self._ready, self._timers
         if not ready and not self._stopping:
             while timers and timers[0][2]._cancelled:
@@ -126,20 +183,26 @@ class WorldLoop(asyncio.BaseEventLoop):
         # Floats: a timer that is due within a nanosecond is due.
         now_s = self.now_s + 1e-9
         while timers and timers[0][0] <= now_s:
-            handle = heapq.heappop(timers)[2]
-            if not handle._cancelled:
-                ready.append(handle)
+            happening = heapq.heappop(timers)[2]
+            if not happening._cancelled:
+                ready.append(happening)
         for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:
+            happening = ready.popleft()
+            if happening._cancelled:
                 continue
-            owner = handle._context.get(_OWNER)
+            context = happening._context
+            owner = context.get(_OWNER)
             if owner is not None and owner.is_still and not self.is_tearing_down:
                 self._holding[owner] = None
-                owner.hold(handle)
+                owner.hold(happening)
                 continue
             self.callback_total += 1
-            handle._run()
+            try:
+                context.run(happening._callback, *happening._args)
+            except Exception as error:
+                self.call_exception_handler(
+                    {"message": f"Exception in callback {happening}", "exception": error}
+                )
 
     def _process_events(self, event_list: object) -> None:
         """There is no input or output."""

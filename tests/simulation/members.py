@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from coordinator.config import Config, MemberConfig
 from coordinator.errors import StorageError
 from coordinator.raft.engine import Replica, Role
+from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.messages import Appended, Message, Reply, Request
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.service.member import Member
@@ -171,7 +172,7 @@ class SimulatedMember:
     def _check_durable(self, message: Appended) -> None:
         """What is acknowledged in the present term is on the disk."""
         durable_index = self.engine._log.durable_index
-        is_present = message.term == self.engine.status().term
+        is_present = message.term == self._core().term
         if is_present and durable_index < message.next_index - 1:
             self.world.record.violate(
                 "durable before promised", f"{self.who} says {message} with {durable_index} durable"
@@ -186,7 +187,13 @@ class SimulatedMember:
 
     @property
     def is_leading(self) -> bool:
-        return self.is_started and self.engine.status().role is Role.LEADER
+        return self.is_started and self._core().role is Role.LEADER
+
+    def _core(self) -> HardenedSyncObj:
+        """What ``engine.status()`` is made from, which is asked thousands of times a run."""
+        consensus = self.engine._consensus
+        assert consensus is not None
+        return consensus.core
 
     @property
     def applied_index(self) -> int:

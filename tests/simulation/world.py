@@ -106,7 +106,7 @@ class World:
         self._moment = 0
         self.reads = ReadOrder()
         self._early_ends: set[str] = set()
-        self.record.on_expired.append(self._check_believed)
+        self.record.on_expired.append(self._note_expired)
 
     # --- the course of the world
 
@@ -173,6 +173,8 @@ class World:
         """Look regularly at what clients believe."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
+            for client in self.clients:
+                client.note_session()
             for session_id in self.record.ended_sessions:
                 self._check_believed(session_id)
 
@@ -248,12 +250,17 @@ class World:
                     )
         client.holding[key] = award
 
+    def _note_expired(self, session_id: str) -> None:
+        for client in self.clients:
+            client.note_session()
+        self._check_believed(session_id)
+
     def _check_believed(self, session_id: str) -> None:
         """The server has expired this session: its client must not rely on it any more."""
         if session_id in self._early_ends:
             return
         for client in self.clients:
-            session = client.session_of(session_id)
+            session = client.sessions.get(session_id)
             if session is not None and client.believes(session):
                 self._early_ends.add(session_id)
                 left_ms = session._lease.remaining_ms(client.clock.monotonic_ms())
