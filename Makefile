@@ -38,7 +38,7 @@ bench: $(VENV)/.installed-dev
 	@$(BIN)/python -m bench.failover
 	@$(BIN)/python -m bench.failover --stop
 
-# Any number of seeds, for hours if you like; LEDGER=file appends a line about the run to it.
+# Any number of seeds, for hours if you like; LEDGER=file adds a row about the run to it.
 SEEDS ?= 100
 START ?= 0
 simulate: $(VENV)/.installed-dev

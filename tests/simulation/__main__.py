@@ -2,7 +2,7 @@
 
     python -m tests.simulation --seeds 200               # seeds 0 to 199, on all cores
     python -m tests.simulation --seed 1234 --trace       # one world, with its whole trace
-    python -m tests.simulation --seeds 5000 --ledger simulation.ledger
+    python -m tests.simulation --seeds 5000 --ledger docs/simulation-ledger.md
 
 Every failure names its seed, the broken promise, the last events and the command that replays it.
 """
@@ -14,7 +14,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.simulation.campaign import Total, failure_text, quiet, verdicts
+from tests.simulation.campaign import Total, failure_text, quiet, verdicts, write_down
 from tests.simulation.world import Settings, Verdict, simulate
 
 
@@ -38,11 +38,11 @@ def main() -> int:
     except KeyboardInterrupt:
         pass  # what was run counts
     print(file=sys.stderr)
-    line = total.line(seeds.start)
-    print(line)
-    if arguments.ledger is not None:
-        with Path(arguments.ledger).open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+    if total.seeds:
+        row = total.row(seeds.start)
+        print(row)
+        if arguments.ledger is not None:
+            write_down(row, arguments.ledger)
     return 1 if total.failed else 0
 
 
@@ -68,7 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="print all of its trace")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--minutes", type=float, help="stop after so long")
-    parser.add_argument("--ledger", help="append one line about this run to a file")
+    parser.add_argument("--ledger", type=Path, help="add one row about this run to a file")
     return parser.parse_args()
 
 

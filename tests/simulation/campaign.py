@@ -4,16 +4,45 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import shutil
+import subprocess
 import sys
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from tests.simulation.world import Settings, Verdict, simulate
 
 LAST_LINES = 60
 PROGRESS_EVERY_S = 5.0
+
+COUNTED = (
+    "operations",
+    "unknown",
+    "commands",
+    "grants",
+    "changes",
+    "expiries",
+    "elections",
+    "snapshots",
+)
+"""What a row of the ledger counts besides faults, in this order."""
+_NAMES = (
+    "when (UTC)", "commit", "seeds", "simulated hours", "faults", "operations",
+    "of unknown outcome", "commands", "grants", "changes told", "sessions expired", "elections",
+    "snapshots installed", "seconds", "broken promises",
+)  # fmt: skip
+LEDGER_HEAD = f"""\
+# Long runs of the simulation
+
+One row for each part; `make simulate SEEDS=200 LEDGER=docs/simulation-ledger.md` adds one.
+A seed makes the same world only at the same commit. [Testing](testing.md) says what is judged.
+
+| {" | ".join(_NAMES)} |
+|{"---|" * len(_NAMES)}
+"""
 
 
 def verdicts(seeds: Sequence[int], settings: Settings, jobs: int) -> Iterator[Verdict]:
@@ -95,16 +124,40 @@ class Total:
             flush=True,
         )
 
-    def line(self, start: int) -> str:
-        """Return what was run in one line, for a ledger."""
-        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        sums = " ".join(f"{name}={count}" for name, count in self._sums.items())
-        failed = ",".join(map(str, self.failed)) or "none"
-        return (
-            f"{when} seeds={start}..{start + self.seeds - 1} failed={failed} "
-            f"simulated_hours={self._simulated_s / 3600:.2f} wall_seconds={self.seconds:.0f} "
-            f"faults={sum(self._faults.values())} {sums}"
-        )
+    def row(self, start: int) -> str:
+        """Return what was run as one row of the ledger."""
+        sums = self._sums
+        cells = [
+            time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+            commit_id(),
+            f"{start}..{start + self.seeds - 1}",
+            f"{self._simulated_s / 3600:.2f}",
+            *(f"{count:,}" for count in (sum(self._faults.values()), *(sums[n] for n in COUNTED))),
+            f"{self.seconds:.0f}",
+            "seeds " + ", ".join(map(str, self.failed)) if self.failed else "none",
+        ]
+        return "| " + " | ".join(cells) + " |"
+
+
+def write_down(row: str, ledger: Path) -> None:
+    """Add a row to a ledger, which is begun if it is not there."""
+    is_new = not ledger.exists()
+    with ledger.open("a", encoding="utf-8") as file:
+        file.write((LEDGER_HEAD if is_new else "") + row + "\n")
+
+
+def commit_id() -> str:
+    """Return which code runs here; a + says that it is not quite that of the commit."""
+    root, git = Path(__file__).resolve().parent, shutil.which("git")
+    if git is None:
+        return "unknown"
+
+    def said(*words: str) -> str | None:
+        done = subprocess.run([git, *words], cwd=root, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    changed = said("status", "--porcelain", "--untracked-files=no")
+    return (said("rev-parse", "--short", "HEAD") or "unknown") + ("+" if changed else "")
 
 
 def failure_text(verdict: Verdict, settings: Settings) -> str:
