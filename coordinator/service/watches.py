@@ -6,7 +6,8 @@
 3. Never a silent gap: a zxid that is no longer kept is refused with CompactedError, and a stream
    that cannot be continued (slow reader, snapshot installed) ends with a Resync.
 4. ``Bookmark(zxid)`` promises that everything up to that zxid has been delivered.
-5. A change costs O(its events x their depth + the watchers that match), whoever else watches.
+5. A change costs O(its events x their depth + the watchers that match), whoever else watches; its
+   events are looked at once for each selector, not for each watcher.
 """
 
 from __future__ import annotations
@@ -160,19 +161,34 @@ class WatchHub:
             return
         change = Change(outcome.zxid, outcome.events)
         self._history.append(change)
-        matching: dict[WatchStream, list[Event]] = {}
-        for event in change.events:
-            told: set[WatchStream] = set()
+        for stream, told in self._selected(change).items():
+            stream.push(told)
+
+    def _selected(self, change: Change) -> dict[WatchStream, Change]:
+        """Return what each live stream is told of ``change``; streams told the same share it."""
+        hits: dict[tuple[WatchKind, str], list[int]] = {}
+        for number, event in enumerate(change.events):
             for key in _keys_of(event):
-                for stream in self._live.get(key, ()):
-                    if stream not in told:
-                        told.add(stream)
-                        matching.setdefault(stream, []).append(event)
-        for stream, events in matching.items():
-            whole = len(events) == len(change.events)
-            stream.push(change if whole else Change(change.zxid, tuple(events)))
-        if matching:
-            self._metrics.watch_changes.inc(len(matching))
+                if key in self._live:
+                    hits.setdefault(key, []).append(number)
+        keys_of: dict[WatchStream, list[tuple[WatchKind, str]]] = {}
+        for key in hits:
+            for stream in self._live[key]:
+                keys_of.setdefault(stream, []).append(key)
+        shared: dict[tuple[tuple[WatchKind, str], ...], Change] = {}
+        selected: dict[WatchStream, Change] = {}
+        for stream, keys in keys_of.items():
+            told = shared.get(found := tuple(keys))
+            if told is None:
+                numbers = sorted({number for key in keys for number in hits[key]})
+                is_whole = len(numbers) == len(change.events)
+                chosen = (change.events[number] for number in numbers)
+                told = change if is_whole else Change(change.zxid, tuple(chosen))
+                shared[found] = told
+            selected[stream] = told
+        if selected:
+            self._metrics.watch_changes.inc(len(selected))
+        return selected
 
     def on_restore(self) -> None:
         self._history.restart(self._replica.machine.zxid)

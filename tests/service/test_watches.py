@@ -86,6 +86,23 @@ async def test_the_root_can_be_watched() -> None:
         assert [zxid for zxid, _ in told(await taken(subtree, 2))] == [1, 2]
 
 
+async def test_streams_that_are_told_the_same_share_it() -> None:
+    """A change to many watchers is in memory once, also where it is only a part of one."""
+    async with cluster(1) as world:
+        whole = [watching(world, "/", "subtree"), watching(world, "/", "subtree")]
+        part = [watching(world, "/a", "subtree"), watching(world, "/a", "subtree")]
+
+        await write(world, Multi((Create("/a"), Create("/b"), Create("/a/c"))))
+
+        both = [await soon(anext(stream)) for stream in (*whole, *part)]
+        assert told(both[1:3]) == [
+            (1, ("NodeCreated /a", "NodeCreated /b", "NodeCreated /a/c")),
+            (1, ("NodeCreated /a", "NodeCreated /a/c")),
+        ]
+        assert both[0] is both[1]
+        assert both[2] is both[3]
+
+
 async def test_the_events_of_one_zxid_come_together_and_once() -> None:
     """Several selectors that match one event tell it once; a multi is never split."""
     async with cluster(1) as world:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -19,6 +20,7 @@ from coordinator.errors import ConfigError
 from coordinator.wire.http.door import DOOR, Door
 from coordinator.wire.http.problems import problem_middleware
 from coordinator.wire.http.server import HttpServer
+from coordinator.wire.http.streams import LineStream
 
 FAST = HttpConfig(
     bind_port=0,
@@ -569,3 +571,26 @@ async def test_told_to_it_listens_on_every_address() -> None:
 
         assert (await wire.response())[0] == 200
         assert server.url == f"http://127.0.0.1:{server.port}"
+
+
+async def test_a_long_line_that_is_given_up_ends_the_connection() -> None:
+    """Half a line must not look like the last one: no end of the response comes after it."""
+    given_up = asyncio.Event()
+
+    async def long_line(door: Door, request: web.Request) -> web.StreamResponse:
+        stream = LineStream(request, is_sse=False, labels=door.labels())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await stream.send({"type": "change", "data": "x" * 20_000_000})
+        given_up.set()
+        await stream.end()
+        return stream.response
+
+    async with serving(long_line) as server:
+        wire = await Wire.to(server)
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        await given_up.wait()
+        wire.writer.transport.resume_reading()  # type: ignore[attr-defined]
+
+        assert not (await wire.rest()).endswith(b"0\r\n\r\n")

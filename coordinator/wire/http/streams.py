@@ -1,14 +1,17 @@
 """Responses that go on: one JSON object per line (NDJSON), or server-sent events.
 
-1. What is not taken waits: a write returns once the socket's buffer has room again, and the server
-   cuts off a client that takes nothing for as long as an idle connection may live.
+1. What is not taken waits: a line goes out in pieces, each when the socket's buffer has room, and
+   the server cuts off a client that takes nothing for as long as an idle connection may live. So a
+   stream that is not read costs little, and a long line to many readers lets others have turns.
 2. A stream that ends with an error says so in its last line; the status was sent long ago.
 3. A blank line (NDJSON) or a comment (SSE) keeps a silent stream alive through proxies.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +25,11 @@ from coordinator.wire.strict_json import encode_json
 logger = logging.getLogger("coordinator.http")
 
 KEEP_ALIVE_S = 2.0
+_PIECE_BYTES = 8 * 1024
+_UNSENT_BYTES_MAX = 4 * 1024
+"""Beside what the kernel holds for the connection; one piece may be added to it."""
+_KERNEL_BYTES_MAX = 64 * 1024
+"""Of what is sent and not taken; Linux doubles it, and would take megabytes if not told."""
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -38,13 +46,16 @@ class LineStream:
 
     async def send(self, body: Mapping[str, Any]) -> None:
         """Send one line; waits while the client's buffers are full."""
-        line = encode_json(body)
+        await self.send_encoded(encode_json(body), str(body["type"]), body.get("zxid"))
+
+    async def send_encoded(self, line: bytes, kind: str, zxid: int | None) -> None:
+        """Send one line that is JSON already; ``kind`` and ``zxid`` are those in it."""
         if self._is_sse:
-            identifier = f"id: {body['zxid']}\n" if "zxid" in body else ""
-            head = f"event: {body['type']}\n{identifier}data: "
-            await self._write(head.encode("ascii") + line + b"\n\n")
+            identifier = "" if zxid is None else f"id: {zxid}\n"
+            head = f"event: {kind}\n{identifier}data: "
+            await self._write(head.encode("ascii"), line, b"\n\n")
         else:
-            await self._write(line + b"\n")
+            await self._write(b"", line, b"\n")
 
     async def send_error(self, error: CoordinatorError) -> None:
         """Send the last line of a stream that ends with ``error``."""
@@ -52,17 +63,39 @@ class LineStream:
 
     async def keep_alive(self) -> None:
         """Send what says nothing."""
-        await self._write(b":\n\n" if self._is_sse else b"\n")
+        await self._write(b"", b":\n" if self._is_sse else b"", b"\n")
 
     async def end(self) -> None:
         """Say that nothing more comes."""
         await self.response.write_eof()
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, head: bytes, line: bytes, end: bytes) -> None:
         if not self.is_open:
             self.is_open = True
             await self.response.prepare(self._request)
-        await self.response.write(data)
+            self._keep_little()
+        # A long line is not copied: many streams that wait may share it.
+        is_long = len(line) > _PIECE_BYTES
+        parts = (head, memoryview(line), end) if is_long else (head + line + end,)
+        is_whole = False
+        try:
+            for part in parts:
+                for at in range(0, len(part), _PIECE_BYTES):
+                    await self.response.write(part[at : at + _PIECE_BYTES])
+                    await self._request.writer.drain()
+                    if is_long:
+                        await asyncio.sleep(0)
+            is_whole = True
+        finally:
+            if is_long and not is_whole and self._request.transport is not None:
+                self._request.transport.abort()  # half a line must not look like the last one
+
+    def _keep_little(self) -> None:
+        """Bound what is kept for a client that does not read."""
+        if self._request.transport is not None:
+            self._request.transport.set_write_buffer_limits(_UNSENT_BYTES_MAX)
+            stream_socket = self._request.transport.get_extra_info("socket")
+            stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BYTES_MAX)
 
 
 def wants(request: web.Request, media_type: str) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from aiohttp import web
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
-from coordinator.service.watches import Bookmark, Resync, WatchItem, WatchSelector
+from coordinator.service.watches import Bookmark, Resync, WatchSelector
+from coordinator.state.events import Change
 from coordinator.wire import messages
 from coordinator.wire.http.convert import change_message
 from coordinator.wire.http.door import Door
@@ -13,8 +16,11 @@ from coordinator.wire.http.queries import Query, parsed_integer
 from coordinator.wire.http.routes import Route
 from coordinator.wire.http.streams import LineStream, wants
 from coordinator.wire.messages import watches as shapes
+from coordinator.wire.strict_json import encode_json
 
 _QUERY = frozenset({"path", "kind", "from_zxid", "one_shot"})
+_LINES_MAX = 256
+_LINES_BYTES_MAX = 4 * 1024 * 1024
 _POST_QUERY = frozenset({"from_zxid", "one_shot"})
 
 
@@ -23,6 +29,7 @@ class WatchRoutes:
 
     def __init__(self, door: Door) -> None:
         self._door = door
+        self._lines = ChangeLines()
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -64,7 +71,11 @@ class WatchRoutes:
             with door.told_of_closing(watch.close):
                 await stream.send(shapes.Watching(watch.start_zxid).to_body())
                 async for item in watch:
-                    await stream.send(_line(item).to_body())
+                    if isinstance(item, Change):
+                        line = self._lines.of(item)
+                        await stream.send_encoded(line, "change", item.zxid)
+                    else:
+                        await stream.send(_end_or_bookmark(item).to_body())
         except CoordinatorError as error:
             if not stream.is_open:
                 raise
@@ -75,14 +86,29 @@ class WatchRoutes:
         return stream.response
 
 
-def _line(item: WatchItem) -> shapes.WatchLine:
-    match item:
-        case Bookmark(zxid):
-            return shapes.Bookmark(zxid)
-        case Resync(zxid):
-            return shapes.Resync(zxid)
-        case _:
-            return change_message(item)
+class ChangeLines:
+    """The lines of the latest changes: many streams are told the same, and it is encoded once."""
+
+    def __init__(self) -> None:
+        self._by_id: OrderedDict[int, tuple[Change, bytes]] = OrderedDict()
+        self._bytes = 0
+
+    def of(self, change: Change) -> bytes:
+        """Return the JSON of ``change``."""
+        kept = self._by_id.get(id(change))
+        if kept is not None:
+            return kept[1]
+        line = encode_json(change_message(change).to_body())
+        self._by_id[id(change)] = change, line  # while it is held, no other one has its id
+        self._bytes += len(line)
+        while self._bytes > _LINES_BYTES_MAX or len(self._by_id) > _LINES_MAX:
+            _, (_, oldest) = self._by_id.popitem(last=False)
+            self._bytes -= len(oldest)
+        return line
+
+
+def _end_or_bookmark(item: Bookmark | Resync) -> shapes.WatchLine:
+    return shapes.Bookmark(item.zxid) if isinstance(item, Bookmark) else shapes.Resync(item.zxid)
 
 
 def _resumed(request: web.Request, from_zxid: int | None) -> int | None:
