@@ -83,7 +83,7 @@ class Total:
         self._planned = planned
         self._began = self._shown = time.monotonic()
         self._faults: Counter[str] = Counter()
-        self._sums: Counter[str] = Counter()
+        self.sums: Counter[str] = Counter()
         self._simulated_s = 0.0
         self.seeds = 0
         self.failed: list[int] = []
@@ -97,7 +97,7 @@ class Total:
         self.seeds += 1
         self._simulated_s += verdict.simulated_s
         self._faults.update(tally.faults)
-        self._sums.update(
+        self.sums.update(
             operations=tally.operations,
             unknown=tally.unknown,
             commands=verdict.log_length,
@@ -126,7 +126,7 @@ class Total:
 
     def row(self, start: int) -> str:
         """Return what was run as one row of the ledger."""
-        sums = self._sums
+        sums = self.sums
         cells = [
             time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
             commit_id(),

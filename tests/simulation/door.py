@@ -30,7 +30,7 @@ from coordinator.wire.http.convert import (
     written_body,
 )
 from coordinator.wire.http.queries import READ_MODES, Query
-from coordinator.wire.messages import elections, locks, operations, sessions, watches
+from coordinator.wire.messages import acquire, elections, operations, sessions, watches
 from coordinator.wire.messages.znodes import stat_body
 from coordinator.wire.strict_json import encode_json
 
@@ -104,12 +104,12 @@ class Door:
             case "DELETE", ["grants", grant_id]:
                 give_up = member.locks.release if room == "locks" else member.elections.resign
                 await give_up(name, grant_id, _request_id(request), deadline_ms)
-                return locks.ReleaseReply(grant_id).to_body()
+                return acquire.ReleaseReply(grant_id).to_body()
             case "DELETE", ["attempts", client_id, number]:
                 floor_index = Query(query, ("floor_index",)).integer("floor_index") or 0
                 abandon = member.locks.abandon if room == "locks" else member.elections.abandon
                 abandoned = await abandon(name, client_id, int(number), floor_index, deadline_ms)
-                return locks.AbandonReply(abandoned.deleted_path).to_body()
+                return acquire.AbandonReply(abandoned.deleted_path).to_body()
             case "PUT", ["grants", grant_id]:
                 value = elections.read_proclaim(_body(request))
                 done = await member.elections.proclaim(
@@ -212,7 +212,7 @@ class Door:
 
     def _acquire(self, request: Request, room: str, name: str) -> Lines:
         is_election = room == "elections"
-        asked = locks.Acquire.from_body(_body(request), is_election=is_election)
+        asked = acquire.Acquire.from_body(_body(request), is_election=is_election)
         wait_ms = asked.timeout_ms or DEADLINE_MS
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         session_id = asked.session_id
@@ -225,7 +225,7 @@ class Door:
             "leave_on_cancel": asked.on_disconnect == "leave",
         }
 
-        async def begin(on_position: Callable[[int], None]) -> locks.Grant:
+        async def begin(on_position: Callable[[int], None]) -> acquire.Grant:
             if is_election:
                 won = await self._member.elections.campaign(
                     name, value=asked.value or b"", on_position=on_position, **common
@@ -235,7 +235,7 @@ class Door:
                 won = await self._member.locks.acquire(
                     name, holder=info, on_position=on_position, **common
                 )
-            return locks.Grant(
+            return acquire.Grant(
                 won.grant_id, name, won.fencing_token, won.session_id, won.path, won.zxid
             )
 
@@ -263,7 +263,7 @@ class Door:
 
 
 async def _waiting(
-    begin: Callable[[Callable[[int], None]], Awaitable[locks.Grant]], is_election: bool
+    begin: Callable[[Callable[[int], None]], Awaitable[acquire.Grant]], is_election: bool
 ) -> Lines:
     """Tell the positions, a blank line now and then, and in the end the grant or the error."""
     told: asyncio.Queue[int | None] = asyncio.Queue()
@@ -279,9 +279,9 @@ async def _waiting(
                 continue
             if position is None:
                 break
-            yield encode_json(locks.Queued(position).to_body())
+            yield encode_json(acquire.Queued(position).to_body())
         try:
-            granted = locks.Granted(waiting.result())
+            granted = acquire.Granted(waiting.result())
             yield encode_json(granted.to_body(is_election=is_election))
         except CoordinatorError as error:
             yield encode_json(watches.StreamError(error).to_body())

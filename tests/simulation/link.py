@@ -166,7 +166,9 @@ class _Call:
         member = self._member
         is_same = member.is_started and member.life == self._life
         if is_same and not self._link._world.is_client_cut(self._link._owner, member):
-            self._tasks.append(member.owner.spawn(self._serve(), "serve"))
+            task = member.owner.spawn(self._serve(), f"serve {self._request.target}")
+            task.add_done_callback(self._link._world.check_served)
+            self._tasks.append(task)
 
     async def _serve(self) -> None:
         member, link = self._member, self._link
@@ -261,7 +263,8 @@ class _Stream:
         member = self._member
         is_same = member.is_started and member.life == self._life
         if is_same and not self._is_closed:
-            self._server = member.owner.spawn(self._serve(request), "serve a stream")
+            self._server = member.owner.spawn(self._serve(request), f"serve {request.target}")
+            self._server.add_done_callback(self._link._world.check_served)
 
     async def _serve(self, request: Request) -> None:
         member = self._member

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.campaign import failure_text, quiet, verdicts
+from coordinator.client.transport import Request, Response
+from tests.simulation.campaign import COUNTED, Total, failure_text, quiet, verdicts
+from tests.simulation.door import Door
 from tests.simulation.world import Settings, simulate
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -26,6 +28,7 @@ SEEDS = sorted({*range(100), *FOUND})
 
 DIGEST_OF_SEED = """
 from tests.simulation.campaign import quiet
+from tests.simulation.door import Door
 from tests.simulation.world import Settings, simulate
 quiet()
 print(simulate({seed}, Settings(seconds={seconds})).trace_digest)
@@ -47,13 +50,16 @@ def test_every_world_keeps_every_promise() -> None:
     """A hundred worlds of thirty seconds of faults each break nothing and finish in time."""
     settings = Settings(seconds=30.0)
 
-    failures = [
-        failure_text(verdict, settings)
-        for verdict in verdicts(SEEDS, settings, JOBS)
-        if not verdict.is_fine
-    ]
+    total = Total(len(SEEDS))
+    failures = []
+    for verdict in verdicts(SEEDS, settings, JOBS):
+        total.add(verdict)
+        if not verdict.is_fine:
+            failures.append(failure_text(verdict, settings))
 
     assert not failures, "\n\n".join(failures)
+    # Nothing can be broken where nothing happens.
+    assert not [name for name in COUNTED if total.sums[name] < len(SEEDS)]
 
 
 @pytest.mark.timeout(300)
@@ -115,6 +121,19 @@ def test_a_world_that_does_not_finish_is_found() -> None:
     verdict = simulate(1, Settings(seconds=3.0, settle_s=0.2))
 
     assert any(violation.promise == "progress" for violation in verdict.violations)
+
+
+def test_a_door_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that a member can not even refuse is no lost answer, but a mistake."""
+
+    async def answer(self: Door, request: Request) -> Response:
+        raise ValueError("no answer")
+
+    monkeypatch.setattr(Door, "answer", answer)
+
+    verdict = simulate(1, Settings(seconds=1.0, settle_s=0.2))
+
+    assert any(violation.promise == "no task fails" for violation in verdict.violations)
 
 
 def test_a_failure_names_its_seed_and_how_to_see_it_again() -> None:

@@ -232,6 +232,12 @@ class World:
                 f"{who} {request.target} was shown zxid {zxid}; before it asked, {shown} had been",
             )
 
+    def check_served(self, task: asyncio.Task[None]) -> None:
+        """A member answers every request, or refuses it by name; it has no other errors."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self.loop.is_tearing_down:
+            self.record.violate("no task fails", f"{task.get_name()}: {error!r}")
+
     def note_grant(self, client: SimulatedClient, award: Award, told: Told) -> None:
         """A lock is granted: no other client may believe in an earlier grant of it now."""
         self.record.tally.grants += 1
