@@ -99,6 +99,15 @@ class Server:
         await self._http.stop()
         await self.member.stop()
 
+    async def abort(self) -> None:
+        """End without a word to anybody: connections break, nothing under way is answered.
+
+        What is on disk stays as it is. For tests of what a killed member leaves behind.
+        """
+        self._http.abort()
+        await self.member.stop()
+        await self._http.stop()
+
     async def failed(self) -> BaseException:
         """Wait until the member must stop, and return why."""
         assert self._has_failed is not None, "started before it is waited for"

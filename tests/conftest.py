@@ -6,6 +6,14 @@ import signal
 
 import pytest
 
+# As the entry point offers them where the package is installed.
+from coordinator.testing.plugin import (
+    _coordinator_cluster_of_the_run as _coordinator_cluster_of_the_run,
+)
+from coordinator.testing.plugin import coordinator_client as coordinator_client
+from coordinator.testing.plugin import coordinator_cluster as coordinator_cluster
+from coordinator.testing.plugin import shared_coordinator_cluster as shared_coordinator_cluster
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--rewrite`` renews the golden traces instead of comparing with them; the rest is said in

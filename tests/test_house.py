@@ -80,6 +80,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "recipes": ("recipes", "coordinator", "coordinator.client", "coordinator.errors"),
 }
 
+# They put everything together, and nothing of the product imports the second.
+BUILDERS = ("coordinator.server", "coordinator.testing")
+
 # Outside modules that only these packages may import.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "pysyncobj": ("coordinator.raft",),
@@ -92,6 +95,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "click": ("coordinator.cli",),
     "prometheus_client": ("coordinator.service.metrics", "coordinator.wire.http"),
     "time": ("coordinator.clock",),
+    "pytest": ("coordinator.testing.plugin",),
 }
 
 STATE_NEVER_IMPORTS = {
@@ -143,8 +147,17 @@ def test_rooms_import_only_what_the_table_allows(module: str, path: Path) -> Non
         is_allowed = any(
             imported == room or (room != "coordinator" and is_within(imported, room))
             for room in allowed
-        ) or (module in {"coordinator.server", "coordinator.testing"})
+        ) or any(is_within(module, builder) for builder in BUILDERS)
         assert is_allowed, f"{path}:{line}: {module} may not import {imported}; may: {allowed}"
+
+
+@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_nothing_of_the_product_imports_the_test_kit(module: str, path: Path) -> None:
+    """Only tests and examples do, and the kit itself."""
+    if is_within(module, "coordinator.testing"):
+        return
+    for imported, line in imports_of(path):
+        assert not is_within(imported, "coordinator.testing"), f"{path}:{line}: {imported}"
 
 
 @pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])

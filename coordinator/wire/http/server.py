@@ -100,6 +100,15 @@ class HttpServer:
         await self._runner.cleanup()
         await self._app[DOOR].settle()
 
+    def abort(self) -> None:
+        """Break every connection and accept none any more; ``stop`` still has to follow."""
+        if self._listener is None or self._runner is None or self._runner.server is None:
+            return
+        self._listener.close()
+        for connection in list(self._runner.server.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+
     async def _listen(self) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         runner = self._runner

@@ -1,0 +1,45 @@
+"""A test kit for users: a real cluster in this process, and its faults in one line each.
+
+With pytest nothing has to be imported::
+
+    def test_the_report_is_written_once(coordinator_cluster):
+        with coordinator_cluster.connect() as client:
+            ...
+
+Anywhere else ``with local_cluster() as cluster`` (or ``async with``). docs/testing-your-code.md
+shows each fault. ``cluster`` is the way in; ``local_member``, ``member_links`` and ``ports`` are
+the servers' side of it, ``wired`` and ``client_wire`` the clients', ``plugin`` pytest's. Nothing of
+the product imports this room.
+
+The names below are loaded when they are first used: pytest starts with the plugin wherever the
+package is installed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coordinator.testing.client_wire import Deed as Deed
+    from coordinator.testing.clocks import AdjustableClock as AdjustableClock
+    from coordinator.testing.cluster import LocalCluster as LocalCluster
+    from coordinator.testing.cluster import local_cluster as local_cluster
+    from coordinator.testing.faults import Fault as Fault
+    from coordinator.testing.wired import WiredConnector as WiredConnector
+
+_HOMES = {
+    "AdjustableClock": "coordinator.testing.clocks",
+    "Deed": "coordinator.testing.client_wire",
+    "Fault": "coordinator.testing.faults",
+    "LocalCluster": "coordinator.testing.cluster",
+    "local_cluster": "coordinator.testing.cluster",
+    "WiredConnector": "coordinator.testing.wired",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'coordinator.testing' has no attribute {name!r}")
+    return getattr(import_module(home), name)

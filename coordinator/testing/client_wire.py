@@ -1,0 +1,221 @@
+"""One client's way to the members, with switches for what goes wrong on it.
+
+1. While a way is cut, what is sent and what comes back is held; when it is mended the held goes on,
+   late, as TCP would bring it. Whoever waits is told nothing but that time has passed.
+2. A dropped reply is lost after the member has done the deed; the client sees a broken connection.
+3. The switches are thrown from any thread; the wire looks at them in the client's own loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from typing import Literal
+
+from coordinator.client import HttpTransport, Request, Response
+from coordinator.client.transport import ResponseStream
+from coordinator.errors import ConnectionLostError
+from coordinator.testing.clocks import AdjustableClock
+from coordinator.testing.faults import Fault
+
+Deed = Literal["acquire", "release", "write"]
+"""What the next dropped reply belongs to; "write" is whatever changes something."""
+
+_LOOK_S = 0.005
+"""How often who is held looks whether the way is mended."""
+
+
+class Wire:
+    """A Transport over HTTP; ``clock`` is the clock of the client at its end."""
+
+    def __init__(self) -> None:
+        self.session_id: str | None = None
+        """The session that the client opened last."""
+        self.clock = AdjustableClock()
+        self._http = HttpTransport()
+        self._guard = threading.Lock()
+        self._cuts: dict[object, Collection[str] | None] = {}
+        self._freezes: set[object] = set()
+        self._drops: list[_Drop] = []
+
+    # --- switches, for any thread
+
+    def cut(self, endpoints: Collection[str] | None) -> Fault:
+        """Let nothing through to or from these members; None: from all."""
+        key = object()
+        with self._guard:
+            self._cuts = {**self._cuts, key: endpoints}
+        return Fault(lambda: self._mend(key))
+
+    def freeze_heartbeats(self) -> Fault:
+        """Hold heartbeats back, and nothing else."""
+        key = object()
+        with self._guard:
+            self._freezes = {*self._freezes, key}
+        return Fault(lambda: self._thaw(key))
+
+    def drop_reply(self, deed: Deed | Callable[[Request], bool]) -> Fault:
+        """Lose the reply of the next such request; then the fault has ended."""
+        matches = deed if callable(deed) else _DEEDS[deed]
+        drop = _Drop(matches)
+        with self._guard:
+            self._drops.append(drop)
+        drop.fault = Fault(lambda: self._undrop(drop))
+        return drop.fault
+
+    def _mend(self, key: object) -> None:
+        with self._guard:
+            self._cuts = {each: at for each, at in self._cuts.items() if each is not key}
+
+    def _thaw(self, key: object) -> None:
+        with self._guard:
+            self._freezes = self._freezes - {key}
+
+    def _undrop(self, drop: _Drop) -> None:
+        with self._guard:
+            if drop in self._drops:
+                self._drops.remove(drop)
+
+    # --- the Transport, in the client's loop
+
+    async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000) as scope:
+                while self._is_held(endpoint, request):  # noqa: ASYNC110 - any thread ends it
+                    await asyncio.sleep(_LOOK_S)
+                response = await self._http.request(endpoint, request, timeout_ms)
+                await self.until_mended(endpoint)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise _silence(endpoint, timeout_ms) from error
+        if _opens_session(request) and response.status < 300:
+            self.session_id = _session_id_in(response)
+        self._maybe_drop(endpoint, request)
+        return response
+
+    @asynccontextmanager
+    async def stream(
+        self, endpoint: str, request: Request, timeout_ms: int
+    ) -> AsyncIterator[ResponseStream]:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000) as scope:
+                await self.until_mended(endpoint)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise _silence(endpoint, timeout_ms) from error
+        async with self._http.stream(endpoint, request, timeout_ms) as stream:
+            yield _WireStream(stream, self, endpoint, request)
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def until_mended(self, endpoint: str) -> None:
+        """Wait while the way to ``endpoint`` is cut."""
+        while self._is_cut(endpoint):  # noqa: ASYNC110 - any thread ends it
+            await asyncio.sleep(_LOOK_S)
+
+    def maybe_drop_line(self, endpoint: str, request: Request, line: bytes) -> None:
+        """Lose this line, and the connection, if it is the reply that is to be dropped."""
+        if self._drops and _is_answer(line):
+            self._maybe_drop(endpoint, request)
+
+    def _is_cut(self, endpoint: str) -> bool:
+        return any(at is None or endpoint in at for at in self._cuts.values())
+
+    def _is_held(self, endpoint: str, request: Request) -> bool:
+        return self._is_cut(endpoint) or (bool(self._freezes) and _is_heartbeat(request))
+
+    def _maybe_drop(self, endpoint: str, request: Request) -> None:
+        for drop in list(self._drops):
+            if drop.matches(request):
+                assert drop.fault is not None, "set before anybody can see the drop"
+                drop.fault.end()
+                raise ConnectionLostError(
+                    f"{endpoint}: the connection broke before the answer (dropped by the test)",
+                    endpoint=endpoint,
+                )
+
+
+class _Drop:
+    def __init__(self, matches: Callable[[Request], bool]) -> None:
+        self.matches = matches
+        self.fault: Fault | None = None
+
+
+class _WireStream:
+    """A stream of lines over a wire; a line that is under way when it is cut comes late."""
+
+    def __init__(self, stream: ResponseStream, wire: Wire, endpoint: str, request: Request) -> None:
+        self._stream = stream
+        self._wire = wire
+        self._endpoint = endpoint
+        self._request = request
+        self.status = stream.status
+        self.headers = stream.headers
+
+    async def line(self) -> bytes | None:
+        line = await self._stream.line()
+        await self._wire.until_mended(self._endpoint)
+        if line is not None:
+            self._wire.maybe_drop_line(self._endpoint, self._request, line)
+        return line
+
+    async def read(self) -> bytes:
+        return await self._stream.read()
+
+
+def _silence(endpoint: str, timeout_ms: int) -> ConnectionLostError:
+    return ConnectionLostError(
+        f"{endpoint}: no answer within {timeout_ms} ms (cut off by the test)", endpoint=endpoint
+    )
+
+
+# --- which request is what
+
+
+def _is_heartbeat(request: Request) -> bool:
+    return request.method == "POST" and request.target.endswith("/heartbeat")
+
+
+def _opens_session(request: Request) -> bool:
+    return request.method == "POST" and request.target == "/v1/sessions"
+
+
+def _session_id_in(response: Response) -> str | None:
+    opened = json.loads(response.body)
+    return str(opened["session_id"]) if "session_id" in opened else None
+
+
+def _is_acquire(request: Request) -> bool:
+    path = request.target.partition("?")[0]
+    is_queue = path.startswith(("/v1/locks", "/v1/elections/"))
+    return request.method == "POST" and is_queue and "/grants/" not in path
+
+
+def _is_release(request: Request) -> bool:
+    return request.method == "DELETE" and "/grants/" in request.target
+
+
+def _is_write(request: Request) -> bool:
+    return request.method in ("POST", "PUT", "DELETE") and not _is_heartbeat(request)
+
+
+_DEEDS: dict[str, Callable[[Request], bool]] = {
+    "acquire": _is_acquire,
+    "release": _is_release,
+    "write": _is_write,
+}
+
+
+def _is_answer(line: bytes) -> bool:
+    """Say whether a line of a waiting acquire is its answer, not a place in the queue."""
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(said, dict) and said.get("type") in ("granted", "error")

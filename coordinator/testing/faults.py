@@ -1,0 +1,38 @@
+"""A fault that is in effect: from when it was made until it is ended, or for a ``with``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal
+
+
+class Fault:
+    """``end()`` it, leave the ``with`` of it, or let it last as long as the cluster."""
+
+    def __init__(self, on_end: Callable[[], None]) -> None:
+        self._on_end: Callable[[], None] | None = on_end
+        self._guard = threading.Lock()
+
+    @property
+    def is_in_effect(self) -> bool:
+        return self._on_end is not None
+
+    def end(self) -> None:
+        """End it; idempotent, from any thread."""
+        with self._guard:
+            on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
+
+    def __enter__(self) -> Fault:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[None]:
+        self.end()

@@ -1,0 +1,145 @@
+"""One member of a local cluster through its lives: it starts, stops, is killed and starts again."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from random import Random
+
+from coordinator.config import (
+    ClusterConfig,
+    Config,
+    HttpConfig,
+    MemberConfig,
+    RaftConfig,
+    SessionConfig,
+)
+from coordinator.raft.disk import DiskFile, OsDisk, OsFile
+from coordinator.raft.pysyncobj_engine import PySyncObjEngine
+from coordinator.raft.transport import TcpTransport
+from coordinator.server import Server
+from coordinator.service.reads import LINEARIZABLE
+from coordinator.service.status import MemberStatus
+from coordinator.state.codec import encode_command
+from coordinator.state.commands import Command, ExpireSession
+from coordinator.testing.clocks import AdjustableClock
+from coordinator.testing.member_links import LinkEnd, Links
+
+SESSION_TIMEOUT_MS_MIN = 200
+"""Tests may have sessions shorter than a cluster in earnest would allow."""
+_TICK_MS = 20
+_SHUTDOWN_GRACE_MS = 200
+_READ_MS_MAX = 5_000
+
+
+class LocalMember:
+    """All of it is used in the cluster's loop, but for ``clock``."""
+
+    def __init__(
+        self,
+        cluster: ClusterConfig,
+        member_id: str,
+        data_dir: str,
+        links: Links,
+        *,
+        is_synced: bool,
+    ) -> None:
+        self.member_id = member_id
+        self.clock = AdjustableClock()
+        address = next(each for each in cluster.members if each.member_id == member_id)
+        self.url = address.client_url
+        self._config = Config(
+            member=MemberConfig(member_id=member_id, data_dir=data_dir),
+            cluster=cluster,
+            http=HttpConfig(
+                bind_port=int(self.url.rpartition(":")[2]), shutdown_grace_ms=_SHUTDOWN_GRACE_MS
+            ),
+            raft=RaftConfig(),
+            sessions=replace(
+                SessionConfig(), timeout_ms_min=SESSION_TIMEOUT_MS_MIN, tick_ms=_TICK_MS
+            ),
+        )
+        self._links = links
+        self._is_synced = is_synced
+        self._server: Server | None = None
+        self._engine: PySyncObjEngine | None = None
+        self._end: LinkEnd | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._server is not None
+
+    @property
+    def status(self) -> MemberStatus | None:
+        """What it says of itself, None while it does not run."""
+        return None if self._server is None else self._server.member.status()
+
+    async def start(self) -> None:
+        """Load what is on disk and listen; does nothing if it runs."""
+        if self._server is not None:
+            return
+        config = self._config
+        random = Random()  # noqa: S311 - of election timeouts
+        transport = TcpTransport(
+            config.cluster, config.member, config.raft, clock=self.clock, random=random
+        )
+        self._end = self._links.end_of(self.member_id, transport)
+        self._engine = PySyncObjEngine(
+            config.cluster,
+            config.member,
+            config.raft,
+            clock=self.clock,
+            disk=OsDisk() if self._is_synced else _UnsyncedDisk(),
+            random=random,
+            transport=self._end,
+        )
+        server = Server(config, engine=self._engine, clock=self.clock)
+        await server.start()
+        self._server = server
+
+    async def stop(self) -> None:
+        """Stop in good order, handing the leadership over."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+
+    async def kill(self) -> None:
+        """End as ``kill -9`` ends a process: nothing more leaves it, its connections break."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        assert self._end is not None, "a running member has an end"
+        await self._end.vanish()
+        await server.abort()
+
+    async def session_ids(self) -> set[str]:
+        """Return the ids of the sessions that are open, linearizably."""
+        assert self._server is not None, "a leader runs"
+        deadline_ms = self.clock.monotonic_ms() + _READ_MS_MAX
+        reply = await self._server.member.list_sessions(LINEARIZABLE, deadline_ms)
+        return {each.session_id for each in reply.value}
+
+    async def expire(self, session_id: str) -> None:
+        """As leader, end a session as if its lease had run out."""
+        assert self._engine is not None, "a leader runs"
+        term = self._engine.status().term
+        command = Command(ExpireSession(session_id, term), self.clock.wall_ms())
+        await self._engine.propose(encode_command(command))
+
+
+class _UnsyncedFile(OsFile):
+    def sync(self) -> None:
+        """Leave it to the system: a test's data need not outlive a power cut."""
+
+
+class _UnsyncedDisk(OsDisk):
+    """Files without their syncs, which is what makes a disk slow."""
+
+    def create(self, path: str) -> DiskFile:
+        return _UnsyncedFile(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+
+    def open_append(self, path: str) -> DiskFile:
+        return _UnsyncedFile(path, os.O_RDWR | os.O_APPEND)
+
+    def sync_directory(self, path: str) -> None:
+        """Leave it to the system."""

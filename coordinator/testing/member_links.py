@@ -1,0 +1,108 @@
+"""The links between members, which a test cuts; each member sends and hears through its own end.
+
+A cut link loses what is sent over it, in both directions and without a word, as a partition does:
+the members learn of it by silence. A member that is killed vanishes: its connections close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from coordinator.raft.messages import Message
+from coordinator.raft.transport import MemberTransport, TransportListener
+
+
+class Links:
+    """Which members of one cluster can reach each other; used in the cluster's loop only."""
+
+    def __init__(self) -> None:
+        self._cuts: dict[object, tuple[frozenset[str], frozenset[str]]] = {}
+        self._ends: dict[str, LinkEnd] = {}
+
+    def is_cut(self, one: str, other: str) -> bool:
+        return any(
+            (one in left and other in right) or (other in left and one in right)
+            for left, right in self._cuts.values()
+        )
+
+    def cut(self, left: Collection[str], right: Collection[str]) -> object:
+        """Cut each member of ``left`` off from each of ``right``; returns what ``mend`` takes."""
+        key = object()
+        self._cuts[key] = (frozenset(left), frozenset(right))
+        return key
+
+    def mend(self, key: object) -> None:
+        cut = self._cuts.pop(key, None)
+        if cut is None:
+            return
+        for one in cut[0]:
+            for other in cut[1]:
+                if not self.is_cut(one, other):
+                    self._tell(one, other)
+                    self._tell(other, one)
+
+    def end_of(self, member_id: str, transport: MemberTransport) -> LinkEnd:
+        """Return a new end for a member that starts."""
+        end = self._ends[member_id] = LinkEnd(self, member_id, transport)
+        return end
+
+    def _tell(self, member_id: str, other: str) -> None:
+        end = self._ends.get(member_id)
+        if end is not None and end.is_connected(other) and end.listener is not None:
+            end.listener.on_connected(other)  # what was sent meanwhile is lost
+
+
+class LinkEnd:
+    """A MemberTransport over the real one."""
+
+    def __init__(self, links: Links, member_id: str, transport: MemberTransport) -> None:
+        self.listener: TransportListener | None = None
+        self._links = links
+        self._member_id = member_id
+        self._transport = transport
+        self._has_vanished = False
+
+    async def start(self, listener: TransportListener) -> None:
+        self.listener = listener
+        await self._transport.start(self)
+
+    async def stop(self) -> None:
+        await self._transport.stop()
+
+    async def vanish(self) -> None:
+        """Break all connections; from now on nothing leaves and nothing arrives."""
+        self._has_vanished = True
+        await self._transport.stop()
+
+    def send(self, member_id: str, message: Message) -> bool:
+        if self._has_vanished:
+            return False
+        if self._links.is_cut(self._member_id, member_id):
+            return True  # taken, and lost on the way
+        return self._transport.send(member_id, message)
+
+    def flush(self) -> None:
+        if not self._has_vanished:
+            self._transport.flush()
+
+    def is_connected(self, member_id: str) -> bool:
+        if self._has_vanished or self._links.is_cut(self._member_id, member_id):
+            return False
+        return self._transport.is_connected(member_id)
+
+    # --- what the real one hears
+
+    def on_message(self, member_id: str, message: Message) -> None:
+        if self.listener is not None and self._is_open(member_id):
+            self.listener.on_message(member_id, message)
+
+    def on_connected(self, member_id: str) -> None:
+        if self.listener is not None and self._is_open(member_id):
+            self.listener.on_connected(member_id)
+
+    def on_disconnected(self, member_id: str) -> None:
+        if self.listener is not None and self._is_open(member_id):
+            self.listener.on_disconnected(member_id)
+
+    def _is_open(self, member_id: str) -> bool:
+        return not self._has_vanished and not self._links.is_cut(self._member_id, member_id)
