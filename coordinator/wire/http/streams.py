@@ -95,7 +95,8 @@ class LineStream:
         if self._request.transport is not None:
             self._request.transport.set_write_buffer_limits(_UNSENT_BYTES_MAX)
             stream_socket = self._request.transport.get_extra_info("socket")
-            stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BYTES_MAX)
+            if stream_socket is not None:  # in memory there is none
+                stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BYTES_MAX)
 
 
 def wants(request: web.Request, media_type: str) -> bool:
