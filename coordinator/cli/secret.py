@@ -33,10 +33,12 @@ def secret(path: Path) -> None:
 
 def ensure_secret(path: Path) -> bool:
     """Make the secret if there is none; returns whether it was made now. Never half written."""
-    if path.exists():
-        return False
+    if not path.name:
+        raise ConfigError(f"{path}: expected the name of a file to write the secret to, found none")
     draft = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
+        if path.exists():
+            return False
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "w") as file:

@@ -278,6 +278,30 @@ def test_a_wrong_configuration_is_exit_code_2(tmp_path: Path) -> None:
     assert "did you mean bind_port?" in result.stderr
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "file/x", "absent/x"])
+def test_a_place_that_takes_no_secret_is_named(tmp_path: Path, name: str) -> None:
+    """A name too long, below a file, below nothing: told in one line, with the reason."""
+    (tmp_path / "file").touch()
+    path = tmp_path / name
+
+    result = CliRunner().invoke(cli, ["secret", str(path)])
+
+    assert result.exit_code == 2
+    assert result.output.startswith(f"coordinator: Config: {path}: expected a place to write")
+    assert result.output.count("\n") == 1
+
+
+def test_a_secret_needs_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty name (an unset variable in a script, say) is told so."""
+    monkeypatch.chdir(tmp_path)
+
+    result = CliRunner().invoke(cli, ["secret", ""])
+
+    assert result.exit_code == 2
+    assert "expected the name of a file" in result.output
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_secret_is_made_once(tmp_path: Path) -> None:
     """A second call keeps what is there; only the owner can read it."""
     path = tmp_path / "secret"

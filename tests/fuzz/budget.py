@@ -36,7 +36,7 @@ TARGETS = {
     "replays": Target("messages that come again, late, elsewhere", 1_500, 20_000, 2_000_000),
     "files": Target("damaged files met by a start (0: each byte, each length)", 60, 0, 0),
     "configuration": Target("configuration files, mutated", 400, 2_000, 100_000),
-    "flags": Target("command lines, mutated", 60, 500, 20_000),
+    "flags": Target("command lines, mutated", 60, 2_000, 50_000),
     "slowness": Target("half headers, half bodies and unread streams, each", 100, 2_000, 2_000),
 }
 

@@ -8,6 +8,7 @@ import typing
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -192,19 +193,43 @@ ARGUMENTS = (
 )
 
 
+ODD_VALUES = (
+    "", "0", "1", "-1", "1.5", "1e308", "nan", "inf", "x", "/", "/a", "/a/", "//", "a b",
+    "\udcff", "é", "x" * 3_000, "absent", ".", "true", "persistent", "ephemeral", "ttl", "subtree",
+    "http://127.0.0.1:1", "http://[", "9" * 30, "[]", "{}", "create /a", "-", "--",
+)  # fmt: skip
+
+
+def plausible_arguments(command: click.Command, chance: random.Random) -> list[str]:
+    """Return some of the options that ``command`` has, and as many words as it takes, all odd."""
+    chosen: list[str] = []
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument):
+            count = max(1, parameter.nargs) if chance.random() < 0.9 else chance.randrange(3)
+            chosen += chance.choices(ODD_VALUES, k=count)
+        elif isinstance(parameter, click.Option) and chance.random() < 0.25:
+            name = chance.choice(parameter.opts)
+            chosen += [name] if parameter.is_flag else [name, chance.choice(ODD_VALUES)]
+    return chosen
+
+
 def test_a_wrong_command_line_is_told_so(
     fuzz: Fuzz, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every flag of every verb, with nobody to talk to: an exit code of the list, one reason."""
     monkeypatch.chdir(tmp_path)
     chance = fuzz.random("flags")
-    verbs = [str(command.name) for _, commands in SECTIONS for command in commands]
+    verbs = {str(command.name): command for _, commands in SECTIONS for command in commands}
     environ = {"COORDINATOR_ENDPOINTS": "http://127.0.0.1:1"}
     done = fuzz.of("flags")
     with watching(done) as watch:
         while done.count < fuzz.count("flags"):
-            verb = chance.choice(verbs)
-            chosen = chance.choices(ARGUMENTS, k=chance.randrange(5))
+            verb = chance.choice(list(verbs))
+            chosen = (
+                chance.choices(ARGUMENTS, k=chance.randrange(5))
+                if chance.random() < 0.4
+                else plausible_arguments(verbs[verb], chance)
+            )
             if verb in ("dev", "serve"):
                 chosen.append("--nonsense")  # neither may really begin
             if verb == "secret":
