@@ -120,6 +120,9 @@ class LimitsConfig:
     remembered_bytes_max: int = 256 * 1024 * 1024
     """Outcomes remembered for retries, together; the least recently used clients go first."""
     released_grants_max: int = 4_096
+    grant_history_max: int = 10_000
+    """Grants that ended and are still told of (``coordinator grants``)."""
+    grant_history_bytes_max: int = 16 * 1024 * 1024
     watches_per_stream_max: int = 10_000
     watch_streams_max: int = 10_000
     watch_history_changes: int = 50_000

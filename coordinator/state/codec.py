@@ -5,6 +5,8 @@
    bytes from a client or another member are judged here, bytes of the log were judged before.
 3. An operation is its tag and its fields in the order of its class. Tags are never used again for
    something else; a new field or operation is a new format number.
+4. What format 1 wrote is still read: logs, snapshots and members of before hold it. It had no
+   queues: no tag above 13, no ``silent_ms``, ``if_held`` and ``granted``.
 
 This is the only file of this room that knows msgpack.
 """
@@ -25,14 +27,22 @@ from coordinator.state.commands import (
     Command,
     Create,
     Delete,
+    Downgrade,
+    EndHold,
+    Enter,
     ExpireSession,
     Guarded,
+    IfHeld,
     Multi,
+    Note,
     OpenSession,
     Read,
     Reap,
     Release,
+    Reopen,
     RequestId,
+    Resize,
+    Revoke,
     SetData,
 )
 from coordinator.state.events import Event, EventType
@@ -42,13 +52,20 @@ from coordinator.state.outcomes import (
     Created,
     DataSet,
     Deleted,
+    Downgraded,
+    Entered,
     GuardedDone,
+    HoldEnded,
     MultiDone,
+    Noted,
     Outcome,
     ReadDone,
     Reaped,
     Refusal,
     Released,
+    Reopened,
+    Resized,
+    Revoked,
     SessionEnded,
     SessionOpened,
     Stat,
@@ -67,13 +84,17 @@ from coordinator.state.shapes import (
     Family,
     Row,
     described,
+    kind_number,
+    kind_of_number,
     mode_number,
     mode_of,
     shape,
+    texts_of,
 )
 
-COMMAND_FORMAT = 1
-OUTCOME_FORMAT = 1
+COMMAND_FORMAT = 2
+OUTCOME_FORMAT = 2
+_FORMATS = (1, 2)
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
 _EVENT_TYPES = tuple(EventType)
@@ -123,6 +144,7 @@ def unpack_rows(pieces: Iterable[bytes]) -> Iterator[Row]:
 
 _ZNODE_OPERATIONS = Family()
 _OPERATIONS = Family()
+_OPERATIONS_1 = Family()
 
 
 def _encode_create(each: Create) -> Row:
@@ -157,7 +179,19 @@ def _decode_guarded(row: Row) -> Guarded:
     return Guarded(conditions, then, otherwise)
 
 
-for _family in (_ZNODE_OPERATIONS, _OPERATIONS):
+def _encode_enter(each: Enter) -> Row:
+    return (
+        14, each.directories, each.prefix, kind_number(each.kind), each.session_id, each.data,
+        each.owner, each.is_try, each.lock_delay_ms, each.max_hold_ms, each.size,
+    )  # fmt: skip
+
+
+def _decode_enter(row: Row) -> Enter:
+    _, directories, prefix, kind, *values = row
+    return Enter(texts_of(directories), prefix, kind_of_number(kind), *values)
+
+
+for _family in (_ZNODE_OPERATIONS, _OPERATIONS, _OPERATIONS_1):
     _family.add(
         1, Create, STR, BYTES, INT, MAYBE_STR, MAYBE_INT, MAYBE_INT,
         encode=_encode_create, decode=_decode_create,
@@ -166,21 +200,35 @@ for _family in (_ZNODE_OPERATIONS, _OPERATIONS):
     _family.add(3, Delete, STR, INT, MAYBE_INT, BOOL)
     _family.add(4, Check, STR, MAYBE_BOOL, INT, MAYBE_INT, MAYBE_BOOL, MAYBE_STR)
 _ZNODE_OPERATIONS.add(5, Read, STR)
+for _family in (_OPERATIONS, _OPERATIONS_1):
+    _family.add(
+        6, Multi, ROW,
+        encode=lambda each: (6, _ZNODE_OPERATIONS.encode_all(each.operations)),
+        decode=lambda row: Multi(_ZNODE_OPERATIONS.decode_all(row[1])),
+    )  # fmt: skip
+    _family.add(7, Guarded, ROW, ROW, ROW, encode=_encode_guarded, decode=_decode_guarded)
+    _family.add(8, OpenSession, STR, INT, STR)
+    _family.add(9, CloseSession, STR)
+    _family.add(11, Release, STR, INT)
+    _family.add(12, Abandon, STR, INT, INT)
+    _family.add(13, Reap, STR, INT, INT, INT)
+_OPERATIONS_1.add_former(10, ExpireSession, STR, INT)
+_OPERATIONS.add(10, ExpireSession, STR, INT, INT)
 _OPERATIONS.add(
-    6, Multi, ROW,
-    encode=lambda each: (6, _ZNODE_OPERATIONS.encode_all(each.operations)),
-    decode=lambda row: Multi(_ZNODE_OPERATIONS.decode_all(row[1])),
+    14, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT,
+    encode=_encode_enter, decode=_decode_enter,
 )  # fmt: skip
-_OPERATIONS.add(7, Guarded, ROW, ROW, ROW, encode=_encode_guarded, decode=_decode_guarded)
-_OPERATIONS.add(8, OpenSession, STR, INT, STR)
-_OPERATIONS.add(9, CloseSession, STR)
-_OPERATIONS.add(10, ExpireSession, STR, INT)
-_OPERATIONS.add(11, Release, STR, INT)
-_OPERATIONS.add(12, Abandon, STR, INT, INT)
-_OPERATIONS.add(13, Reap, STR, INT, INT, INT)
+_OPERATIONS.add(15, Downgrade, STR, INT)
+_OPERATIONS.add(16, Resize, STR, INT)
+_OPERATIONS.add(17, Note, STR, INT, BYTES)
+_OPERATIONS.add(18, Revoke, STR, INT, STR, STR)
+_OPERATIONS.add(19, EndHold, STR, INT, INT)
+_OPERATIONS.add(20, Reopen, STR, INT, INT)
 
-_command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR)
+_command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR, ROW)
+_command_1_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR)
 _request_shape = shape("request id", STR, INT, INT)
+_if_held_shape = shape("condition", STR, INT)
 
 
 def encode_command(command: Command) -> bytes:
@@ -193,28 +241,41 @@ def encode_command(command: Command) -> bytes:
             command.wall_ms,
             None if request is None else (request.client_id, request.number, request.floor_index),
             command.identity,
+            tuple([(each.directory, each.fencing_token) for each in command.if_held]),
         )
     )
 
 
 def decode_command(data: bytes) -> Command:
-    """Decode a command; raises ValueError unless it is one, of this format, and nothing else."""
-    row = _formatted(data, COMMAND_FORMAT, "command")
-    _, operation, wall_ms, request, identity = _command_shape(row)
+    """Decode a command; raises ValueError unless it is one, of a known format, and nothing else."""
+    row = _formatted(data, "command")
+    if_held: tuple[IfHeld, ...] = ()
+    if row[0] == 1:
+        _, operation, wall_ms, request, identity = _command_1_shape(row)
+        family = _OPERATIONS_1
+    else:
+        _, operation, wall_ms, request, identity, conditions = _command_shape(row)
+        family = _OPERATIONS
+        if conditions:
+            if_held = tuple([IfHeld(*_if_held_shape(each)) for each in conditions])
     return Command(
-        _OPERATIONS.decode(operation),
+        family.decode(operation),
         wall_ms,
         None if request is None else RequestId(*_request_shape(request)),
         identity,
+        if_held,
     )
 
 
-def _formatted(data: bytes, number: int, what: str) -> Row:
+def _formatted(data: bytes, what: str) -> Row:
     row = unpack(data)
     if type(row) is not tuple or not row:
         raise ValueError(f"expected a {what}, found {described(row)}")
-    if type(row[0]) is not int or row[0] != number:
-        raise ValueError(f"expected a {what} of format {number}, found format {described(row[0])}")
+    if type(row[0]) is not int or row[0] not in _FORMATS:
+        raise ValueError(
+            f"expected a {what} of format {' or '.join(map(str, _FORMATS))}, "
+            f"found format {described(row[0])}"
+        )
     return row
 
 
@@ -277,7 +338,35 @@ _RESULTS.add(10, Released, STR, INT)
 _RESULTS.add(11, Abandoned, MAYBE_STR)
 _RESULTS.add(12, Reaped, BOOL)
 
-_outcome_shape = shape("outcome", INT, MAYBE_ROW, MAYBE_ROW, ROW, BOOL)
+_RESULTS.add(
+    13, Entered, ROW, BOOL, INT, BOOL,
+    encode=lambda each: (
+        13, _ZNODE_RESULTS.encode_all(each.contenders), each.is_granted, each.position,
+        each.is_entered,
+    ),
+    decode=lambda row: Entered(_all_created(row[1]), *row[2:]),
+)  # fmt: skip
+_RESULTS.add(14, Downgraded, STR, INT)
+_RESULTS.add(15, Resized, STR, INT, MAYBE_INT)
+_RESULTS.add(16, Noted, STR, INT)
+_RESULTS.add(
+    17, Revoked, STR, INT, ROW, BOOL,
+    decode=lambda row: Revoked(row[1], row[2], texts_of(row[3]), row[4]),
+)  # fmt: skip
+_RESULTS.add(18, HoldEnded, STR, INT, BOOL)
+_RESULTS.add(19, Reopened, STR, INT, BOOL)
+
+
+def _all_created(rows: Row) -> tuple[Created, ...]:
+    found = _ZNODE_RESULTS.decode_all(rows)
+    for each in found:
+        if type(each) is not Created:
+            raise ValueError(f"expected a contender, found {type(each).__name__}")
+    return found
+
+
+_outcome_shape = shape("outcome", INT, MAYBE_ROW, MAYBE_ROW, ROW, BOOL, ROW)
+_outcome_1_shape = shape("outcome", INT, MAYBE_ROW, MAYBE_ROW, ROW, BOOL)
 _refusal_shape = shape("refusal", STR, STR, MAP)
 _event_shape = shape("event", INT, STR, INT, INT, MAYBE_STR)
 _FACTS = (str, int, bool, bytes, type(None))
@@ -285,10 +374,21 @@ _FACTS = (str, int, bool, bytes, type(None))
 
 def _decode_refusal(row: Row) -> Refusal:
     code, message, facts = _refusal_shape(row)
-    for name, fact in facts.items():
-        if type(name) is not str or type(fact) not in _FACTS:
-            raise ValueError(f"expected a plain fact, found {described(fact)}")
+    _check_facts(facts)
     return Refusal(code, message, facts)
+
+
+def _check_facts(facts: dict[Any, Any]) -> None:
+    """Facts are plain, or rows of plain ones or of maps of plain ones; nothing is deeper."""
+    for name, fact in facts.items():
+        plain = [name]
+        for each in fact if type(fact) is tuple else (fact,):
+            if type(each) is dict and type(fact) is tuple:
+                plain += [*each, *each.values()]
+            else:
+                plain.append(each)
+        if type(name) is not str or not all(type(each) in _FACTS for each in plain):
+            raise ValueError(f"expected a plain fact, found {described(fact)}")
 
 
 def _decode_event(row: Any) -> Event:
@@ -313,12 +413,17 @@ def outcome_row(outcome: Outcome) -> Row:
         None if refusal is None else (refusal.code, refusal.message, dict(refusal.fields)),
         tuple([_encode_event(each) for each in outcome.events]),
         outcome.is_repeat,
+        outcome.granted,
     )
 
 
-def outcome_of(row: Any) -> Outcome:
-    """Return the outcome of a row; raises ValueError."""
-    zxid, result, refusal, events, is_repeat = _outcome_shape(row)
+def outcome_of(row: Any, number: int = OUTCOME_FORMAT) -> Outcome:
+    """Return the outcome of a row of the format ``number``; raises ValueError."""
+    granted: tuple[str, ...] = ()
+    if number == 1:
+        zxid, result, refusal, events, is_repeat = _outcome_1_shape(row)
+    else:
+        zxid, result, refusal, events, is_repeat, granted = _outcome_shape(row)
     if (result is None) == (refusal is None):
         raise ValueError("expected a result or a refusal, found both or none")
     return Outcome(
@@ -327,6 +432,7 @@ def outcome_of(row: Any) -> Outcome:
         None if refusal is None else _decode_refusal(refusal),
         tuple([_decode_event(each) for each in events]),
         is_repeat,
+        texts_of(granted),
     )
 
 
@@ -339,6 +445,6 @@ _formatted_outcome_shape = shape("outcome", INT, ROW)
 
 
 def decode_outcome(data: bytes) -> Outcome:
-    """Decode an outcome; raises ValueError unless it is one, of this format, and nothing else."""
-    _, row = _formatted_outcome_shape(_formatted(data, OUTCOME_FORMAT, "outcome"))
-    return outcome_of(row)
+    """Decode an outcome; raises ValueError unless it is one, of a known format, nothing else."""
+    number, row = _formatted_outcome_shape(_formatted(data, "outcome"))
+    return outcome_of(row, number)

@@ -149,9 +149,110 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True)
 class ExpireSession:
-    """End a session whose lease ran out. Void unless ``term`` is the term of its own log entry."""
+    """End a session whose lease ran out. Void unless ``term`` is the term of its own log entry.
+
+    ``silent_ms`` is for how long the leader had heard nothing of it; kept in the history of grants.
+    """
 
     session_id: str
+    term: int
+    silent_ms: int = 0
+
+
+# --- operations on the queues of locks and elections
+
+
+class Kind(StrEnum):
+    """What a contender wants of its queue."""
+
+    EXCLUSIVE = "exclusive"
+    SHARED = "shared"
+    SLOT = "slot"
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Take a place in one queue, or in several as one (a multi-lock): all or nothing.
+
+    ``directories`` are the queues (``/locks/<segment>``, ``/elections/<segment>``), sorted, none
+    twice; several are for EXCLUSIVE only. All places share one zxid, so one fencing token. Each is
+    an ephemeral sequential znode with ``data``, named ``prefix`` and its number; the prefix must be
+    one of ``kind`` (``queues.kind_of``). Missing directories become containers; that of a semaphore
+    (SLOT) stays, and keeps its ``size`` (required if the semaphore is new).
+
+    ``owner`` names who inside the session contends (a task, a thread); "" is anonymous: an owner
+    of its own. ``is_try`` enters only if that grants in this very command. ``lock_delay_ms`` closes
+    the queue for so long if this holder's session expires; ``max_hold_ms`` bounds the hold; 0: not.
+    """
+
+    directories: tuple[str, ...]
+    prefix: str
+    kind: Kind
+    session_id: str
+    data: bytes
+    owner: str = ""
+    is_try: bool = False
+    lock_delay_ms: int = 0
+    max_hold_ms: int = 0
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Downgrade:
+    """Turn an EXCLUSIVE holder into a SHARED one, in place: same znode, number and token.
+
+    Idempotent; refused with NotOwner unless the contender ``path`` of ``czxid`` holds.
+    """
+
+    path: str
+    czxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Change the size of the semaphore ``directory``; nobody who holds a slot loses it."""
+
+    directory: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Keep a holder's checkpoint ``note`` with its grant, for whoever holds next (S069)."""
+
+    path: str
+    czxid: int
+    note: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """Force a contender out of its queue (or queues); ``by`` and ``reason`` are kept."""
+
+    path: str
+    czxid: int
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndHold:
+    """End a hold whose ``max_hold_ms`` is over.
+
+    Void unless it holds and has a bound, and ``term`` is the term of its own log entry.
+    """
+
+    path: str
+    czxid: int
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reopen:
+    """Delete the ``delay-`` znode ``path``: its lock-delay is over. Void as ``EndHold`` is."""
+
+    path: str
+    czxid: int
     term: int
 
 
@@ -162,8 +263,9 @@ class ExpireSession:
 class Release:
     """Delete the contender ``path`` if it is still the incarnation ``czxid``.
 
-    A repeated release of the same contender succeeds again (a bounded table remembers them);
-    one that ended otherwise (expired, never was) is refused with NotOwner.
+    A multi-lock goes as a whole, whichever of its paths is named. A repeated release of the same
+    contender succeeds again (a bounded table remembers them); one that ended otherwise (expired,
+    never was) is refused with NotOwner.
     """
 
     path: str
@@ -174,8 +276,8 @@ class Release:
 class Abandon:
     """Undo an attempt whose answer never came: the request (client_id, number).
 
-    If it created an ephemeral znode that still exists, that znode is deleted; if it was never
-    seen, the number is spent, so that a late arrival of it is refused. Idempotent.
+    Ephemeral znodes that it created and that still exist are deleted; if it was never seen, the
+    number is spent, so that a late arrival of it is refused. Idempotent.
     """
 
     client_id: str
@@ -210,6 +312,13 @@ Operation = (
     | Release
     | Abandon
     | Reap
+    | Enter
+    | Downgrade
+    | Resize
+    | Note
+    | Revoke
+    | EndHold
+    | Reopen
 )
 
 
@@ -228,14 +337,24 @@ class RequestId:
 
 
 @dataclass(frozen=True, slots=True)
+class IfHeld:
+    """The condition that a contender created at ``fencing_token`` holds the queue now."""
+
+    directory: str
+    fencing_token: int
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """One operation with all that was decided before it was proposed.
 
     ``wall_ms`` is the proposer's wall clock; ``request`` is None for commands of the service
-    itself; ``identity`` names the caller for the access rules ("" is anonymous).
+    itself; ``identity`` names the caller for the access rules ("" is anonymous). Unless all of
+    ``if_held`` hold, the command is refused with LockLost and does nothing (a fenced write).
     """
 
     operation: Operation
     wall_ms: int
     request: RequestId | None = None
     identity: str = ""
+    if_held: tuple[IfHeld, ...] = ()

@@ -18,6 +18,7 @@ from coordinator.state.limits import MachineLimits
 from coordinator.state.outcomes import (
     Abandoned,
     Created,
+    Entered,
     GuardedDone,
     MultiDone,
     Outcome,
@@ -27,6 +28,7 @@ from coordinator.state.outcomes import (
     Result,
     ZnodeResult,
 )
+from coordinator.state.queues import LockTable
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
 
@@ -41,12 +43,14 @@ class ContenderOperations:
         sessions: SessionTable,
         requests: RequestTable,
         released: ReleasedTable,
+        locks: LockTable,
         limits: MachineLimits,
     ) -> None:
         self._tree = tree
         self._sessions = sessions
         self._requests = requests
         self._released = released
+        self._locks = locks
         self._limits = limits
 
     def release(self, operation: Release) -> Released:
@@ -64,7 +68,9 @@ class ContenderOperations:
                     num_children=znode.num_children,
                 )
             self._tree.remove(path, znode)
-            self._released.add(path, czxid)
+            contender = self._locks.contenders.get(path)
+            for each in (contender.group if contender is not None else ()) or (path,):
+                self._released.add(each, czxid)  # those of one group go together
         elif (path, czxid) not in self._released:
             found = "none" if znode is None else f"one created at {znode.czxid}"
             raise NotOwnerError(
@@ -143,6 +149,8 @@ def _created_by(outcome: Outcome) -> Iterator[Created]:
     results: tuple[Result | ZnodeResult, ...] = ()
     if isinstance(result, MultiDone | GuardedDone):
         results = result.results
+    elif isinstance(result, Entered):
+        results = result.contenders
     elif result is not None:
         results = (result,)
     return (each for each in results if isinstance(each, Created))

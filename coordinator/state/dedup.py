@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from coordinator.errors import BadArgumentsError, RequestForgottenError, SessionExpiredError
 from coordinator.state.commands import RequestId
 from coordinator.state.limits import MachineLimits
-from coordinator.state.outcomes import GuardedDone, MultiDone, Outcome, ReadDone
+from coordinator.state.outcomes import Entered, GuardedDone, MultiDone, Outcome, ReadDone
 from coordinator.state.sessions import Session
 
 CLIENT_ID = re.compile(r"[!-~]{1,64}")
@@ -284,6 +284,9 @@ def _bytes_of(outcome: Outcome) -> int:
             if type(each) is ReadDone:
                 total += len(each.data)
         return total
+    if type(result) is Entered:
+        paths_bytes = sum([len(each.path) for each in result.contenders])
+        return _OUTCOME_BYTES + _RESULT_BYTES * max(len(result.contenders), 1) + paths_bytes
     return _OUTCOME_BYTES + _RESULT_BYTES
 
 

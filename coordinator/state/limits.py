@@ -32,6 +32,9 @@ class MachineLimits:
     remembered_bytes_max: int = 256 * 1024 * 1024
     """Outcomes remembered for retries, together; the least recently used clients go first."""
     released_grants_max: int = 4_096
+    grant_history_max: int = 10_000
+    grant_history_bytes_max: int = 16 * 1024 * 1024
+    """Grants that ended and are still told of, together (by a fixed estimate)."""
     timeout_ms_min: int = 1_000
     timeout_ms_max: int = 3_600_000
     sessions_max: int = 50_000

@@ -1,4 +1,5 @@
-"""The state machine: applies commands to the tree, the sessions and the exactly-once table.
+"""The state machine: applies commands to the tree, the sessions, the queues of locks and elections,
+and the exactly-once table.
 
 ``StateMachine.apply(command, index, term) -> Outcome``. Everything uncertain was decided before the
 proposal and is carried in the command; what comes out is the outcome with its events. The laws
@@ -9,8 +10,8 @@ proposal and is carried in the command; what comes out is the outcome with its e
  2. *All or nothing*: a refused command changes no znode and no zxid.
  3. *Deterministic*: same snapshot and commands, same outcomes and digest, on any member.
  4. *Snapshots are transparent*: restoring one changes nothing afterwards.
- 5. *zxid* grows by exactly one for each command that changed the tree or the sessions; what is
-    remembered for retries does not count. It is kept beside the log index, never lowered.
+ 5. *zxid* grows by exactly one for each command that changed the tree, the sessions or the locks;
+    what is remembered for retries does not count. It is kept beside the log index, never lowered.
  6. *Order*: whatever reaches an outcome, an event or a snapshot has a defined order.
  7. *Ephemerals* belong to exactly one open session and go with it in one command.
  8. *Sequence* numbers of one parent never repeat.
@@ -36,35 +37,59 @@ from coordinator.state.commands import (
     Command,
     Create,
     Delete,
+    Downgrade,
+    EndHold,
+    Enter,
     ExpireSession,
     Guarded,
     Multi,
+    Note,
     OpenSession,
     Reap,
     Release,
+    Reopen,
     RequestId,
+    Resize,
+    Revoke,
     SetData,
 )
 from coordinator.state.contenders import ContenderOperations
 from coordinator.state.dedup import ReleasedTable, RequestTable
+from coordinator.state.grants import Ending
 from coordinator.state.limits import MachineLimits
+from coordinator.state.lock_operations import LockOperations
+from coordinator.state.lock_reads import LockReads
 from coordinator.state.multi import MultiOperations
 from coordinator.state.operations import ZnodeOperations
 from coordinator.state.outcomes import (
     Abandoned,
+    HoldEnded,
     Outcome,
     Reaped,
     Refusal,
+    Reopened,
     Result,
     SessionEnded,
     SessionOpened,
     Stat,
 )
+from coordinator.state.places import Departure
+from coordinator.state.queues import LockTable
 from coordinator.state.sessions import Session, SessionTable
 from coordinator.state.snapshot import Capture, decode_snapshot, digest_of, encode_snapshot
 from coordinator.state.tree import IdleZnode, Tree
 
 DEFAULT_LIMITS = MachineLimits()
+
+_ENDINGS = {
+    Release: Ending.RELEASED,
+    CloseSession: Ending.CLOSED,
+    ExpireSession: Ending.EXPIRED,
+    Abandon: Ending.ABANDONED,
+    Revoke: Ending.FORCED,
+    EndHold: Ending.MAX_HOLD,
+}
+"""How grants end that a command ends; by all other commands they end by a deletion."""
 
 
 class StateMachine:
@@ -82,19 +107,35 @@ class StateMachine:
             SessionTable(limits),
             RequestTable(limits),
             ReleasedTable(limits.released_grants_max),
+            LockTable(limits),
         )
 
     def _adopt(
-        self, tree: Tree, sessions: SessionTable, requests: RequestTable, released: ReleasedTable
+        self,
+        tree: Tree,
+        sessions: SessionTable,
+        requests: RequestTable,
+        released: ReleasedTable,
+        locks: LockTable,
     ) -> None:
         self._tree = tree
         self._sessions = sessions
         self._requests = requests
         self._released = released
-        operations = ZnodeOperations(tree, sessions, self._limits)
+        self._locks = locks
+        self._lock_reads = LockReads(locks)
+        operations = ZnodeOperations(tree, sessions, locks, self._limits)
         several = MultiOperations(operations, self._limits)
         self._contenders = ContenderOperations(
-            tree, sessions=sessions, requests=requests, released=released, limits=self._limits
+            tree,
+            sessions=sessions,
+            requests=requests,
+            released=released,
+            locks=locks,
+            limits=self._limits,
+        )
+        self._lock_operations = LockOperations(
+            tree, sessions=sessions, locks=locks, operations=operations, limits=self._limits
         )
         self._handlers: dict[type, Callable[..., Result]] = {
             Create: operations.create,
@@ -109,6 +150,13 @@ class StateMachine:
             Release: self._contenders.release,
             Abandon: self._abandon,
             Reap: self._reap,
+            Enter: self._lock_operations.enter,
+            Downgrade: self._lock_operations.downgrade,
+            Resize: self._lock_operations.resize,
+            Note: self._lock_operations.note,
+            Revoke: self._lock_operations.revoke,
+            EndHold: self._end_hold,
+            Reopen: self._reopen,
         }
 
     # --- apply
@@ -151,20 +199,35 @@ class StateMachine:
         return self._requests.recall(request, self._sessions.find(request.client_id))
 
     def _perform(self, command: Command) -> Outcome:
-        tree = self._tree
+        tree, locks = self._tree, self._locks
         self._is_session_changed = False
         tree.begin(self._zxid + 1, command.wall_ms)
+        locks.begin()
         self._request = command.request
         operation = command.operation
         try:
+            if command.if_held:
+                self._lock_operations.check_held(command.if_held)
             result = self._handlers[type(operation)](operation)
         except CoordinatorError as error:
             tree.rollback()
+            locks.discard()
             assert not self._is_session_changed, "sessions change last, when nothing is refused"
             return self._refused(error)
-        if tree.is_changed or self._is_session_changed:
+        granted = locks.settle(tree, self._departure(command))
+        if tree.is_changed or self._is_session_changed or locks.is_changed:
             self._zxid += 1
-        return Outcome(self._zxid, result, None, tree.commit())
+        return Outcome(self._zxid, result, None, tree.commit(), False, granted)
+
+    def _departure(self, command: Command) -> Departure:
+        """Say why contenders that go in this command go."""
+        operation, by, reason, silent_ms = command.operation, command.identity, "", 0
+        if type(operation) is Revoke:
+            by, reason = operation.by, operation.reason
+        elif type(operation) is ExpireSession:
+            silent_ms = operation.silent_ms
+        how = _ENDINGS.get(type(operation), Ending.DELETED)
+        return Departure(how, self._term, by, reason, silent_ms)
 
     def _refused(self, error: CoordinatorError) -> Outcome:
         return Outcome(self._zxid, None, Refusal(error.code, error.message, error.fields))
@@ -193,14 +256,14 @@ class StateMachine:
         return SessionOpened(session_id, operation.timeout_ms)
 
     def _close_session(self, operation: CloseSession) -> SessionEnded:
-        return self._end_session(operation.session_id)
+        return self._end_session(operation.session_id, is_lost=False)
 
     def _expire_session(self, operation: ExpireSession) -> SessionEnded:
         if operation.term != self._term:
             return SessionEnded(operation.session_id, was_open=False, is_void=True)
-        return self._end_session(operation.session_id)
+        return self._end_session(operation.session_id, is_lost=True)
 
-    def _end_session(self, session_id: str) -> SessionEnded:
+    def _end_session(self, session_id: str, *, is_lost: bool) -> SessionEnded:
         if session_id not in self._sessions:
             return SessionEnded(session_id, was_open=False)
         tree = self._tree
@@ -209,6 +272,8 @@ class StateMachine:
             znode = tree.find(path)
             assert znode is not None, "an indexed znode is there"
             tree.remove(path, znode)
+        if is_lost:
+            self._lock_operations.close_after(owned)
         self._sessions.remove(session_id)
         self._requests.end_session(session_id)
         self._is_session_changed = True
@@ -219,6 +284,12 @@ class StateMachine:
 
     def _reap(self, operation: Reap) -> Reaped:
         return self._contenders.reap(operation, self._term)
+
+    def _end_hold(self, operation: EndHold) -> HoldEnded:
+        return self._lock_operations.end_hold(operation, self._term)
+
+    def _reopen(self, operation: Reopen) -> Reopened:
+        return self._lock_operations.reopen(operation, self._term)
 
     # --- reads
 
@@ -233,6 +304,11 @@ class StateMachine:
     @property
     def limits(self) -> MachineLimits:
         return self._limits
+
+    @property
+    def locks(self) -> LockReads:
+        """The queues of locks and elections, and the history of their grants."""
+        return self._lock_reads
 
     @property
     def znode_count(self) -> int:
@@ -343,6 +419,7 @@ class StateMachine:
                 raise ValueError(f"snapshot: session {owner} owns znodes and is not open")
         requests = RequestTable(self._limits, capture.requests)
         released = ReleasedTable(self._limits.released_grants_max, capture.released)
+        locks = LockTable.of(tree, self._limits, capture.locks)
 
         def replace() -> None:
             if capture.zxid < self._zxid or capture.applied_index < self._applied_index:
@@ -350,7 +427,7 @@ class StateMachine:
                     f"snapshot: expected zxid {self._zxid} and index {self._applied_index} or "
                     f"later, found {capture.zxid} and {capture.applied_index}"
                 )
-            self._adopt(tree, sessions, requests, released)
+            self._adopt(tree, sessions, requests, released, locks)
             self._zxid = capture.zxid
             self._applied_index = capture.applied_index
 
@@ -372,4 +449,5 @@ class StateMachine:
             sessions=tuple(self._sessions),
             requests=self._requests.capture(),
             released=self._released.capture(),
+            locks=self._locks.capture(),
         )

@@ -5,7 +5,8 @@ had written by then is rolled back by the caller, together with the rest of its 
 
 1. Arguments are checked before the state: a malformed request is BadArguments whatever is there.
 2. Names of sequential znodes come from the parent's own counter, which only grows; a name that was
-   made by hand is skipped, not refused (ZooKeeper refuses with NodeExists, for ever).
+   made by hand is skipped, not refused (ZooKeeper refuses with NodeExists, for ever). In the queue
+   of a lock or election the new one's number is above all others', so that it stands last.
 3. Ephemeral znodes have no children (ZooKeeper Programmer's Guide, "Ephemeral Nodes").
 4. A subtree is deleted in reversed pre-order: children before parents, the last sibling first.
 """
@@ -40,6 +41,8 @@ from coordinator.state.commands import (
 from coordinator.state.limits import MachineLimits
 from coordinator.state.outcomes import Checked, Created, DataSet, Deleted, ReadDone, ZnodeResult
 from coordinator.state.paths import ROOT
+from coordinator.state.places import QUEUE_ROOTS, is_queue
+from coordinator.state.queues import LockTable, check_newcomer
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import EPHEMERAL, SEQUENTIAL, TTL, Tree, Znode, state_bytes_of
 
@@ -49,9 +52,12 @@ _PARENT_MODES = frozenset({CreateMode.PERSISTENT, CreateMode.CONTAINER})
 class ZnodeOperations:
     """Runs operations on one tree, for the sessions that are open, within the limits."""
 
-    def __init__(self, tree: Tree, sessions: SessionTable, limits: MachineLimits) -> None:
+    def __init__(
+        self, tree: Tree, sessions: SessionTable, locks: LockTable, limits: MachineLimits
+    ) -> None:
         self._tree = tree
         self._sessions = sessions
+        self._locks = locks
         self._limits = limits
         self._runners: dict[type, Callable[..., ZnodeResult]] = {
             Create: self.create,
@@ -80,6 +86,9 @@ class ZnodeOperations:
             parent = self._create_parents(path, parent_path, operation.parents)
         self._check_parent(path, parent_path, parent)
         next_sequence = parent.next_sequence
+        if parent_path.startswith(QUEUE_ROOTS) and is_queue(parent_path):
+            lowest = check_newcomer(path, parent_path, self._locks, is_sequential=is_sequential)
+            next_sequence = max(next_sequence, lowest)
         if is_sequential:
             base = paths.join(parent_path, prefix)
             path = base + paths.sequence_suffix(next_sequence)
@@ -87,7 +96,7 @@ class ZnodeOperations:
                 next_sequence += 1
                 path = base + paths.sequence_suffix(next_sequence)
             next_sequence += 1
-        child = self._new_znode(operation.data, mode, owner, operation.ttl_ms)
+        child = self.new_znode(mode, operation.data, owner, operation.ttl_ms)
         self._check_room(path, child)
         tree.add(path, parent, child, next_sequence)
         return Created(path, child.stat())
@@ -176,15 +185,20 @@ class ZnodeOperations:
             ancestor_path, _ = paths.split(ancestor_path)
         for child_path in reversed(missing):
             self._check_parent(child_path, ancestor_path, ancestor)
-            child = self._new_znode(b"", mode, None, None)
+            child = self.new_znode(mode)
             self._check_room(child_path, child)
             tree.add(child_path, ancestor, child, ancestor.next_sequence)
             ancestor_path, ancestor = child_path, child
         return ancestor
 
-    def _new_znode(
-        self, data: bytes, mode: CreateMode, owner: str | None, ttl_ms: int | None
+    def new_znode(
+        self,
+        mode: CreateMode,
+        data: bytes = b"",
+        owner: str | None = None,
+        ttl_ms: int | None = None,
     ) -> Znode:
+        """Return the znode that this command creates, not yet in the tree."""
         tree = self._tree
         zxid, wall_ms = tree.zxid, tree.wall_ms
         return Znode(

@@ -123,6 +123,69 @@ class Reaped:
     was_deleted: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """What an attempt to enter came to: its contenders, in the order of its directories.
+
+    ``position`` is the greatest number of contenders before one of them, 0 when ``is_granted``.
+    ``is_entered`` is False, and nothing changed, for a try that was not granted at once.
+    """
+
+    contenders: tuple[Created, ...]
+    is_granted: bool
+    position: int
+    is_entered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Downgraded:
+    path: str
+    czxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """``size_before`` is None when the semaphore had none."""
+
+    directory: str
+    size: int
+    size_before: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    path: str
+    czxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """``paths`` are all the contenders that went: those of one multi-lock go together."""
+
+    path: str
+    czxid: int
+    paths: tuple[str, ...]
+    was_holder: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HoldEnded:
+    """``was_held`` is False when the command was void."""
+
+    path: str
+    czxid: int
+    was_held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """``was_closed`` is False when the command was void."""
+
+    path: str
+    czxid: int
+    was_closed: bool
+
+
 Result = (
     Created
     | DataSet
@@ -135,6 +198,13 @@ Result = (
     | Released
     | Abandoned
     | Reaped
+    | Entered
+    | Downgraded
+    | Resized
+    | Noted
+    | Revoked
+    | HoldEnded
+    | Reopened
 )
 
 
@@ -154,8 +224,9 @@ class Refusal:
 class Outcome:
     """``zxid`` is the machine's after the command; ``events`` is empty when nothing changed.
 
-    ``is_repeat`` marks the first outcome given again to a repeated request; its events were
-    delivered the first time and are not repeated.
+    ``granted`` are the paths of the contenders that hold from this command on, in queue order.
+    ``is_repeat`` marks the first outcome given again to a repeated request; its events and grants
+    were delivered the first time and are not repeated.
     """
 
     zxid: int
@@ -163,6 +234,7 @@ class Outcome:
     refusal: Refusal | None = None
     events: tuple[Event, ...] = ()
     is_repeat: bool = False
+    granted: tuple[str, ...] = ()
 
     def unwrap(self) -> Result:
         """Return the result, or raise the refusal as its error."""

@@ -15,12 +15,17 @@ from coordinator.state.commands import (
     CloseSession,
     Create,
     Delete,
+    Downgrade,
+    Enter,
     Guarded,
     Multi,
+    Note,
     OpenSession,
     Operation,
     Read,
     Release,
+    Resize,
+    Revoke,
     SetData,
     ZnodeOperation,
 )
@@ -30,12 +35,17 @@ from coordinator.state.outcomes import (
     Created,
     DataSet,
     Deleted,
+    Downgraded,
+    Entered,
     GuardedDone,
     MultiDone,
+    Noted,
     Outcome,
     ReadDone,
     Released,
+    Resized,
     Result,
+    Revoked,
     SessionEnded,
     SessionOpened,
     ZnodeResult,
@@ -68,9 +78,29 @@ def _answers(operation: Operation, result: Result) -> bool:
             return session_id == ended
         case Release(path, czxid), Released(found, found_czxid):
             return (path, czxid) == (found, found_czxid)
+        case Enter(), Entered():
+            return _is_entry_of(operation, result)
+        case (
+            (Downgrade(path, czxid), Downgraded(found, found_czxid))
+            | (Note(path, czxid), Noted(found, found_czxid))
+            | (Revoke(path, czxid), Revoked(found, found_czxid))
+        ):
+            return (path, czxid) == (found, found_czxid)
+        case Resize(path, size), Resized(found, found_size):
+            return (path, size) == (found, found_size)
         case ((Create() | SetData() | Delete() | Check()), _):
             return _one_answers(operation, result)
     return False
+
+
+def _is_entry_of(asked: Enter, result: Entered) -> bool:
+    """Whether the contenders are those of this attempt; a try that left none tells no queue."""
+    if not result.is_entered:
+        return asked.is_try
+    created = [(path.rpartition("/")[0], path) for path in [c.path for c in result.contenders]]
+    return [directory for directory, _ in created] == list(asked.directories) and all(
+        path.startswith(f"{directory}/{asked.prefix}") for directory, path in created
+    )
 
 
 def _all_answer(asked: tuple[ZnodeOperation, ...], results: tuple[ZnodeResult, ...]) -> bool:

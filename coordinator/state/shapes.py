@@ -13,7 +13,7 @@ from itertools import product
 from operator import attrgetter
 from typing import Any
 
-from coordinator.state.commands import CreateMode
+from coordinator.state.commands import CreateMode, Kind
 
 Row = tuple[Any, ...]
 Types = tuple[type, ...]
@@ -32,6 +32,8 @@ MAYBE_ROW: Types = (tuple, type(None))
 
 _MODES = tuple(CreateMode)
 _MODE_NUMBER = {mode: number for number, mode in enumerate(_MODES)}
+_KINDS = tuple(Kind)
+_KIND_NUMBER = {kind: number for number, kind in enumerate(_KINDS)}
 
 
 def described(value: Any) -> str:
@@ -70,6 +72,26 @@ def mode_number(mode: CreateMode) -> int:
     return _MODE_NUMBER[mode]
 
 
+def kind_of_number(value: int) -> Kind:
+    """Decode the kind of a contender; raises ValueError."""
+    if 0 <= value < len(_KINDS):
+        return _KINDS[value]
+    raise ValueError(f"expected a kind of contender, found {value}")
+
+
+def kind_number(kind: Kind) -> int:
+    """Encode the kind of a contender."""
+    return _KIND_NUMBER[kind]
+
+
+def texts_of(row: Row) -> tuple[str, ...]:
+    """Return a row of texts as they are; raises ValueError if one is not."""
+    for each in row:
+        if type(each) is not str:
+            raise ValueError(f"expected a text, found {described(each)}")
+    return row
+
+
 class Family:
     """Some classes with a tag each: how to write one as a row, and a row as one of them."""
 
@@ -90,13 +112,23 @@ class Family:
         ``encode`` and ``decode`` are for a class with fields that are not primitives.
         """
         names = [each.name for each in fields(kind)]
-        assert tag not in self._decoders, "a tag means one thing"
         assert len(names) == len(elements), f"{kind.__name__}: each field has its element"
+        self.add_former(tag, kind, *elements, decode=decode)
+        self._encoders[kind] = encode or _encoder(tag, names)
+
+    def add_former(
+        self,
+        tag: int,
+        kind: type,
+        *elements: Types,
+        decode: Callable[[Row], Any] | None = None,
+    ) -> None:
+        """Add a class as it was written before its last fields were; it is only read."""
+        assert tag not in self._decoders, "a tag means one thing"
         self._decoders[tag] = (
             shape(kind.__name__, INT, *elements),
             decode or (lambda row: kind(*row[1:])),
         )
-        self._encoders[kind] = encode or _encoder(tag, names)
 
     def encode(self, value: Any) -> Row:
         """Return ``value`` as a row."""

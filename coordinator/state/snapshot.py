@@ -2,12 +2,14 @@
 
 The stream is: one header row (what it is, format number, applied index, zxid, counts), then the
 znodes, sessions, clients with their outcomes, ended sessions and released contenders, each in the
-order the state keeps them; then 32 raw bytes, the SHA-256 of everything before.
+order the state keeps them, then contenders, sizes of semaphores and lock-delays by path, and the
+grants that ended; then 32 raw bytes, the SHA-256 of everything before.
 
 1. A capture is cheap and does not change afterwards; encoding happens when pieces are drawn.
 2. Decoding yields a capture only if the stream is whole and its digest right: any damage is a
    ValueError before anything is replaced.
-3. Members with the same history write the same bytes. ``digest_of`` is over the same rows, with the
+3. Format 1 is still read: it had no rows of locks, and its capture none (``locks`` is None).
+4. Members with the same history write the same bytes. ``digest_of`` is over the same rows, with the
    znodes sorted by path and the applied index left out.
 """
 
@@ -19,6 +21,9 @@ from dataclasses import dataclass
 
 from coordinator.state.codec import outcome_of, outcome_row, pack, unpack_rows
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
+from coordinator.state.grants import Ending, Grant
+from coordinator.state.places import Closing, Contender
+from coordinator.state.queues import LocksCapture
 from coordinator.state.sessions import Session
 from coordinator.state.shapes import (
     BYTES,
@@ -29,14 +34,17 @@ from coordinator.state.shapes import (
     STR,
     Row,
     described,
+    kind_number,
+    kind_of_number,
     mode_number,
     mode_of,
     shape,
+    texts_of,
 )
 from coordinator.state.tree import Znode
 
 MAGIC = "coordinator-state"
-FORMAT = 1
+FORMAT = 2
 PIECE_BYTES = 64 * 1024
 _DIGEST_BYTES = 32
 
@@ -52,6 +60,8 @@ class Capture:
     sessions: tuple[Session, ...]
     requests: RequestsCapture
     released: tuple[tuple[str, int], ...]
+    locks: LocksCapture | None
+    """None when it was taken before there were any: they are derived from the znodes then."""
 
 
 def encode_snapshot(capture: Capture) -> Iterator[bytes]:
@@ -83,11 +93,14 @@ def _path_of(item: tuple[str, Znode]) -> str:
 def _rows(
     capture: Capture, znodes: Iterable[tuple[str, Znode]], applied_index: int
 ) -> Iterator[Row]:
-    requests = capture.requests
+    requests, locks = capture.requests, capture.locks
+    assert locks is not None, "a state of now has its locks"
     yield (
         MAGIC, FORMAT, applied_index, capture.zxid, capture.sequence_floor,
         requests.dropped_index, len(capture.znodes), len(capture.sessions),
         len(requests.free), len(requests.bound), len(requests.ended), len(capture.released),
+        len(locks.contenders), len(locks.sizes), len(locks.closings), len(locks.ended),
+        locks.grant_count,
     )  # fmt: skip
     for path, znode in znodes:
         yield (
@@ -110,16 +123,46 @@ def _rows(
                 yield (number, outcome_row(outcome))
     yield from requests.ended
     yield from capture.released
+    yield from _lock_rows(locks)
+
+
+def _lock_rows(locks: LocksCapture) -> Iterator[Row]:
+    for each in sorted(locks.contenders):
+        yield (
+            each.path, each.czxid, kind_number(each.kind), each.session_id, each.data,
+            each.entered_ms, each.owner, each.lock_delay_ms, each.max_hold_ms, each.group,
+            each.note, each.granted_zxid, each.granted_ms, each.grant_number,
+        )  # fmt: skip
+    yield from sorted(locks.sizes)
+    for closing in sorted(locks.closings):
+        yield tuple(closing)
+    for grant in locks.ended:
+        yield (
+            grant.number, grant.directory, grant.path, grant.czxid, kind_number(grant.kind),
+            grant.session_id, grant.owner, grant.data, grant.note, grant.group,
+            grant.entered_ms, grant.granted_zxid, grant.granted_ms, grant.ended_zxid,
+            grant.ended_ms, grant.how.value, grant.by, grant.reason, grant.silent_ms, grant.term,
+        )  # fmt: skip
 
 
 # --- decoding
 
-_header_shape = shape("snapshot header", STR, *(INT,) * 11)
+_header_shape = shape("snapshot header", STR, *(INT,) * 16)
+_header_1_shape = shape("snapshot header", STR, *(INT,) * 11)
 _znode_shape = shape("znode", STR, BYTES, *(INT,) * 10, MAYBE_STR, MAYBE_INT)
 _session_shape = shape("session", STR, INT, STR, INT, INT, INT)
 _client_shape = shape("client", STR, INT, INT, INT, INT)
 _remembered_shape = shape("remembered outcome", INT, ROW)
 _pair_shape = shape("pair", STR, INT)
+_contender_shape = shape(
+    "contender", STR, INT, INT, MAYBE_STR, BYTES, INT, STR, INT, INT, ROW, BYTES, MAYBE_INT, INT,
+    INT,
+)  # fmt: skip
+_closing_shape = shape("lock-delay", STR, INT, INT)
+_grant_shape = shape(
+    "grant", INT, STR, STR, INT, INT, MAYBE_STR, STR, BYTES, BYTES, ROW, INT, INT, INT, INT, INT,
+    STR, STR, STR, INT, INT,
+)  # fmt: skip
 
 
 def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
@@ -129,20 +172,26 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
         ValueError: it is damaged, cut off, or of another format.
     """
     rows = unpack_rows(_verified(pieces))
-    header = _header_shape(next(rows, ()))
-    if header[0] != MAGIC:
-        raise ValueError(f"snapshot: expected {MAGIC!r}, found {described(header[0])}")
-    if header[1] != FORMAT:
-        raise ValueError(f"snapshot: expected format {FORMAT}, found {header[1]}")
+    header = next(rows, ())
+    if header[:2] != (MAGIC, 1):
+        header = _header_shape(header)
+        if header[:2] != (MAGIC, FORMAT):
+            raise ValueError(
+                f"snapshot: expected {MAGIC!r} of format {FORMAT} or 1, "
+                f"found {described(header[0])} of format {header[1]}"
+            )
+    else:
+        header = _header_1_shape(header)
     applied_index, zxid, sequence_floor, dropped_index = header[2:6]
     znodes = dict(_znode_of(_next(rows)) for _ in range(header[6]))
     if len(znodes) != header[6]:
         raise ValueError("snapshot: a path is there twice")
     sessions = tuple([_session_of(_next(rows)) for _ in range(header[7])])
-    free = tuple([_client_of(rows) for _ in range(header[8])])
-    bound = tuple([_client_of(rows) for _ in range(header[9])])
+    free = tuple([_client_of(rows, header[1]) for _ in range(header[8])])
+    bound = tuple([_client_of(rows, header[1]) for _ in range(header[9])])
     ended = tuple([_pair_of(_next(rows)) for _ in range(header[10])])
     released = tuple([_pair_of(_next(rows)) for _ in range(header[11])])
+    locks = None if header[1] == 1 else _locks_of(rows, header[12:])
     if next(rows, None) is not None:
         raise ValueError("snapshot: expected its end, found more rows")
     return Capture(
@@ -153,6 +202,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
         sessions=sessions,
         requests=RequestsCapture(free, bound, ended, dropped_index),
         released=released,
+        locks=locks,
     )
 
 
@@ -186,12 +236,12 @@ def _session_of(row: Row) -> Session:
     return Session(*_session_shape(row))
 
 
-def _client_of(rows: Iterator[Row]) -> tuple[str, ClientRecord]:
+def _client_of(rows: Iterator[Row], number: int) -> tuple[str, ClientRecord]:
     client_id, highest, forgotten, last_index, count = _client_shape(_next(rows))
     outcomes = {}
     for _ in range(count):
-        number, outcome = _remembered_shape(_next(rows))
-        outcomes[number] = outcome_of(outcome)
+        request_number, outcome = _remembered_shape(_next(rows))
+        outcomes[request_number] = outcome_of(outcome, number)
     return client_id, ClientRecord(
         highest, forgotten, last_index, outcomes, remembered_bytes_of(outcomes.values())
     )
@@ -200,3 +250,28 @@ def _client_of(rows: Iterator[Row]) -> tuple[str, ClientRecord]:
 def _pair_of(row: Row) -> tuple[str, int]:
     path, number = _pair_shape(row)
     return path, number
+
+
+def _locks_of(rows: Iterator[Row], counts: Row) -> LocksCapture:
+    contender_count, size_count, closing_count, ended_count, grant_count = counts
+    return LocksCapture(
+        tuple([_contender_of(_next(rows)) for _ in range(contender_count)]),
+        tuple([_pair_of(_next(rows)) for _ in range(size_count)]),
+        tuple([Closing(*_closing_shape(_next(rows))) for _ in range(closing_count)]),
+        tuple([_grant_of(_next(rows)) for _ in range(ended_count)]),
+        grant_count,
+    )
+
+
+def _contender_of(row: Row) -> Contender:
+    path, czxid, kind, *values = _contender_shape(row)
+    texts_of(values[6])
+    return Contender(path, czxid, kind_of_number(kind), *values)
+
+
+def _grant_of(row: Row) -> Grant:
+    values = list(_grant_shape(row))
+    values[4] = kind_of_number(values[4])
+    texts_of(values[9])
+    values[15] = Ending(values[15])
+    return Grant(*values)

@@ -235,6 +235,10 @@ class Tree:
         )
         return new
 
+    def make_persistent(self, path: str, old: Znode) -> None:
+        """Let a container stay when it is empty. Its Stat says so; there is no event for it."""
+        self._write(path, old, old._replace(mode=CreateMode.PERSISTENT))
+
     def remove(self, path: str, znode: Znode) -> None:
         """Delete a znode without children and tell its parent."""
         parent_path, _ = split(path)
@@ -285,6 +289,8 @@ class Tree:
             self.state_bytes += grown
         if new.mode in _MAY_IDLE:
             self._note_idle(path, new)
+        elif old.mode in _MAY_IDLE:
+            self._idle.pop(path, None)
 
     def _enter(self, path: str, znode: Znode) -> None:
         """Take in a new znode; its name is its parent's business."""

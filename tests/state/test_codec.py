@@ -17,14 +17,37 @@ from coordinator.state.codec import (
     encode_outcome,
     encode_stat,
 )
-from coordinator.state.commands import Check, Command, Create, CreateMode, Guarded, Multi, Read
+from coordinator.state.commands import (
+    Check,
+    Command,
+    Create,
+    CreateMode,
+    Enter,
+    ExpireSession,
+    Guarded,
+    IfHeld,
+    Kind,
+    Multi,
+    Read,
+)
 from coordinator.state.events import Event, EventType
 from coordinator.state.machine import StateMachine
-from coordinator.state.outcomes import MultiDone, Outcome, Refusal, SessionOpened, Stat
+from coordinator.state.outcomes import (
+    Checked,
+    Created,
+    Entered,
+    MultiDone,
+    Outcome,
+    Refusal,
+    Revoked,
+    SessionOpened,
+    Stat,
+)
 from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories
 
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, "s1", 8, 9, "ephemeral", None)
 CREATE_ROW = (1, "/a", b"", 0, None, None, None)
+ENTER_ROW = (14, ("/locks/a",), "lock-", 0, "s1", b"", "", False, 0, 0, None)
 
 
 @settings(deadline=None)
@@ -55,7 +78,24 @@ BAD_COMMANDS: list[Any] = [
     [],
     {},
     (1,),
+    (2,),
     (2, CREATE_ROW, 0, None, ""),
+    (3, CREATE_ROW, 0, None, "", ()),
+    (0, CREATE_ROW, 0, None, ""),
+    (1, CREATE_ROW, 0, None, "", ()),
+    (2, CREATE_ROW, 0, None, "", None),
+    (2, CREATE_ROW, 0, None, "", ("/locks/a",)),
+    (2, CREATE_ROW, 0, None, "", (("/locks/a", "7"),)),
+    (2, CREATE_ROW, 0, None, "", (("/locks/a", 7, 7),)),
+    (1, (10, "s1", 1, 0), 0, None, ""),
+    (2, (10, "s1", 1), 0, None, "", ()),
+    (1, ENTER_ROW, 0, None, ""),
+    (2, ENTER_ROW[:-1], 0, None, "", ()),
+    (2, (*ENTER_ROW[:1], "/locks/a", *ENTER_ROW[2:]), 0, None, "", ()),
+    (2, (*ENTER_ROW[:1], (b"/locks/a",), *ENTER_ROW[2:]), 0, None, "", ()),
+    (2, (*ENTER_ROW[:3], 3, *ENTER_ROW[4:]), 0, None, "", ()),
+    (2, (*ENTER_ROW[:3], "exclusive", *ENTER_ROW[4:]), 0, None, "", ()),
+    (2, (6, (ENTER_ROW,)), 0, None, "", ()),
     (True, CREATE_ROW, 0, None, ""),
     (1, CREATE_ROW, 0, None),
     (1, CREATE_ROW, 0, None, "", 1),
@@ -153,14 +193,24 @@ BAD_OUTCOMES: list[Any] = [
     None,
     (),
     (1,),
+    (3, (0, None, ("Code", "text", {}), (), False)),
     (2, (0, None, ("Code", "text", {}), (), False)),
+    (1, (0, None, ("Code", "text", {}), (), False, ())),
+    (2, (0, None, ("Code", "text", {}), (), False, None)),
+    (2, (0, None, ("Code", "text", {}), (), False, (b"/a",))),
+    (2, (0, (13, (), True), None, (), False, ())),
+    (2, (0, (13, ((4, "/a"),), True, 0, True), None, (), False, ())),
+    (2, (0, (17, "/a", 1, (1,), True), None, (), False, ())),
+    (2, (0, None, ("Code", "text", {"a": ((1,),)}), (), False, ())),
+    (2, (0, None, ("Code", "text", {"a": {"b": 1}}), (), False, ())),
+    (2, (0, None, ("Code", "text", {"a": ({"b": ()},)}), (), False, ())),
     (1, (0, None, None, (), False)),
     (1, (0, (4, "/a"), ("Code", "text", {}), (), False)),
     (1, (0, (99,), None, (), False)),
     (1, (0, (6, ((8, "s", 1),)), None, (), False)),
     (1, (0, (6, ((6, ()),)), None, (), False)),
     (1, (0, (1, "/a", (1, 2, 3)), None, (), False)),
-    (1, (0, None, ("Code", "text", {"a": [1]}), (), False)),
+    (1, (0, None, ("Code", "text", {"a": [1.5]}), (), False)),
     (1, (0, None, ("Code", "text", {"a": 1.5}), (), False)),
     (1, (0, None, ("Code", "text", ()), (), False)),
     (1, (0, (4, "/a"), None, ((9, "/a", 0, 0, None),), False)),
@@ -179,24 +229,61 @@ def test_a_wrong_outcome_is_a_value_error(row: Any) -> None:
 def test_outcome_with_everything_round_trips() -> None:
     """Results, refusals with facts of every plain type, and events of each kind survive."""
     events = tuple(Event(kind, "/ü", 1, 2, "s1") for kind in EventType)
-    facts = {"a": 1, "b": "text", "c": None, "d": True, "e": b"bytes"}
+    facts = {"a": 1, "b": "text", "c": None, "d": True, "e": b"bytes", "f": (1, "x"), "g": ()}
+    cycle = {"cycle": ({"owner": "t1", "waits_for": "a"}, {"owner": "t2", "waits_for": "b"})}
 
     for outcome in (
         Outcome(3, SessionOpened("s1", 10), None, events, True),
         Outcome(3, None, Refusal("NoNode", "text", facts)),
+        Outcome(3, None, Refusal("Deadlock", "text", cycle)),
         Outcome(3, MultiDone(())),
+        Outcome(3, Entered((Created("/a", STAT),), True, 0), None, (), False, ("/a", "/b")),
+        Outcome(3, Entered((), is_granted=False, position=4, is_entered=False)),
+        Outcome(3, Revoked("/a", 5, ("/a", "/b"), was_holder=True)),
     ):
         assert decode_outcome(encode_outcome(outcome)) == outcome
 
 
-def test_encoded_commands_keep_their_bytes() -> None:
-    """Format 1 does not change: logs on disk hold these bytes."""
-    command = Command(
+FORMER_COMMANDS = {
+    "95019701ae2f6c6f636b732f612f6c6f636b2dc4017803a27331c004cf0000018bcfe56800c0a0": Command(
         Create("/locks/a/lock-", b"x", CreateMode.EPHEMERAL_SEQUENTIAL, "s1", None,
                CreateMode.CONTAINER),
         1_700_000_000_000,
-    )  # fmt: skip
+    ),
+    "9501930aa273310705c0a0": Command(ExpireSession("s1", 7), 5),
+}  # fmt: skip
 
-    assert encode_command(command).hex() == (
-        "95019701ae2f6c6f636b732f612f6c6f636b2dc4017803a27331c004cf0000018bcfe56800c0a0"
+
+def test_commands_of_format_1_are_still_read() -> None:
+    """Logs on disk hold these bytes; they mean what they meant, with nothing of the new fields."""
+    for text, command in FORMER_COMMANDS.items():
+        assert decode_command(bytes.fromhex(text)) == command
+
+    expired = decode_command(bytes.fromhex("9501930aa273310705c0a0"))
+    assert expired.operation == ExpireSession("s1", 7, silent_ms=0)
+    assert expired.if_held == ()
+
+
+def test_outcomes_of_format_1_are_still_read() -> None:
+    """A member of before answers so, and its snapshots remember them so."""
+    former = msgpack.packb((1, (3, (4, "/a"), None, ((0, "/a", 0, 3, None),), False)))
+
+    outcome = decode_outcome(former)
+
+    assert outcome == Outcome(3, Checked("/a"), None, (Event(EventType.CREATED, "/a", 0, 3),))
+
+
+def test_encoded_commands_keep_their_bytes() -> None:
+    """Format 2 does not change: logs on disk hold these bytes."""
+    expected = (
+        "96029b0e91a82f6c6f636b732f61a56c6f636b2d00a27331c40178a27431c2cd03e800c0"
+        "cf0000018bcfe56800c0a09192a82f6c6f636b732f6207"
     )
+    command = Command(
+        Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s1", b"x", "t1", lock_delay_ms=1000),
+        1_700_000_000_000,
+        if_held=(IfHeld("/locks/b", 7),),
+    )
+
+    assert encode_command(command).hex() == expected
+    assert decode_command(bytes.fromhex(expected)) == command

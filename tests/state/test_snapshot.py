@@ -132,7 +132,8 @@ def sealed(rows: list[object]) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
-HEADER = ("coordinator-state", 1, 5, 4, 0, 0, 1, 0, 0, 0, 0, 0)
+HEADER = ("coordinator-state", 2, 5, 4, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+HEADER_1 = ("coordinator-state", 1, *HEADER[2:12])
 ROOT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None)
 ORPHAN_ROW = ("/a/b", b"", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, None, None)
 OWNED_ROW = ("/a", b"", 1, 1, 1, 0, 0, 0, 0, 0, 0, 2, "s9", None)
@@ -140,7 +141,9 @@ PARENT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, None, None)
 
 WELL_SEALED = {
     "another kind": [("something else", *HEADER[1:]), ROOT_ROW],
-    "another format": [("coordinator-state", 2, *HEADER[2:]), ROOT_ROW],
+    "another format": [("coordinator-state", 3, *HEADER[2:]), ROOT_ROW],
+    "the header of another format": [("coordinator-state", 1, *HEADER[2:]), ROOT_ROW],
+    "the former header": [("coordinator-state", 2, *HEADER_1[2:]), ROOT_ROW],
     "no header": [],
     "header of other types": [(*HEADER[:-1], "0"), ROOT_ROW],
     "too few rows": [HEADER],

@@ -1,0 +1,428 @@
+"""The queues of locks and elections: who stands in them, who holds, who is next.
+
+A queue is a directory ``/locks/<segment>`` or ``/elections/<segment>``; a contender is a child
+whose name ends in its number. This is the record of them beside the tree, kept from the tree's
+events when a command is done, so that commands over the plain tree count as well.
+
+1. Contenders stand in the order of their numbers; newcomers come last (``check_newcomer``), so
+   numbers and fencing tokens (czxids) grow together.
+2. The holders are the first ``held`` of a queue. EXCLUSIVE holds alone; SHARED with SHARED only;
+   SLOT with SLOT only, up to the size. Whoever holds goes on until its znode goes (or is
+   downgraded): neither a newcomer nor a smaller size takes a grant away.
+3. A ``delay-`` znode closes the queue: nobody numbered above it is granted.
+4. The contenders of one group (a multi-lock) are granted in one command, when all of them can be,
+   and go in one command.
+5. Kind: as it entered, or else by the name: ``read-`` SHARED, ``slot-`` SLOT, others EXCLUSIVE.
+
+``recipes.contention`` takes the same decision from names alone; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coordinator.errors import BadArgumentsError
+from coordinator.state.commands import Kind
+from coordinator.state.events import Event, EventType
+from coordinator.state.grants import Grant, GrantHistory
+from coordinator.state.limits import MachineLimits
+from coordinator.state.places import (
+    CONTENDER_DEPTH,
+    DELAY_PREFIX,
+    HAND_MADE_NUMBER_MAX,
+    QUEUE_DEPTH,
+    QUEUE_ROOTS,
+    Closing,
+    Contender,
+    Departure,
+    kind_of,
+    number_of,
+    recorded,
+)
+from coordinator.state.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class LocksCapture:
+    """The contenders and what is known beside them at one moment."""
+
+    contenders: tuple[Contender, ...]
+    sizes: tuple[tuple[str, int], ...]
+    closings: tuple[Closing, ...]
+    ended: tuple[Grant, ...]
+    grant_count: int
+
+
+class Queue:
+    """One queue: its contenders by number, how many of them hold, and what closes it."""
+
+    __slots__ = ("closings", "contenders", "held")
+
+    def __init__(self) -> None:
+        self.contenders: list[tuple[int, str]] = []
+        self.held = 0
+        self.closings: dict[str, int] = {}
+        """The numbers of ``delay-`` znodes by path."""
+
+    @property
+    def last_number(self) -> int:
+        last = self.contenders[-1][0] if self.contenders else -1
+        return max(last, *self.closings.values()) if self.closings else last
+
+    def index(self, number: int, path: str) -> int:
+        return bisect_left(self.contenders, (number, path))
+
+    def is_closed_to(self, number: int) -> bool:
+        return bool(self.closings) and min(self.closings.values()) < number
+
+
+class LockTable:
+    """All contenders and queues, and the history of their grants."""
+
+    def __init__(self, limits: MachineLimits, ended: tuple[Grant, ...] = ()) -> None:
+        self.contenders: dict[str, Contender] = {}
+        self.queues: dict[str, Queue] = {}
+        self.owners: dict[tuple[str, str], dict[str, None]] = {}
+        """The contenders of each owner that has a name, by session and owner."""
+        self.sizes: dict[str, int] = {}
+        self.closings: dict[str, Closing] = {}
+        self.history = GrantHistory(
+            count_max=limits.grant_history_max,
+            bytes_max=limits.grant_history_bytes_max,
+            ended=ended,
+        )
+        self.grant_count = 0
+        self.is_changed = False
+        """Whether this command changed something here that has no event."""
+        self._pending: dict[str, Contender] = {}
+        self._pending_delays: dict[str, int] = {}
+        self._touched: dict[str, None] = {}
+
+    # --- what a command says before it is settled
+
+    def expect(self, contender: Contender) -> None:
+        """Take this for the contender of its path when its creation is settled."""
+        self._pending[contender.path] = contender
+
+    def expect_closing(self, path: str, delay_ms: int) -> None:
+        self._pending_delays[path] = delay_ms
+
+    def replace(self, contender: Contender) -> None:
+        """Change a contender in place; its queue is looked at when the command is settled."""
+        self.contenders[contender.path] = contender
+        self._touched[contender.directory] = None
+        self.is_changed = True
+
+    def resize(self, directory: str, size: int) -> None:
+        self.sizes[directory] = size
+        self._touched[directory] = None
+        self.is_changed = True
+
+    def discard(self) -> None:
+        """Forget what a refused command expected."""
+        self._pending.clear()
+        self._pending_delays.clear()
+        assert not self.is_changed, "what has no event changes last, when nothing is refused"
+
+    def begin(self) -> None:
+        self.is_changed = False
+
+    # --- settling a command
+
+    def settle(self, tree: Tree, departure: Departure) -> tuple[str, ...]:
+        """Follow the events of a command; return who holds from now on, in queue order.
+
+        Deletes the other contenders of a group of which one has gone: further events.
+        """
+        touched = self._touched
+        for event in tree.events:  # it grows while groups go
+            if event.path.startswith(QUEUE_ROOTS) and event.type is not EventType.DATA_CHANGED:
+                self._follow(tree, event, departure)
+        if not touched:
+            return ()
+        granted: list[str] = []
+        for directory in touched:
+            queue = self.queues.get(directory)
+            if queue is not None:
+                self._grant(tree, directory, queue, granted)
+        touched.clear()
+        return tuple(granted)
+
+    def _follow(self, tree: Tree, event: Event, departure: Departure) -> None:
+        path = event.path
+        depth = path.count("/")
+        if depth == CONTENDER_DEPTH:
+            number = number_of(path)
+            if number is not None:
+                directory = path[: path.rindex("/")]
+                self._touched[directory] = None
+                if event.type is EventType.CREATED:
+                    self._arrive(tree, event, directory, number)
+                else:
+                    self._depart(tree, path, directory, number, departure)
+        elif depth == QUEUE_DEPTH and event.type is EventType.DELETED and self.sizes:
+            self.sizes.pop(path, None)
+
+    def _arrive(self, tree: Tree, event: Event, directory: str, number: int) -> None:
+        path = event.path
+        queue = self.queues.get(directory)
+        if queue is None:
+            queue = self.queues[directory] = Queue()
+        if path.startswith(DELAY_PREFIX, len(directory) + 1):
+            queue.closings[path] = number
+            delay_ms = self._pending_delays.pop(path, None)
+            if delay_ms is not None:
+                self.closings[path] = Closing(path, event.czxid, delay_ms)
+            return
+        contender = self._pending.pop(path, None)
+        if contender is None:
+            contender = _hand_made(tree, event, directory)
+        self._add(queue, contender, number)
+
+    def _add(self, queue: Queue, contender: Contender, number: int) -> None:
+        path = contender.path
+        self.contenders[path] = contender
+        if contender.owner:
+            assert contender.session_id is not None, "an owner is one of a session"
+            self.owners.setdefault((contender.session_id, contender.owner), {})[path] = None
+        place = (number, path)
+        if not queue.contenders or place > queue.contenders[-1]:
+            queue.contenders.append(place)
+        else:
+            insort(queue.contenders, place)
+
+    def _depart(
+        self, tree: Tree, path: str, directory: str, number: int, departure: Departure
+    ) -> None:
+        queue = self.queues[directory]
+        contender = self.contenders.pop(path, None)
+        if contender is None:
+            del queue.closings[path]
+            self.closings.pop(path, None)
+        else:
+            del queue.contenders[queue.index(number, path)]
+            if contender.owner:
+                self._disown(contender)
+            if contender.granted_zxid is not None:
+                queue.held -= 1
+                self.history.add(ended_grant(contender, directory, tree, departure))
+            for other in contender.group:
+                znode = tree.find(other)
+                if znode is not None and znode.czxid == contender.czxid:
+                    tree.remove(other, znode)
+        if not queue.contenders and not queue.closings:
+            del self.queues[directory]
+
+    def _disown(self, contender: Contender) -> None:
+        assert contender.session_id is not None, "an owner is one of a session"
+        key = (contender.session_id, contender.owner)
+        owned = self.owners[key]
+        del owned[contender.path]
+        if not owned:
+            del self.owners[key]
+
+    # --- granting
+
+    def _grant(self, tree: Tree, directory: str, queue: Queue, granted: list[str]) -> None:
+        """Grant to the contenders behind the holders, in order, as far as possible."""
+        while queue.held < len(queue.contenders):
+            number, path = queue.contenders[queue.held]
+            contender = self.contenders[path]
+            size = self.sizes.get(directory, 1)
+            if not self._may_hold(queue, contender.kind, number, size):
+                return
+            paths = contender.group or (path,)
+            if contender.group and not self._may_group_hold(contender.group):
+                return
+            for each in paths:
+                mine = self.contenders[each]
+                self.queues[mine.directory].held += 1
+                self.grant_count += 1
+                self.contenders[each] = mine._replace(
+                    granted_zxid=tree.zxid, granted_ms=tree.wall_ms, grant_number=self.grant_count
+                )
+                granted.append(each)
+
+    def _may_hold(self, queue: Queue, kind: Kind, number: int, size: int) -> bool:
+        """Whether the contender next behind the holders holds as well."""
+        if queue.closings and queue.is_closed_to(number):
+            return False
+        if queue.held == 0:
+            return True
+        if kind is Kind.EXCLUSIVE:
+            return False
+        first = self.contenders[queue.contenders[0][1]]
+        return first.kind is kind and (kind is Kind.SHARED or queue.held < size)
+
+    def _may_group_hold(self, group: tuple[str, ...]) -> bool:
+        for path in group:
+            queue = self.queues[path[: path.rindex("/")]]
+            number, first = queue.contenders[0]
+            if first != path or queue.is_closed_to(number):
+                return False
+        return True
+
+    # --- questions
+
+    def would_hold(self, directory: str, kind: Kind, size: int) -> bool:
+        """Whether a newcomer of this kind would hold at once."""
+        queue = self.queues.get(directory)
+        if queue is None:
+            return True
+        if queue.held < len(queue.contenders):
+            return False
+        return self._may_hold(queue, kind, queue.last_number + 1, size)
+
+    def position(self, path: str) -> int:
+        """Return how many stand before a contender; 0 only for who holds."""
+        contender = self.contenders[path]
+        if contender.granted_zxid is not None:
+            return 0
+        return max(self.queues[contender.directory].index(contender.number, path), 1)
+
+    def holders(self, directory: str) -> Iterator[Contender]:
+        """Iterate over who holds, in queue order."""
+        queue = self.queues.get(directory)
+        if queue is not None:
+            for _, path in queue.contenders[: queue.held]:
+                yield self.contenders[path]
+
+    def held_grants(self) -> Iterator[Grant]:
+        """Iterate over the grants that have not ended, in no order."""
+        for contender in self.contenders.values():
+            if contender.granted_zxid is not None:
+                yield _grant_of(contender, contender.directory)
+
+    # --- capture and restore
+
+    def capture(self) -> LocksCapture:
+        return LocksCapture(
+            tuple(self.contenders.values()),
+            tuple(self.sizes.items()),
+            tuple(self.closings.values()),
+            self.history.capture(),
+            self.grant_count,
+        )
+
+    @classmethod
+    def of(cls, tree: Tree, limits: MachineLimits, capture: LocksCapture | None) -> LockTable:
+        """Rebuild the table of a tree; raises ValueError when the two do not fit.
+
+        Without a ``capture`` (a state of before contenders were recorded) it is derived from the
+        znodes; when they were granted was not kept then, and is labelled with when they entered.
+        """
+        table = cls(limits, () if capture is None else capture.ended)
+        if capture is not None:
+            table.grant_count = capture.grant_count
+            table.sizes.update(capture.sizes)
+            table._pending.update([(each.path, each) for each in capture.contenders])
+            table._pending_delays.update([(each.path, each.delay_ms) for each in capture.closings])
+        for root in QUEUE_ROOTS:
+            for segment in tree.names(root[:-1]):
+                for name in tree.names(root + segment):
+                    table._arrive_again(tree, root + segment, f"{root}{segment}/{name}")
+        if capture is not None and (
+            table._pending
+            or table._pending_delays
+            or len(table.contenders) != len(capture.contenders)
+        ):
+            raise ValueError("the contenders recorded are not those that are there")
+        for directory, queue in table.queues.items():
+            if capture is None:
+                table._grant_again(tree, directory, queue)
+            else:
+                table._find_held(directory, queue)
+        for directory in table.sizes:
+            if tree.find(directory) is None:
+                raise ValueError(f"{directory} has a size and is not there")
+        return table
+
+    def _arrive_again(self, tree: Tree, directory: str, path: str) -> None:
+        number = number_of(path)
+        if number is None:
+            return
+        znode = tree.find(path)
+        assert znode is not None, "a listed child is there"
+        expected = self._pending.get(path)
+        if expected is not None and expected.czxid != znode.czxid:
+            raise ValueError(f"{path} is recorded as another than the one that is there")
+        owner = znode.ephemeral_owner
+        event = Event(EventType.CREATED, path, znode.version, znode.czxid, owner)
+        self._arrive(tree, event, directory, number)
+
+    def _grant_again(self, tree: Tree, directory: str, queue: Queue) -> None:
+        granted: list[str] = []
+        self._grant(tree, directory, queue, granted)
+        for path in granted:
+            mine = self.contenders[path]
+            self.contenders[path] = mine._replace(
+                granted_zxid=mine.czxid, granted_ms=mine.entered_ms
+            )
+
+    def _find_held(self, directory: str, queue: Queue) -> None:
+        is_held = [self.contenders[path].is_holder for _, path in queue.contenders]
+        queue.held = is_held.count(True)
+        if not all(is_held[: queue.held]):
+            raise ValueError(f"{directory}: a contender holds behind one that waits")
+
+
+def _hand_made(tree: Tree, event: Event, directory: str) -> Contender:
+    """Return the contender that a plain znode is: anonymous, its kind told by its name."""
+    path = event.path
+    znode = tree.find(path)
+    data, entered_ms = (b"", 0) if znode is None else (recorded(znode.data), znode.ctime_ms)
+    kind = kind_of(path[len(directory) + 1 :])
+    return Contender(path, event.czxid, kind, event.ephemeral_owner, data, entered_ms)
+
+
+def check_newcomer(path: str, directory: str, table: LockTable, *, is_sequential: bool) -> int:
+    """Check the znode ``path`` that is to be created in the queue ``directory``.
+
+    Returns:
+        The lowest number a sequential one may get: newcomers stand behind all others.
+
+    Raises:
+        BadArgumentsError: its number, made by hand, would put it before others.
+    """
+    queue = table.queues.get(directory)
+    last = -1 if queue is None else queue.last_number
+    if is_sequential:
+        if path[-1:].isdigit():
+            raise BadArgumentsError(
+                f"create {path}: expected a prefix that does not end in a digit; it would change "
+                "the number of the contender",
+                path=path,
+            )
+        return last + 1
+    number = number_of(path)
+    if number is not None and not last < number <= HAND_MADE_NUMBER_MAX:
+        raise BadArgumentsError(
+            f"create {path}: expected a number above {last}, that of the last who stands in this "
+            f"queue, and of at most {HAND_MADE_NUMBER_MAX}, found {number}",
+            path=path,
+            last_number=last,
+        )
+    return 0
+
+
+def _grant_of(contender: Contender, directory: str) -> Grant:
+    assert contender.granted_zxid is not None, "it holds"
+    return Grant(
+        contender.grant_number, directory, contender.path, contender.czxid, contender.kind,
+        contender.session_id, contender.owner, contender.data, contender.note, contender.group,
+        contender.entered_ms, contender.granted_zxid, contender.granted_ms,
+    )  # fmt: skip
+
+
+def ended_grant(contender: Contender, directory: str, tree: Tree, departure: Departure) -> Grant:
+    """Return the grant of a contender that goes in this command."""
+    assert contender.granted_zxid is not None, "it holds"
+    return Grant(
+        contender.grant_number, directory, contender.path, contender.czxid, contender.kind,
+        contender.session_id, contender.owner, contender.data, contender.note, contender.group,
+        contender.entered_ms, contender.granted_zxid, contender.granted_ms, tree.zxid,
+        tree.wall_ms, departure.how, departure.by, departure.reason, departure.silent_ms,
+        departure.term,
+    )  # fmt: skip
