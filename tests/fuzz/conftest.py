@@ -14,7 +14,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """More than a glance takes as long as it takes."""
     for item in items:
         if "tests/fuzz/" in item.path.as_posix() and item.config.option.fuzz != "glance":
-            item.add_marker(pytest.mark.timeout(SECONDS_MAX))
+            item.add_marker(pytest.mark.timeout(SECONDS_MAX), append=False)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -10,6 +12,7 @@ from pathlib import Path
 from coordinator.config import HttpConfig
 from tests.cli.serving import ServedMember
 from tests.cluster.processes import ProcessCluster
+from tests.fuzz.watch import HANG_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +36,37 @@ class Served:
                 assert word not in said, said[-3_000:]
 
 
+class Pulse:
+    """Beats in the loop of a member in a thread, and measures the longest work between two beats.
+
+    In processor time of that thread: other programs on a busy machine do not prolong it."""
+
+    INTERVAL_S = 0.01
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._last: float | None = None
+        self.longest_seconds = 0.0
+        loop.call_soon_threadsafe(self._beat)
+
+    def _beat(self) -> None:
+        now = time.thread_time()
+        if self._last is not None:
+            self.longest_seconds = max(self.longest_seconds, now - self._last)
+        self._last = now
+        self._loop.call_later(self.INTERVAL_S, self._beat)
+
+
 @contextmanager
 def on_loopback(http: HttpConfig | None = None) -> Iterator[Served]:
-    """One member in a thread of this process, which keeps nothing."""
+    """One member in a thread of this process, which keeps nothing; it never hangs."""
     served = ServedMember(http)
     served.start()
+    assert served._loop is not None
+    pulse = Pulse(served._loop)
     try:
         yield Served(served.url, None, None, served)
+        assert pulse.longest_seconds < HANG_SECONDS
     finally:
         served.stop()
 

@@ -17,6 +17,8 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi import checks
 
 from coordinator.errors import REGISTRY
+from coordinator.state.commands import Abandon, Command, ExpireSession, Reap
+from coordinator.state.outcomes import Outcome
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.served import Served, on_loopback, with_disk
 from tests.fuzz.watch import Watch, watching
@@ -28,9 +30,33 @@ CHECKS = [
     checks.response_schema_conformance,
 ]
 TIMEOUT_S = 10.0
+PATIENCE_S = 0.25
 LONG = frozenset({"watch", "watch_many", "get_election", "acquire_lock", "campaign"})
-"""Operations that go on, or wait for somebody, for as long as their caller stays."""
+"""Operations that go on, or wait for somebody, for as long as their caller stays:
+here for ``PATIENCE_S``."""
 OPERATION_MS = "100"
+CHORES = (ExpireSession, Reap, Abandon)
+"""What a member does by itself: at its times, and behind a caller that has hung up."""
+
+
+class Deeds:
+    """Counts what was done for callers, as the member's replica applies it."""
+
+    def __init__(self, served: Served) -> None:
+        self.count = 0
+        self._zxid = 0
+        if served.member is not None:
+            served.member.member._replica.add_listener(self)
+
+    def on_outcome(self, command: Command, outcome: Outcome) -> None:
+        has_changed = outcome.refusal is None and not outcome.is_repeat and bool(outcome.events)
+        is_session = outcome.zxid > self._zxid
+        self._zxid = max(self._zxid, outcome.zxid)
+        if not isinstance(command.operation, CHORES):
+            self.count += has_changed or is_session
+
+    def on_restore(self) -> None:
+        raise AssertionError("nothing is restored here")
 
 
 class Caller:
@@ -41,16 +67,21 @@ class Caller:
         self._watch = watch
         self._seed = of_seed
         self._session = requests.Session()
+        self._deeds = Deeds(served)
 
     def send(self, case: Any) -> None:
         case.headers = {**(case.headers or {}), "Coordinator-Timeout-Ms": OPERATION_MS}
         shown = f"seed {self._seed}: {case.method} {case.formatted_path} {case.query} {case.body!r}"
+        operation_id = case.operation.definition.raw["operationId"]
+        deeds = self._deeds.count
         try:
             response = case.call(
-                base_url=self._served.url, session=self._session, timeout=(TIMEOUT_S, 1.0)
+                base_url=self._served.url,
+                session=self._session,
+                timeout=(TIMEOUT_S, PATIENCE_S if operation_id in LONG else TIMEOUT_S),
             )
         except requests.Timeout:
-            assert case.operation.definition.raw["operationId"] in LONG, shown
+            assert operation_id in LONG, shown
             self._watch.took(0.0, shown)
             return
         self._watch.took(response.elapsed, shown)
@@ -60,6 +91,8 @@ class Caller:
             assert response.headers["content-type"] == ["application/problem+json"], shown
             assert response.json()["code"] in REGISTRY, shown
             assert len(response.content) < 4_000, shown
+            if response.json()["definite"] and operation_id not in LONG:
+                assert self._deeds.count == deeds, f"{shown}: refused, and done all the same"
         case.validate_response(response, checks=CHECKS)
         self._refuses_what_is_wrong(case, response)
 
