@@ -96,6 +96,13 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("coordinator.service.metrics", "coordinator.wire.http"),
     "time": ("coordinator.clock",),
     "pytest": ("coordinator.testing.plugin",),
+    # Optional extras: each in the one guard that needs it.
+    "psycopg": ("recipes.guards.postgresql",),
+    "psycopg_pool": ("recipes.guards.postgresql",),
+    "pymysql": ("recipes.guards.mysql",),
+    "redis": ("recipes.guards.redis",),
+    "boto3": ("recipes.guards.s3",),
+    "botocore": ("recipes.guards.s3",),
 }
 
 STATE_NEVER_IMPORTS = {

@@ -1,7 +1,51 @@
-"""Guards: the storage half of fencing. A store refuses what a replaced holder writes late."""
+"""Guards: the storage half of fencing. A store refuses what a replaced holder writes late.
+
+::
+
+    guard = SqliteGuard("accounts.db", "accounts/17")
+    with Lock(client, "accounts/17", guards=[guard]) as grant:
+        guard.write(grant.fencing_token, "UPDATE accounts SET cents = 500 WHERE id = 17")
+
+One file for each store; in each, the check of the token and the write are one atomic statement or
+transaction of that store. All refuse a lower token with StaleTokenError, let an equal one pass, and
+have ``raise_to``, which a lock calls before it hands out a grant.
+
+``postgresql``, ``mysql``, ``redis`` and ``s3`` need the client library of their store, an optional
+extra (``pip install 'coordinator[postgresql]'``); the names below are loaded when first used.
+``conformance`` tries guards, yours too.
+"""
 
 from __future__ import annotations
 
-from recipes.guards.raising import Guard
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Guard"]
+if TYPE_CHECKING:
+    from recipes.guards.file import FileGuard as FileGuard
+    from recipes.guards.mysql import MysqlGuard as MysqlGuard
+    from recipes.guards.postgresql import AsyncPostgresGuard as AsyncPostgresGuard
+    from recipes.guards.postgresql import PostgresGuard as PostgresGuard
+    from recipes.guards.raising import Guard as Guard
+    from recipes.guards.redis import AsyncRedisGuard as AsyncRedisGuard
+    from recipes.guards.redis import RedisGuard as RedisGuard
+    from recipes.guards.s3 import S3Guard as S3Guard
+    from recipes.guards.sqlite import SqliteGuard as SqliteGuard
+
+_HOMES = {
+    "AsyncPostgresGuard": "recipes.guards.postgresql",
+    "AsyncRedisGuard": "recipes.guards.redis",
+    "FileGuard": "recipes.guards.file",
+    "Guard": "recipes.guards.raising",
+    "MysqlGuard": "recipes.guards.mysql",
+    "PostgresGuard": "recipes.guards.postgresql",
+    "RedisGuard": "recipes.guards.redis",
+    "S3Guard": "recipes.guards.s3",
+    "SqliteGuard": "recipes.guards.sqlite",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'recipes.guards' has no attribute {name!r}")
+    return getattr(import_module(home), name)

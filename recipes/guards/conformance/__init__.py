@@ -1,0 +1,31 @@
+"""Is a guard one? Tries any guard, yours too, and says in plain words what is wrong with it.
+
+You write a factory that opens a handle on a named value behind your guard (``subject``)::
+
+    class Report:
+        def __init__(self, name): ...
+        def write(self, token, value): ...     # StaleTokenError if a higher token has been seen
+        def read(self): ...                    # None before the first write
+        def raise_to(self, token): ...
+
+From a test::
+
+    from recipes.guards.conformance import TRIALS, try_guard
+
+    @pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
+    def test_my_guard(trial):
+        assert try_guard(Report, trial) is None
+
+From the shell::
+
+    python -m recipes.guards.conformance my_package.reports:Report
+
+A clean run proves what was tried: on this machine, against this store as it is set up now. It does
+not try power loss, failover or a store that ignores its own conditions under load.
+"""
+
+from recipes.guards.conformance.examination import TRIALS, Finding, examine, try_guard
+from recipes.guards.conformance.subject import GuardedValue
+from recipes.guards.conformance.trials import Trial
+
+__all__ = ["examine", "try_guard", "TRIALS", "Trial", "Finding", "GuardedValue"]

@@ -1,0 +1,11 @@
+"""Which optional extra brings the client of which store."""
+
+from __future__ import annotations
+
+
+def missing_extra(guard: str, extra: str) -> ImportError:
+    """Return the error for a ``guard`` whose store's client is not installed."""
+    return ImportError(
+        f"{guard} needs a client library that is not installed: "
+        f"python -m pip install 'coordinator[{extra}]'"
+    )

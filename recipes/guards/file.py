@@ -1,0 +1,129 @@
+"""A file: replaced as a whole under a lock of the operating system, together with its token.
+
+::
+
+    guard = FileGuard("/var/lib/app/report.json")
+    guard.write(grant.fencing_token, b"...")
+    guard.read()                                     # b"...": anybody may also just open the file
+
+Beside ``report.json`` lie ``report.json.fence`` (the highest token, a line of digits) and
+``report.json.lock`` (empty). Do not delete them: without its fence a file takes any token. A crash
+may leave a ``.new`` of either, which the next write overwrites.
+
+1. Check and write happen under an exclusive ``flock`` on the lock file: no other guard on this file
+   is between its check and its write meanwhile (S066). The kernel drops the lock when its process
+   dies; one that is stopped keeps it, and the others wait.
+2. The token is on disk before the data is (each: written aside, synced, renamed, the directory
+   synced). A crash in between leaves the old data under the new token, which harms nobody.
+3. Readers see the old file or the new one, never a part.
+4. On one machine. ``flock`` over NFS is lost without a word when the server restarts or the lease
+   ends while the holder is stopped, and other network and FUSE file systems keep it on each machine
+   for itself: there it is no guard. Put a server with one writer in front (``http_proxy``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from coordinator.errors import BadArgumentsError
+from recipes.guards.tokens import checked_token, refuse_lower
+
+try:
+    import fcntl
+except ImportError as error:
+    raise ImportError("FileGuard needs flock, which this system does not have") from error
+
+_TOKEN_LINE = re.compile(rb"([1-9][0-9]{0,18})\n")
+_NEW_FILE_MODE = 0o666  # less the umask, as open() has it
+
+
+class FileGuard:
+    """Guards one file on a local file system; data is replaced as a whole."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        # Through links to the file itself: a link and its target must not have a fence each.
+        self.path = Path(path).resolve()
+        self.resource = str(self.path)
+        self._fence = self.path.with_name(self.path.name + ".fence")
+        self._lock = self.path.with_name(self.path.name + ".lock")
+
+    def write(self, token: int, data: bytes) -> None:
+        """Replace the file's content under ``token``; StaleTokenError if a higher one was seen."""
+        with self._checked(token):
+            _replace(self.path, data)
+
+    def raise_to(self, token: int) -> None:
+        """From now on refuse tokens lower than ``token``."""
+        with self._checked(token):
+            pass
+
+    def read(self) -> bytes | None:
+        """Return the content, None if there is no file."""
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def highest_token(self) -> int | None:
+        """Return the highest token seen, None before the first."""
+        try:
+            line = self._fence.read_bytes()
+        except FileNotFoundError:
+            return None
+        match = _TOKEN_LINE.fullmatch(line)
+        if match is None:
+            raise BadArgumentsError(f"{self._fence}: expected a token, found {line[:40]!r}")
+        return int(match[1])
+
+    @contextmanager
+    def _checked(self, token: int) -> Iterator[None]:
+        token = checked_token(token)
+        with self._locked():
+            highest = self.highest_token()
+            if highest is not None:
+                refuse_lower(self.resource, token, highest)
+            if highest != token:
+                _replace(self._fence, b"%d\n" % token)
+            yield
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        # Opened anew each time: an flock belongs to the opening, so threads exclude each other too.
+        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _NEW_FILE_MODE)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replace ``path`` by ``data``, on disk when this returns; it keeps its mode."""
+    # One name is enough under the lock, and what a crash leaves is overwritten by the next.
+    aside = path.with_name(path.name + ".new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(aside, flags, _NEW_FILE_MODE)
+    try:
+        with open(file, "wb") as stream:
+            if path.exists():
+                os.fchmod(stream.fileno(), path.stat().st_mode & 0o7777)
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

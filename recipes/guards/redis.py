@@ -1,0 +1,153 @@
+"""Redis: one Lua script checks the token and executes the commands; nothing runs in between.
+
+::
+
+    guard = RedisGuard(client, "report")                      # a redis.Redis
+    guard.write(grant.fencing_token, "SET", "report:today", b"...")
+    guard.write_all(grant.fencing_token, [("SET", "a", 1), ("INCR", "b")])
+
+    guard = AsyncRedisGuard(client, "report")                 # a redis.asyncio.Redis
+    await guard.write(grant.fencing_token, "SET", "report:today", b"...")
+
+1. The highest token is kept in the key ``fence:<resource>``, which never expires. Tokens are
+   compared as decimal digits: a Lua number would round them from 2**53 on.
+2. A refused call executes nothing. If a command itself fails, those before it stay (Redis has no
+   rollback) and the error of Redis comes through.
+3. In a Redis Cluster all keys of a call must be in one slot, the guard's too: put a hash tag into
+   the resource, ``RedisGuard(client, "{report}")`` guards ``{report}:today``.
+4. The guard forgets what Redis forgets. Without ``appendfsync always`` a crash, and a failover
+   always, can lose the last raise together with the last writes; an eviction policy ``allkeys-*``
+   can evict the key of the token alone. docs/guards.md says what to set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from coordinator.errors import BadArgumentsError
+from recipes.guards.extras import missing_extra
+from recipes.guards.tokens import checked_resource, checked_token, stale
+
+try:
+    import redis as _redis  # noqa: F401 (only whether it is there)
+except ImportError as error:
+    raise missing_extra("RedisGuard", "redis") from error
+
+if TYPE_CHECKING:
+    from redis import Redis
+    from redis.asyncio import Redis as AsyncRedis
+
+Word = str | bytes | int | float
+
+_WORDS_MAX = 4_000
+"""In one command: Lua spreads them over its stack, which holds 8 000."""
+
+_SCRIPT = """
+local token, highest = ARGV[1], redis.call('GET', KEYS[1])
+if highest then
+    if not string.match(highest, '^[1-9]%d*$') then
+        return redis.error_reply('ERR ' .. KEYS[1] .. ' is expected to hold a fencing token')
+    end
+    if #token < #highest or (#token == #highest and token < highest) then
+        return {0, highest}
+    end
+end
+if highest ~= token then redis.call('SET', KEYS[1], token) end
+local replies, at = {}, 2
+while at <= #ARGV do
+    local words = tonumber(ARGV[at])
+    replies[#replies + 1] = redis.call(unpack(ARGV, at + 1, at + words))
+    at = at + words + 1
+end
+return {1, replies}
+"""
+
+
+class _Calls:
+    """What is sent to the script, and what its answer means; the same for both faces."""
+
+    def __init__(self, resource: str) -> None:
+        self.resource = checked_resource(resource)
+        self.key = f"fence:{resource}"
+
+    def of(
+        self, token: int, commands: Sequence[Sequence[Word]]
+    ) -> tuple[list[str | bytes], list[Word], int]:
+        """Return the keys and the arguments of the script, and the checked token."""
+        token = checked_token(token)
+        keys: list[str | bytes] = [self.key]
+        arguments: list[Word] = [token]
+        for command in commands:
+            if isinstance(command, str | bytes) or not 1 <= len(command) <= _WORDS_MAX:
+                raise BadArgumentsError(
+                    f"command: expected 1 to {_WORDS_MAX} words, like ('SET', 'a', 1); "
+                    f"found {command!r}"
+                )
+            keys.extend(word for word in command[1:2] if isinstance(word, str | bytes))
+            arguments.append(len(command))
+            arguments.extend(command)
+        return keys, arguments, token
+
+    def replies(self, token: int, answer: Any) -> list[Any]:
+        """Return the replies to the commands; StaleTokenError if they were refused."""
+        was_executed, rest = answer
+        if not was_executed:
+            raise stale(self.resource, token, int(rest))
+        return list(rest)
+
+
+class RedisGuard:
+    """Guards ``resource`` in the Redis of ``client``."""
+
+    def __init__(self, client: Redis, resource: str) -> None:
+        self.resource = resource
+        self._calls = _Calls(resource)
+        self._client = client
+        self._script = client.register_script(_SCRIPT)
+
+    def write(self, token: int, *command: Word) -> Any:
+        """Execute one command under ``token``; return Redis' plain reply to it."""
+        return self.write_all(token, [command])[0]
+
+    def write_all(self, token: int, commands: Sequence[Sequence[Word]]) -> list[Any]:
+        """Execute commands one after the other under ``token``, with nothing in between."""
+        keys, arguments, token = self._calls.of(token, commands)
+        return self._calls.replies(token, self._script(keys=keys, args=arguments))
+
+    def raise_to(self, token: int) -> None:
+        """From now on refuse tokens lower than ``token``."""
+        self.write_all(token, [])
+
+    def highest_token(self) -> int | None:
+        """Return the highest token seen, None before the first."""
+        highest: Any = self._client.get(self._calls.key)
+        return None if highest is None else int(highest)
+
+
+class AsyncRedisGuard:
+    """RedisGuard for a ``redis.asyncio.Redis``; its methods are awaited."""
+
+    def __init__(self, client: AsyncRedis, resource: str) -> None:
+        self.resource = resource
+        self._calls = _Calls(resource)
+        self._client = client
+        self._script = client.register_script(_SCRIPT)
+
+    async def write(self, token: int, *command: Word) -> Any:
+        """Execute one command under ``token``; return Redis' plain reply to it."""
+        return (await self.write_all(token, [command]))[0]
+
+    async def write_all(self, token: int, commands: Sequence[Sequence[Word]]) -> list[Any]:
+        """Execute commands one after the other under ``token``, with nothing in between."""
+        keys, arguments, token = self._calls.of(token, commands)
+        return self._calls.replies(token, await self._script(keys=keys, args=arguments))
+
+    async def raise_to(self, token: int) -> None:
+        """From now on refuse tokens lower than ``token``."""
+        await self.write_all(token, [])
+
+    async def highest_token(self) -> int | None:
+        """Return the highest token seen, None before the first."""
+        highest: Any = await self._client.get(self._calls.key)
+        return None if highest is None else int(highest)

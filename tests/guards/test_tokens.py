@@ -1,0 +1,91 @@
+"""What every guard agrees on: what a token is, what a resource is, who needs which extra."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from coordinator.errors import BadArgumentsError, StaleTokenError
+from recipes.guards.tokens import (
+    RESOURCE_BYTES_MAX,
+    TOKEN_MAX,
+    checked_resource,
+    checked_table,
+    checked_token,
+    refuse_lower,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("wrong", [UUID(int=34), str(UUID(int=34)), "34", 34.0, True, None, b"34"])
+def test_what_is_not_an_integer_is_a_type_error(wrong: object) -> None:
+    """A random id has no order, so it is no token (S009, E02)."""
+    with pytest.raises(TypeError, match="only integers issued by the cluster"):
+        checked_token(wrong)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, TOKEN_MAX + 1])
+def test_a_token_has_the_range_that_the_cluster_issues(wrong: int) -> None:
+    """From 1 up to what fits every store's 64-bit integer."""
+    with pytest.raises(BadArgumentsError, match="fencing token"):
+        checked_token(wrong)
+
+
+def test_only_a_lower_token_is_refused_and_both_are_named() -> None:
+    """Equal tokens are the same holder's (E01); a refusal says who was late."""
+    refuse_lower("accounts/17", 34, 34)
+    refuse_lower("accounts/17", 35, 34)
+
+    with pytest.raises(StaleTokenError, match=r"accounts/17: token 33 is stale, 34 has") as caught:
+        refuse_lower("accounts/17", 33, 34)
+
+    assert (caught.value.token, caught.value.highest_token) == (33, 34)
+    assert caught.value.resource == "accounts/17"
+    assert caught.value.definite
+
+
+@pytest.mark.parametrize("wrong", ["", "a\0b", "x" * (RESOURCE_BYTES_MAX + 1), "\udc80"])
+def test_a_resource_fits_the_key_of_every_store(wrong: str) -> None:
+    """Refused here rather than cut short or mangled by one of them."""
+    with pytest.raises(BadArgumentsError, match="resource"):
+        checked_resource(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["", "a b", "a;DROP TABLE b", "a.b.c", "1a", "ä", "a\n"])
+def test_a_table_is_a_plain_name(wrong: str) -> None:
+    """It becomes SQL, so nothing else may."""
+    with pytest.raises(BadArgumentsError, match="table"):
+        checked_table(wrong)
+
+
+@pytest.mark.parametrize(
+    ("library", "guard", "extra"),
+    [
+        ("psycopg", "PostgresGuard", "postgresql"),
+        ("pymysql", "MysqlGuard", "mysql"),
+        ("redis", "RedisGuard", "redis"),
+        ("botocore", "S3Guard", "s3"),
+    ],
+)
+def test_a_guard_without_its_client_library_names_the_extra(
+    library: str, guard: str, extra: str
+) -> None:
+    """``import recipes.guards`` works without any of them; using one says what to install."""
+    program = (
+        f"import sys; sys.modules[{library!r}] = None\n"
+        f"import recipes.guards\nrecipes.guards.SqliteGuard\n"
+        f"try:\n    from recipes.guards import {guard}\n"
+        f"except ImportError as error:\n    print(error)\n"
+    )
+
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert f"pip install 'coordinator[{extra}]'" in result.stdout
+    assert guard in result.stdout
