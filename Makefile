@@ -9,7 +9,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	echo "$$candidate"; break; fi; done)
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
-.PHONY: help run test lint bench simulate mutants faults faults-tools fuzz clean
+.PHONY: help run test lint bench simulate mutants faults faults-tools guard-servers fuzz clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make mutants [NAMES='...']   plant known bugs in a copy of the code: each must be found"
 	@echo "make faults OPTIONS='--rows 1-3'   kill, cut and damage real clusters; root for all of it"
 	@echo "make bench   measure locks, writes, reads, and the pause when a leader dies"
+	@echo "make guard-servers   install the databases that the guards are tried against; root, Debian"
 	@echo "make fuzz    bad input of every kind, some minutes; OPTIONS='--fuzz release -k machine' for more"
 	@echo "make clean   remove .venv and caches (not ./data)"
 
@@ -56,6 +57,14 @@ faults: $(VENV)/.installed-dev
 # What its rows need besides root, on Debian and Ubuntu. Rows without their tool are skipped.
 faults-tools:
 	apt-get install -y --no-install-recommends iproute2 iptables util-linux e2fsprogs gcc libc6-dev
+
+# The servers that the guards are tried against (tests/guards), on Debian and Ubuntu. The tests start
+# their own; stop what the packages start if you do not want it. Without a server its tests are
+# skipped, and say so.
+APT := DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120
+guard-servers:
+	$(APT) update || true
+	$(APT) install -y --no-install-recommends postgresql mariadb-server-core redis-server
 
 fuzz: $(VENV)/.installed-dev
 	@$(BIN)/python -m pytest -q tests/fuzz --fuzz short $(OPTIONS)
