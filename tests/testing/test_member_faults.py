@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.testing import LocalCluster, local_cluster
-from recipes import Lock
+from recipes import Grant, Lock
+from tests.recipes.cancelling import standing
 
 
 def test_a_lock_outlives_the_leader_that_granted_it(coordinator_cluster: LocalCluster) -> None:
@@ -124,3 +126,29 @@ def test_only_members_that_are_there_can_be_named(coordinator_cluster: LocalClus
         coordinator_cluster.partition(["1"], ["9"])
     with pytest.raises(BadArgumentsError):
         local_cluster(members=0)
+
+
+async def test_attempts_cancelled_while_leaders_die_leave_nothing(
+    coordinator_cluster: LocalCluster,
+) -> None:
+    """Cancelled at some moment around the death of the leader that they asked (S005, S007)."""
+    async with coordinator_cluster.connect() as client, coordinator_cluster.connect() as other:
+        await client.session()
+        for number in range(6):
+            attempts = [
+                asyncio.create_task(Lock(client, f"report-{each % 3}", timeout=30).acquire())
+                for each in range(9)
+            ]
+            await asyncio.sleep(0.003 * number)
+            killed = await asyncio.to_thread(coordinator_cluster.kill)
+            await asyncio.sleep(0.01 * number)
+            for attempt in attempts:
+                attempt.cancel()
+            for done in await asyncio.gather(*attempts, return_exceptions=True):
+                if isinstance(done, Grant):
+                    await done.release()
+            await asyncio.to_thread(coordinator_cluster.restart, killed)
+
+        await asyncio.sleep(1)
+
+        assert await standing(other) == {}

@@ -1,0 +1,114 @@
+"""Cancelling at every step: a loop in virtual time that counts callbacks and acts before the k-th.
+
+A callback is the finest grain that an event loop has: whatever a program awaits, a cancellation
+comes between two of them. So what holds for k = 1, 2, 3, … until the work is done holds wherever it
+is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from contextvars import Context
+from typing import Any
+
+from coordinator.client import AsyncClient
+from coordinator.errors import NoNodeError
+from recipes import Election, Lock, MultiLock, TreeLock
+from tests.client.memory_cluster import MemoryCluster, cluster
+from tests.client.virtual_time import VirtualLoop
+
+Attempt = Callable[[AsyncClient], AbstractAsyncContextManager[Any]]
+
+ATTEMPTS: dict[str, Attempt] = {
+    "Lock": lambda client: Lock(client, "a", timeout=60),
+    "TreeLock": lambda client: TreeLock(client, "a", timeout=60),
+    "MultiLock": lambda client: MultiLock(client, "b", "a", timeout=60),
+    "Election": lambda client: Election(client, "a", timeout=60),
+}
+"""What every kind of lock has in common: it is entered, and left."""
+
+
+class CountingLoop(VirtualLoop):
+    """Runs ``on_step(k)`` before the k-th callback since ``count`` was called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = 0
+        self._on_step: Callable[[int], None] | None = None
+        self.is_waiting = False
+
+    def count(self, on_step: Callable[[int], None] | None, *, is_waiting: bool = False) -> None:
+        """Count anew, at once or when ``is_waiting`` is cleared; None: do not count any more."""
+        self._steps, self._on_step, self.is_waiting = 0, on_step, is_waiting
+
+    def call_soon(
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        return super().call_soon(self._step, callback, args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return super().call_at(when, self._step, callback, args, context=context)
+
+    def _step(self, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        if self._on_step is not None and not self.is_waiting:
+            self._steps += 1
+            self._on_step(self._steps)
+        callback(*args)
+
+
+def run_counting(scenario: Callable[[MemoryCluster], Coroutine[Any, Any, None]]) -> None:
+    """Run ``scenario`` with a member in memory, on a loop that counts."""
+
+    async def main() -> None:
+        async with cluster() as world:
+            await scenario(world)
+
+    with asyncio.Runner(loop_factory=CountingLoop) as runner:
+        runner.run(main())
+
+
+async def cancelled_at(
+    work: Coroutine[Any, Any, Any], *steps: int, counts_at_once: bool = True
+) -> asyncio.Task[Any]:
+    """Run ``work`` to its end, cancelled before these of its steps; return its task.
+
+    Steps are counted from its first one, or from where it calls ``begin_to_count``.
+    """
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, CountingLoop), "run by run_counting"
+    task = asyncio.create_task(work)
+
+    def on_step(step: int) -> None:
+        if step in steps and not task.done():
+            task.cancel()
+
+    loop.count(on_step, is_waiting=not counts_at_once)
+    await asyncio.wait({task})
+    loop.count(None)
+    return task
+
+
+def begin_to_count() -> None:
+    """The step after this one is the first."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, CountingLoop), "run by run_counting"
+    loop.is_waiting = False
+
+
+async def standing(client: AsyncClient) -> dict[str, list[str]]:
+    """Return who stands in which queue, whoever made it and however."""
+    found: dict[str, list[str]] = {}
+    for root in ("/locks", "/elections"):
+        try:
+            directories = (await client.children(root)).names
+        except NoNodeError:
+            continue
+        for name in directories:
+            contenders = (await client.children(f"{root}/{name}")).names
+            if contenders:
+                found[f"{root}/{name}"] = list(contenders)
+    return found
