@@ -91,6 +91,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.client",
         "coordinator.server",
         "coordinator.testing",
+        "recipes.guards.http_proxy",
     ),
     "click": ("coordinator.cli",),
     "prometheus_client": ("coordinator.service.metrics", "coordinator.wire.http"),

@@ -21,7 +21,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from recipes.guards.fencing_header import HttpGuard as HttpGuard
     from recipes.guards.file import FileGuard as FileGuard
+    from recipes.guards.http_proxy import FencingProxy as FencingProxy
     from recipes.guards.mysql import MysqlGuard as MysqlGuard
     from recipes.guards.postgresql import AsyncPostgresGuard as AsyncPostgresGuard
     from recipes.guards.postgresql import PostgresGuard as PostgresGuard
@@ -34,8 +36,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "AsyncPostgresGuard": "recipes.guards.postgresql",
     "AsyncRedisGuard": "recipes.guards.redis",
+    "FencingProxy": "recipes.guards.http_proxy",
     "FileGuard": "recipes.guards.file",
     "Guard": "recipes.guards.raising",
+    "HttpGuard": "recipes.guards.fencing_header",
     "MysqlGuard": "recipes.guards.mysql",
     "PostgresGuard": "recipes.guards.postgresql",
     "RedisGuard": "recipes.guards.redis",

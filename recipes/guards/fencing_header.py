@@ -1,0 +1,90 @@
+"""How a token travels with an HTTP request: one header, one decimal integer.
+
+Sending it, as ``HttpGuard`` and your requests do, needs only the standard library.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from coordinator.errors import (
+    BadArgumentsError,
+    ConnectionLostError,
+    UnavailableError,
+    from_problem,
+)
+from recipes.guards.tokens import checked_resource, checked_token
+
+TOKEN_HEADER: Final = "Fencing-Token"  # noqa: S105 (a name, and no secret)
+FENCE_PATH: Final = "/.fence"
+"""Where the proxy itself is spoken to."""
+
+_DECIMAL = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
+_TIMEOUT_S = 60.0
+
+
+def token_of(values: Sequence[str]) -> int:
+    """Return the token that a request carries in its values of the header.
+
+    Raises:
+        BadArgumentsError: there is none, more than one, or one that is no token.
+    """
+    if len(values) != 1 or not _DECIMAL.fullmatch(values[0]):
+        raise BadArgumentsError(
+            f"expected one header {TOKEN_HEADER} with the integer that the grant carries, found "
+            f"{list(values)!r}"
+        )
+    return checked_token(int(values[0]))
+
+
+class HttpGuard:
+    """A resource behind a fencing proxy: raises it for a lock, and makes the header of a write."""
+
+    def __init__(self, proxy: str, resource: str, *, timeout_s: float = _TIMEOUT_S) -> None:
+        parts = urlsplit(proxy)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadArgumentsError(f"proxy: expected http://host:port, found {proxy!r}")
+        self.resource = checked_resource(resource)
+        self._parts = parts
+        self._timeout_s = timeout_s
+
+    def headers(self, token: int) -> dict[str, str]:
+        """Return the header to send with a write under ``token``."""
+        return {TOKEN_HEADER: str(checked_token(token))}
+
+    def raise_to(self, token: int) -> None:
+        """From now on refuse tokens lower than ``token``."""
+        self._ask("PUT", self.headers(token))
+
+    def highest_token(self) -> int | None:
+        """Return the highest token seen, None before the first."""
+        highest: int | None = self._ask("GET", {})["highest_token"]
+        return highest
+
+    def _ask(self, method: str, headers: dict[str, str]) -> Any:
+        is_secure = self._parts.scheme == "https"
+        kind = http.client.HTTPSConnection if is_secure else http.client.HTTPConnection
+        host = self._parts.hostname
+        assert host is not None, "looked at when it was made"
+        connection = kind(host, self._parts.port, timeout=self._timeout_s)
+        try:
+            try:
+                connection.connect()
+            except OSError as error:
+                raise UnavailableError(f"{host}: the proxy takes no connection: {error}") from error
+            target = f"{FENCE_PATH}?resource={quote(self.resource, safe='')}"
+            connection.request(method, self._parts.path.rstrip("/") + target, headers=headers)
+            answer = connection.getresponse()
+            facts = json.loads(answer.read())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise ConnectionLostError(f"{host}: the proxy's answer was lost: {error}") from error
+        finally:
+            connection.close()
+        if answer.status != 200:
+            raise from_problem(facts)
+        return facts

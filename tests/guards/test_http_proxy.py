@@ -1,0 +1,338 @@
+"""The fencing proxy in front of a service that knows nothing of tokens, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from yarl import URL
+
+from coordinator.errors import ConfigError, StaleTokenError, UnavailableError, from_problem
+from recipes.guards import FencingProxy, HttpGuard
+from recipes.guards.conformance import TRIALS, Trial, try_guard
+from recipes.guards.fencing_header import TOKEN_HEADER
+from recipes.guards.http_proxy import ProxyOptions
+
+
+class Service:
+    """Keeps what is PUT under each path; may be told to wait, or to break its answers."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, bytes] = {}
+        self.seen: list[web.Request] = []
+        self.before_answer: Callable[[web.Request], Awaitable[None]] | None = None
+        self.application = web.Application()
+        self.application.router.add_route("*", "/{path:.*}", self._handle)
+
+    async def _handle(self, request: web.Request) -> web.Response:
+        self.seen.append(request)
+        body = await request.read()
+        if self.before_answer is not None:
+            await self.before_answer(request)
+        if request.method == "PUT":
+            self.documents[request.path] = body
+            return web.Response(status=201, headers=[("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")])
+        if request.path not in self.documents:
+            return web.Response(status=404)
+        return web.Response(body=self.documents[request.path])
+
+
+class Proxied:
+    """A service, the proxy in front of it, and a client of the proxy."""
+
+    def __init__(self, service: Service, url: str, client: aiohttp.ClientSession) -> None:
+        self.service, self.url, self.client = service, url, client
+
+    async def put(self, path: str, body: bytes, *tokens: str) -> int:
+        headers = [(TOKEN_HEADER, token) for token in tokens]
+        async with self.client.put(self.url + path, data=body, headers=headers) as answer:
+            if answer.status >= 400:
+                self.problem = from_problem(await answer.json(content_type=None))
+            return answer.status
+
+
+@asynccontextmanager
+async def proxied(ledger: Path, **options: float) -> AsyncIterator[Proxied]:
+    service = Service()
+    async with TestServer(service.application) as upstream:
+        proxy = FencingProxy(
+            str(upstream.make_url("")), ledger, ProxyOptions(**({"settle_s": 0.0} | options))
+        )
+        async with TestServer(proxy.application) as front, aiohttp.ClientSession() as client:
+            yield Proxied(service, str(front.make_url("")).rstrip("/"), client)
+
+
+@pytest.fixture
+def ledger(memory_path: Path) -> Path:
+    return memory_path / "fence.db"
+
+
+async def test_a_write_needs_a_token_and_a_stale_one_is_refused(ledger: Path) -> None:
+    """412 with both tokens; the service never saw the request."""
+    async with proxied(ledger) as world:
+        assert await world.put("/accounts/17", b"by 33", "33") == 201
+        assert await world.put("/accounts/17", b"by 34", "34") == 201
+        assert await world.put("/accounts/17", b"again", "34") == 201
+
+        assert await world.put("/accounts/17", b"late", "33") == 412
+        assert isinstance(world.problem, StaleTokenError)
+        assert "token 33 is stale, 34 has been seen" in world.problem.message
+        assert await world.put("/accounts/17", b"none") == 400
+        assert await world.put("/accounts/18", b"another", "1") == 201
+
+        assert world.service.documents == {"/accounts/17": b"again", "/accounts/18": b"another"}
+
+
+@pytest.mark.parametrize(
+    "token", [str(UUID(int=34)), "34.0", "+34", "034", "0", "-1", "3 4", "", "9223372036854775808"]
+)
+async def test_what_is_no_token_is_refused(ledger: Path, token: str) -> None:
+    """A UUID, a float, a sign, a leading zero, out of range: 400, and nothing is forwarded."""
+    async with proxied(ledger) as world:
+        assert await world.put("/accounts/17", b"x", token) == 400
+        assert await world.put("/accounts/17", b"x", "33", "34") == 400
+        assert world.service.seen == []
+
+
+async def test_reads_pass_as_they_are(ledger: Path) -> None:
+    """No token is asked for, and statuses, headers and bodies come through."""
+    async with proxied(ledger) as world:
+        headers = {TOKEN_HEADER: "7", "X-Mine": "1", "X-HTTP-Method-Override": "DELETE"}
+        async with world.client.put(world.url + "/a", data=b"body", headers=headers) as answer:
+            assert answer.headers.getall("Set-Cookie") == ["a=1", "b=2"]
+        url = URL(world.url + "/a?q=%2F", encoded=True)
+        async with world.client.get(url, headers=headers) as answer:
+            assert (answer.status, await answer.read()) == (200, b"body")
+        async with world.client.get(world.url + "/none") as answer:
+            assert answer.status == 404
+
+        seen = world.service.seen[1]
+        assert seen.headers["X-Mine"] == "1"
+        assert "X-HTTP-Method-Override" not in seen.headers, "a read must stay one"
+        assert seen.raw_path == "/a?q=%2F"
+
+
+@pytest.mark.parametrize(
+    "path", ["//a", "/a//b", "/./a", "/a/../b", "/a%2Fb", "/a%252Fb", "/%2e%2e/a", "/a\\b", "/%ff"]
+)
+async def test_a_path_of_two_readings_is_refused(ledger: Path, path: str) -> None:
+    """It would be one resource here and another one there."""
+    async with proxied(ledger) as world:
+        host, port = world.url.removeprefix("http://").split(":")
+
+        def put() -> int:
+            connection = http.client.HTTPConnection(host, int(port))
+            connection.putrequest("PUT", path, skip_host=False)
+            connection.putheader(TOKEN_HEADER, "7")
+            connection.putheader("Content-Length", "0")
+            connection.endheaders()
+            status = connection.getresponse().status
+            connection.close()
+            return status
+
+        assert await asyncio.to_thread(put) == 400
+        assert world.service.seen == []
+
+
+async def test_two_spellings_of_a_path_are_one_resource(ledger: Path) -> None:
+    """Percent-encoding and a slash at the end make no other resource."""
+    async with proxied(ledger) as world:
+        assert await world.put("/accounts/caf%C3%A9", b"by 34", "34") == 201
+
+        assert await world.put("/accounts/café/", b"late", "33") == 412
+
+
+async def test_check_and_write_do_not_interleave(ledger: Path) -> None:
+    """While a request is under way the next for its resource waits, and others do not."""
+    async with proxied(ledger) as world:
+        arrived, go_on = asyncio.Event(), asyncio.Event()
+
+        async def hold(request: web.Request) -> None:
+            if request.path == "/a" and not arrived.is_set():
+                arrived.set()
+                await go_on.wait()
+
+        world.service.before_answer = hold
+        slow = asyncio.create_task(world.put("/a", b"by 33", "33"))
+        await arrived.wait()
+        next_one = asyncio.create_task(world.put("/a", b"by 34", "34"))
+        assert await world.put("/b", b"other", "1") == 201
+        assert not next_one.done()
+
+        go_on.set()
+
+        assert (await slow, await next_one) == (201, 201)
+        assert world.service.documents["/a"] == b"by 34"
+
+
+async def test_a_client_that_stops_sending_keeps_nobody_waiting(ledger: Path) -> None:
+    """The body is read before the resource's turn: a ghost in mid-body is refused when it wakes."""
+    async with proxied(ledger) as world:
+        go_on = asyncio.Event()
+
+        async def body() -> AsyncIterator[bytes]:
+            yield b"half"
+            await go_on.wait()
+            yield b"rest"
+
+        async def ghost() -> int:
+            headers = {TOKEN_HEADER: "33"}
+            async with world.client.put(world.url + "/a", data=body(), headers=headers) as answer:
+                return answer.status
+
+        late = asyncio.create_task(ghost())
+        assert await world.put("/a", b"by 34", "34") == 201
+        go_on.set()
+
+        assert await late == 412
+        assert world.service.documents["/a"] == b"by 34"
+
+
+async def test_a_lost_answer_is_unknown_and_the_resource_rests(ledger: Path) -> None:
+    """The service may still be at it: nobody else is let in before it has settled."""
+    async with proxied(ledger, settle_s=0.3, turn_timeout_s=10.0) as world:
+        finished: list[str] = []
+
+        async def break_off(request: web.Request) -> None:
+            if not finished:
+                assert request.transport is not None
+                request.transport.close()
+                finished.append("first")
+
+        world.service.before_answer = break_off
+        began = asyncio.get_running_loop().time()
+
+        assert await world.put("/a", b"by 33", "33") == 504
+        assert not world.problem.definite
+        assert len(world.service.seen) == 1, "the HTTP library did not send it again"
+        assert await world.put("/a", b"by 34", "34") == 201
+
+        assert asyncio.get_running_loop().time() - began >= 0.3
+
+
+async def test_a_turn_that_does_not_come_is_definitely_not_forwarded(ledger: Path) -> None:
+    """503: try again; and so when the service is not there at all."""
+    async with proxied(ledger, turn_timeout_s=0.1) as world:
+        go_on = asyncio.Event()
+        arrived = asyncio.Event()
+
+        async def hold(_: web.Request) -> None:
+            arrived.set()
+            await go_on.wait()
+
+        world.service.before_answer = hold
+        slow = asyncio.create_task(world.put("/a", b"by 33", "33"))
+        await arrived.wait()
+
+        assert await world.put("/a", b"by 34", "34") == 503
+        assert isinstance(world.problem, UnavailableError)
+        go_on.set()
+        assert await slow == 201
+    nowhere = FencingProxy("http://127.0.0.1:9", ledger, ProxyOptions(settle_s=0.0))
+    async with TestServer(nowhere.application) as front, aiohttp.ClientSession() as client:
+        answer = await client.put(front.make_url("/b"), headers={TOKEN_HEADER: "1"})
+        assert answer.status == 503
+
+
+async def test_tokens_outlive_the_proxy_and_a_ledger_has_one(ledger: Path) -> None:
+    """After a restart the stale token is still refused; a second proxy does not start."""
+    async with proxied(ledger) as world:
+        assert await world.put("/a", b"by 34", "34") == 201
+        with pytest.raises(ConfigError, match="in use"):
+            async with proxied(ledger):
+                pytest.fail("it started")
+    async with proxied(ledger) as world:
+        assert await world.put("/a", b"late", "33") == 412
+
+
+async def test_a_lock_raises_a_resource_behind_the_proxy(ledger: Path) -> None:
+    """HttpGuard is the guard of a lock; its header is checked before it is sent."""
+    async with proxied(ledger) as world:
+        guard = HttpGuard(world.url, "/accounts/17")
+        assert await asyncio.to_thread(guard.highest_token) is None
+        await asyncio.to_thread(guard.raise_to, 34)
+
+        assert await asyncio.to_thread(guard.highest_token) == 34
+        assert await world.put("/accounts/17", b"late", guard.headers(33)[TOKEN_HEADER]) == 412
+        with pytest.raises(StaleTokenError, match="token 33 is stale, 34 has been seen"):
+            await asyncio.to_thread(guard.raise_to, 33)
+        with pytest.raises(TypeError):
+            guard.headers(UUID(int=34))  # type: ignore[arg-type]
+    with pytest.raises(UnavailableError):
+        HttpGuard("http://127.0.0.1:9", "/a").raise_to(1)
+
+
+class BehindProxy:
+    """A document behind the proxy, as the conformance kit wants it."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.guard = HttpGuard(url, f"/{name}")
+        self.path = f"/{name}"
+        self.host, port = url.removeprefix("http://").split(":")
+        self.port = int(port)
+
+    def write(self, token: int, value: str) -> None:
+        self._ask("PUT", value.encode(), self.guard.headers(token))
+
+    def read(self) -> bytes | None:
+        return self._ask("GET", None, {})
+
+    def raise_to(self, token: int) -> None:
+        self.guard.raise_to(token)
+
+    def _ask(self, method: str, body: bytes | None, headers: dict[str, str]) -> bytes | None:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
+        try:
+            connection.request(method, self.path, body=body, headers=headers)
+            answer = connection.getresponse()
+            content = answer.read()
+        finally:
+            connection.close()
+        if answer.status == 404:
+            return None
+        if answer.status >= 400:
+            raise from_problem(json.loads(content))
+        return content
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[str]:
+    """A proxy in a thread of its own, for clients that wait."""
+    urls: list[str] = []
+    started, loops = threading.Event(), list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]()
+
+    async def main(directory: str) -> None:
+        async with proxied(Path(directory) / "fence.db") as world:
+            urls.append(world.url)
+            stop = asyncio.Event()
+            loops.append((asyncio.get_running_loop(), stop))
+            started.set()
+            await stop.wait()
+
+    with tempfile.TemporaryDirectory() as directory:
+        thread = threading.Thread(target=lambda: asyncio.run(main(directory)), daemon=True)
+        thread.start()
+        assert started.wait(10)
+        yield urls[0]
+        loop, stop = loops[0]
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+
+
+@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
+def test_the_proxy_passes_the_trials(trial: Trial, served: str) -> None:
+    """The conformance kit, over HTTP."""
+    finding = try_guard(partial(BehindProxy, served), trial, patience_s=15)
+    assert finding is None, str(finding)
