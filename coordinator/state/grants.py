@@ -110,6 +110,7 @@ class GrantHistory:
         self._count_max = count_max
         self._bytes_max = bytes_max
         self._ended: deque[Grant] = deque()
+        self._last: dict[str, Grant] = {}
         self._bytes = 0
         for grant in ended:
             self.add(grant)
@@ -122,11 +123,26 @@ class GrantHistory:
 
     def add(self, grant: Grant) -> None:
         """Keep a grant that has ended; drop the oldest beyond the limits."""
-        ended = self._ended
+        ended, last = self._ended, self._last
         ended.append(grant)
+        last[grant.directory] = grant
         self._bytes += _bytes_of(grant)
         while len(ended) > self._count_max or (self._bytes > self._bytes_max and len(ended) > 1):
-            self._bytes -= _bytes_of(ended.popleft())
+            oldest = ended.popleft()
+            self._bytes -= _bytes_of(oldest)
+            if last.get(oldest.directory) is oldest:
+                del last[oldest.directory]
+
+    def last_of(self, directory: str) -> Grant | None:
+        """Return the grant of the queue that ended last, None when none is known."""
+        return self._last.get(directory)
+
+    def ended_at(self, zxid: int) -> Iterator[Grant]:
+        """Iterate over the grants that the latest command ended, if that was ``zxid``."""
+        for grant in reversed(self._ended):
+            if grant.ended_zxid != zxid:
+                return
+            yield grant
 
     def capture(self) -> tuple[Grant, ...]:
         return tuple(self._ended)

@@ -84,6 +84,10 @@ class LockReads:
         """Return all that closes a queue by lock-delay, for the leader's timers."""
         return tuple(self._table.closings.values())
 
+    def closing(self, path: str) -> Closing | None:
+        """Return what closes its queue as the znode ``path``, None when that is nothing."""
+        return self._table.closings.get(path)
+
     def bounded_holds(self) -> tuple[Contender, ...]:
         """Return every holder with a longest hold, for the leader's timers."""
         table = self._table
@@ -98,3 +102,16 @@ class LockReads:
     def history(self, query: GrantQuery) -> tuple[Grant, ...]:
         """Return the grants asked for, ended and held, in the order in which they were granted."""
         return self._table.history.find(query, self._table.held_grants)
+
+    def ended(self, directory: str | None = None) -> tuple[Grant, ...]:
+        """Return the grants that have ended, of one queue or of all, in the order of their ends."""
+        ended = self._table.history
+        return tuple([each for each in ended if directory in (None, each.directory)])
+
+    def ended_at(self, zxid: int) -> tuple[Grant, ...]:
+        """Return the grants that the latest command ended, if that was ``zxid``; the last first."""
+        return tuple(self._table.history.ended_at(zxid))
+
+    def last_ended(self, directory: str) -> Grant | None:
+        """Return the grant of a queue that ended last, None when none is known."""
+        return self._table.history.last_of(directory)
