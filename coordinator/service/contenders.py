@@ -1,23 +1,30 @@
 """What a contender is: the names, paths and numbers shared by locks and elections. Pure.
 
 ``/locks/<name>/lock-0000000042``: an ephemeral sequential znode of the session that contends. Its
-``czxid`` is the fencing token (an election calls it the epoch), and ``"42-<czxid>"`` the grant id.
+``czxid`` is the fencing token (an election calls it the epoch), and ``"42-<czxid>"`` the grant id;
+``"read-42-<czxid>"`` for a shared one (``read-0000000042``), ``"slot-..."`` for a semaphore's.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 from urllib.parse import quote, unquote
 
-from coordinator.errors import BadArgumentsError, NotOwnerError
+from coordinator.errors import BadArgumentsError, DeadlockError
+from coordinator.state.commands import Kind
 from coordinator.state.machine import StateMachine
-from coordinator.state.outcomes import Stat
-from recipes.contention import holder, sequence_of, sorted_contenders, standing
+from coordinator.state.places import Contender as Recorded
+from recipes.contention import sequence_of
 
 _NAME_CHARS_MAX = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_GRANT_ID = re.compile(r"(\d{1,18})-(\d{1,18})", re.ASCII)
+_GRANT_ID = re.compile(r"((?:read-|slot-)?)(\d{1,18})-(\d{1,18})", re.ASCII)
+_MARKED = ("read-", "slot-")
+"""The prefixes of names that a grant id repeats; it leaves out every other one."""
 _DOTS = {".": "%2E", "..": "%2E%2E"}
 
 
@@ -27,11 +34,20 @@ class Recipe:
 
     word: str
     root: str
-    prefix: str
+    prefixes: Mapping[Kind, str] = field(hash=False)
 
     def directory(self, name: str) -> str:
         """Return the path of the queue ``name``: one segment, whatever is in the name."""
         return f"{self.root}/{self.segment(name)}"
+
+    def directories(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the queues ``names`` in the one order in which everybody takes several."""
+        directories = sorted([self.directory(name) for name in names])
+        for one, other in pairwise(directories):
+            if one == other:
+                name = self.name_of(one.rpartition("/")[2])
+                raise BadArgumentsError(f"expected each {self.word} once, found {name!r} twice")
+        return tuple(directories)
 
     def segment(self, name: str) -> str:
         if not 1 <= len(name) <= _NAME_CHARS_MAX or _CONTROL.search(name):
@@ -45,6 +61,10 @@ class Recipe:
         """Return the name whose queue is called ``segment``."""
         return unquote(segment)
 
+    def name_at(self, path: str) -> str:
+        """Return the name of the queue that ``path`` is, or stands in."""
+        return unquote(path[len(self.root) + 1 :].partition("/")[0])
+
     def contender_path(self, name: str, grant_id: str) -> tuple[str, int]:
         """Return path and czxid of the contender that ``grant_id`` names."""
         match = _GRANT_ID.fullmatch(grant_id)
@@ -52,80 +72,96 @@ class Recipe:
             raise BadArgumentsError(
                 f"expected a grant id such as '42-1337', found {grant_id[:60]!a}"
             )
-        number, czxid = int(match.group(1)), int(match.group(2))
-        return f"{self.directory(name)}/{self.prefix}{number:010d}", czxid
+        prefix = match.group(1) or self.prefixes[Kind.EXCLUSIVE]
+        number, czxid = int(match.group(2)), int(match.group(3))
+        return f"{self.directory(name)}/{prefix}{number:010d}", czxid
+
+    def named(self, error: DeadlockError) -> DeadlockError:
+        """Return ``error`` with the names of the queues of its cycle instead of their paths."""
+        cycle = error.fields.get("cycle")
+        fields = dict(error.fields)
+        if isinstance(cycle, list | tuple):
+            fields["cycle"] = [self._named(each) for each in cycle]
+        return DeadlockError(error.message, **fields)
+
+    def _named(self, edge: Mapping[str, Any]) -> dict[str, Any]:
+        root = self.root + "/"
+        return {
+            key: self.name_at(value) if isinstance(value, str) and value.startswith(root) else value
+            for key, value in edge.items()
+        }
 
 
-LOCKS = Recipe("lock", "/locks", "lock-")
-ELECTIONS = Recipe("election", "/elections", "candidate-")
+LOCKS = Recipe(
+    "lock", "/locks", {Kind.EXCLUSIVE: "lock-", Kind.SHARED: "read-", Kind.SLOT: "slot-"}
+)
+ELECTIONS = Recipe("election", "/elections", {Kind.EXCLUSIVE: "candidate-"})
+
+
+def recipe_at(path: str) -> Recipe:
+    """Return the recipe of the queue that ``path`` is, or stands in."""
+    return ELECTIONS if path.startswith(ELECTIONS.root + "/") else LOCKS
+
+
+def grant_id_of(path: str, czxid: int) -> str:
+    """Return the grant id of the contender ``path`` of this czxid."""
+    name = path.rpartition("/")[2]
+    prefix = name[:5] if name.startswith(_MARKED) else ""
+    return f"{prefix}{sequence_of(name) or 0}-{czxid}"
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One znode in a queue, as of ``zxid``."""
+    """One place in a queue: what is recorded of it, and its znode's data, as of ``zxid``."""
 
-    path: str
-    directory: str
-    name: str
-    number: int
-    czxid: int
-    session_id: str
+    recorded: Recorded
     data: bytes
-    ctime_ms: int
     zxid: int
 
     @property
+    def path(self) -> str:
+        return self.recorded.path
+
+    @property
+    def directory(self) -> str:
+        return self.recorded.directory
+
+    @property
+    def czxid(self) -> int:
+        return self.recorded.czxid
+
+    @property
+    def session_id(self) -> str:
+        return self.recorded.session_id or ""
+
+    @property
     def grant_id(self) -> str:
-        return f"{self.number}-{self.czxid}"
+        return grant_id_of(self.path, self.czxid)
 
-    @classmethod
-    def of(cls, path: str, data: bytes, stat: Stat, zxid: int) -> Contender:
-        directory, _, name = path.rpartition("/")
-        return cls(
-            path=path,
-            directory=directory,
-            name=name,
-            number=sequence_of(name) or 0,
-            czxid=stat.czxid,
-            session_id=stat.ephemeral_owner or "",
-            data=data,
-            ctime_ms=stat.ctime_ms,
-            zxid=zxid,
-        )
 
-    def as_of(self, zxid: int) -> Contender:
-        return replace(self, zxid=zxid)
+def find(machine: StateMachine, path: str) -> Contender | None:
+    """Return the contender ``path``, None when it is not there."""
+    recorded = machine.locks.record(path)
+    if recorded is None:
+        return None
+    found = machine.get(path)
+    assert found is not None, "what is recorded stands in the tree"
+    return Contender(recorded, found[0], machine.zxid)
 
 
 def contenders_of(machine: StateMachine, directory: str) -> list[Contender]:
-    """Return everybody in the queue, the holder first."""
-    names = sorted_contenders(machine.children(directory) or ())
-    return [each for name in names if (each := find(machine, directory, name)) is not None]
+    """Return everybody in the queue, in its order: who holds first."""
+    return [_there(machine, each) for each in machine.locks.contenders(directory)]
 
 
-def lowest_of(machine: StateMachine, directory: str) -> Contender | None:
-    """Return who holds, None when nobody contends."""
-    name = holder(machine.children(directory) or ())
-    return None if name is None else find(machine, directory, name)
+def first_holder(machine: StateMachine, directory: str) -> Contender | None:
+    """Return who holds, the first of them if several do; None when nobody does."""
+    for each in machine.locks.holders(directory):
+        return _there(machine, each)
+    return None
 
 
-def require_standing(machine: StateMachine, recipe: Recipe, path: str, czxid: int) -> Contender:
-    """Return the contender if it holds in the state applied here; NotOwnerError otherwise.
-
-    Whoever holds goes on holding until its znode is deleted, because numbers only grow: a command
-    that checks the znode's ``czxid`` therefore checks the holding itself, atomically.
-    """
-    directory, _, name = path.rpartition("/")
-    found = machine.get(path)
-    if found is None or found[1].czxid != czxid:
-        raise NotOwnerError(f"{path} of zxid {czxid} does not contend (any more)", path=path)
-    if not standing(machine.children(directory) or (), name).is_holder:
-        raise NotOwnerError(f"{path} is in the queue and does not hold yet", path=path)
-    return Contender.of(path, found[0], found[1], machine.zxid)
-
-
-def find(machine: StateMachine, directory: str, name: str) -> Contender | None:
-    """Return the contender of this name, None when it is not there."""
-    path = f"{directory}/{name}"
-    found = machine.get(path)
-    return None if found is None else Contender.of(path, found[0], found[1], machine.zxid)
+def _there(machine: StateMachine, recorded: Recorded) -> Contender:
+    found = machine.get(recorded.path)
+    assert found is not None, "what is recorded stands in the tree"
+    return Contender(recorded, found[0], machine.zxid)

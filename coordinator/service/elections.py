@@ -10,20 +10,27 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from coordinator.errors import BadVersionError, NoNodeError, NotOwnerError
+from coordinator.errors import BadVersionError, LockLostError, NoNodeError, NotOwnerError
 from coordinator.service.contenders import (
     ELECTIONS,
     Contender,
     contenders_of,
-    lowest_of,
-    require_standing,
+    first_holder,
 )
 from coordinator.service.proposals import Proposals
 from coordinator.service.queues import Attempt, Queues
-from coordinator.service.reads import LINEARIZABLE, ReadMode, ReadReply, Reads
+from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.service.watches import Bookmark, Resync, WatchHub, WatchKind, WatchSelector
-from coordinator.state.commands import Abandon, Check, Multi, Release, RequestId, SetData
+from coordinator.state.commands import (
+    Abandon,
+    Check,
+    IfHeld,
+    Multi,
+    Release,
+    RequestId,
+    SetData,
+)
 from coordinator.state.outcomes import Abandoned, Released
 from coordinator.state.repeats import check_answers
 
@@ -105,24 +112,26 @@ class ElectionService:
         wait_deadline_ms: int,
         is_try: bool = False,
         identity: str = "",
+        if_held: tuple[IfHeld, ...] = (),
         on_position: Callable[[int], None] | None = None,
         leave_on_cancel: bool = True,
     ) -> Elected:
         """Stand for election until elected; the arguments and errors are those of a lock."""
         attempt = Attempt(
             recipe=ELECTIONS,
-            name=name,
+            names=(name,),
             session_id=session_id,
             data=value,
             request=request,
             wait_deadline_ms=wait_deadline_ms,
             describe=self._described,
+            if_held=if_held,
             identity=identity,
             is_try=is_try,
             leave_on_cancel=leave_on_cancel,
             on_position=on_position,
         )
-        won = await self._queues.acquire(attempt)
+        (won,) = await self._queues.acquire(attempt)
         return Elected(won.grant_id, name, won.czxid, won.session_id, won.zxid, won.path)
 
     async def proclaim(
@@ -134,28 +143,36 @@ class ElectionService:
         deadline_ms: int,
         *,
         identity: str = "",
+        if_held: tuple[IfHeld, ...] = (),
     ) -> Proclaimed:
-        """Replace the value of the elected.
-
-        One command checks that the candidate is still this incarnation and sets the value.
-        That it was elected is read before; it cannot cease to be without the znode going, so the
-        whole is atomic.
+        """Replace the value of the elected: one command, done only if this grant is elected then.
 
         Raises:
             NotOwnerError: this grant is not elected (yet, or any more); nothing was changed.
         """
         path, czxid = ELECTIONS.contender_path(name, grant_id)
-        await self._reads.fresh(LINEARIZABLE, deadline_ms)
-        if self._contends(path, czxid):  # if not, the command finds out; it may be a repeat
-            require_standing(self._replica.machine, ELECTIONS, path, czxid)
+        own = IfHeld(ELECTIONS.directory(name), czxid)
         operation = Multi((Check(path, expected_czxid=czxid), SetData(path, value)))
         try:
             committed = await self._proposals.submit(
-                operation, request=request, identity=identity, deadline_ms=deadline_ms
+                operation,
+                request=request,
+                identity=identity,
+                deadline_ms=deadline_ms,
+                if_held=(own, *if_held),
             )
+        except LockLostError as error:
+            if (error.fields.get("directory"), error.fields.get("fencing_token")) != (
+                own.directory,
+                czxid,
+            ):
+                raise  # another condition of the caller
+            raise NotOwnerError(
+                f"{path} of zxid {czxid} is not elected (yet, or any more)", path=path
+            ) from None
         except (NoNodeError, BadVersionError):
             raise NotOwnerError(
-                f"{path} of zxid {czxid} is not elected any more", path=path
+                f"{path} of zxid {czxid} is not the one elected", path=path
             ) from None
         return Proclaimed(grant_id, czxid, committed.outcome.zxid)
 
@@ -167,16 +184,21 @@ class ElectionService:
         deadline_ms: int,
         *,
         identity: str = "",
+        if_held: tuple[IfHeld, ...] = (),
     ) -> Released:
         """Step down, or leave the queue; again if need be. NotOwnerError if it has ended."""
         path, czxid = ELECTIONS.contender_path(name, grant_id)
         release = Release(path, czxid)
         try:
             committed = await self._proposals.submit(
-                release, request=request, identity=identity, deadline_ms=deadline_ms
+                release,
+                request=request,
+                identity=identity,
+                deadline_ms=deadline_ms,
+                if_held=if_held,
             )
         except NotOwnerError as error:
-            elected = lowest_of(self._replica.machine, ELECTIONS.directory(name))
+            elected = first_holder(self._replica.machine, ELECTIONS.directory(name))
             error.fields["holder"] = None if elected is None else self._described(elected)
             raise
         check_answers(release, committed.outcome)
@@ -238,17 +260,16 @@ class ElectionService:
         finally:
             stream.close()
 
-    def _contends(self, path: str, czxid: int) -> bool:
-        found = self._replica.machine.get(path)
-        return found is not None and found[1].czxid == czxid
-
     def _view(self, name: str) -> ElectionView:
         machine = self._replica.machine
-        views = tuple(
-            self._candidate(each, position)
-            for position, each in enumerate(contenders_of(machine, ELECTIONS.directory(name)))
-        )
-        return ElectionView(name, views[0] if views else None, views[1:], machine.zxid)
+        elected: CandidateView | None = None
+        others: list[CandidateView] = []
+        for position, each in enumerate(contenders_of(machine, ELECTIONS.directory(name))):
+            if each.recorded.is_holder and elected is None:
+                elected = self._candidate(each, 0)
+            else:
+                others.append(self._candidate(each, max(position, 1)))
+        return ElectionView(name, elected, tuple(others), machine.zxid)
 
     def _candidate(self, contender: Contender, position: int) -> CandidateView:
         session = self._replica.machine.session(contender.session_id)
@@ -260,7 +281,7 @@ class ElectionService:
             path=contender.path,
             value=contender.data,
             label="" if session is None else session.label,
-            since_ms=contender.ctime_ms,
+            since_ms=contender.recorded.entered_ms,
         )
 
     def _described(self, holder: Contender) -> Mapping[str, Any]:

@@ -7,6 +7,8 @@
    A follower has one request under way to the leader and sends the others together in the next.
 3. A heartbeat that was not confirmed by its deadline is NoLeaderError; sending it again is
    harmless, so members do that by themselves until then.
+4. The same answer says what is left of the session's bounded holds, and which grants were taken
+   from it: whoever is told that its session lives is told at once what it does not hold any more.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from coordinator.clock import Clock
 from coordinator.errors import (
@@ -30,10 +33,12 @@ from coordinator.errors import (
     to_problem,
 )
 from coordinator.raft.engine import Engine
+from coordinator.service.hold_timers import HoldTimers
 from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
+from coordinator.service.taken import LostGrant, TakenGrants
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
 
@@ -42,30 +47,37 @@ REQUEST_KIND = "heartbeat"
 _ROUND_DEADLINE_MS = 2_000
 _SESSIONS_PER_ROUND_MAX = 10_000
 
-Timeouts = Mapping[str, int | None]
-"""The timeout of each session in ms; None for one that has ended. A session whose expiry is under
-way is left out: nothing can be said of it yet."""
-
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAck:
-    """The session lives for at least ``timeout_ms`` from when the heartbeat was sent."""
+    """The session lives for at least ``timeout_ms`` from when the heartbeat was sent.
+
+    ``holds`` are the ms that are left of its bounded holds, by path, counted from then as well;
+    ``lost`` are the grants that were taken from it.
+    """
 
     session_id: str
     timeout_ms: int
+    holds: Mapping[str, int] = field(default_factory=dict)
+    lost: tuple[LostGrant, ...] = ()
+
+
+Acks = Mapping[str, HeartbeatAck | None]
+"""What each session is told; None for one that has ended. A session whose expiry is under way is
+left out: nothing can be said of it yet."""
 
 
 class _Rounds:
     """Runs one round at a time; whoever asks during a round is part of the next."""
 
     def __init__(
-        self, run: Callable[[list[str]], Awaitable[Timeouts]], tasks: Tasks, name: str
+        self, run: Callable[[list[str]], Awaitable[Acks]], tasks: Tasks, name: str
     ) -> None:
         self._run = run
         self._tasks = tasks
         self._name = name
-        self._waiting: deque[tuple[tuple[str, ...], asyncio.Future[Timeouts]]] = deque()
-        self._served: list[asyncio.Future[Timeouts]] = []
+        self._waiting: deque[tuple[tuple[str, ...], asyncio.Future[Acks]]] = deque()
+        self._served: list[asyncio.Future[Acks]] = []
         self._is_running = False
         self._asked_count = 0
 
@@ -76,12 +88,12 @@ class _Rounds:
                 answer.set_exception(error)
         self._waiting.clear()
 
-    async def ask(self, session_ids: Iterable[str]) -> Timeouts:
-        """Return the timeouts of at least ``session_ids``, from a round that begins after now."""
+    async def ask(self, session_ids: Iterable[str]) -> Acks:
+        """Return the answers to at least ``session_ids``, from a round that begins after now."""
         asked = tuple(session_ids)
         if self._asked_count + len(asked) > 10 * _SESSIONS_PER_ROUND_MAX:
             raise ThrottledError(f"{self._asked_count} heartbeats wait for the leader already")
-        answer: asyncio.Future[Timeouts] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Acks] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, answer))
         self._asked_count += len(asked)
         if not self._is_running:
@@ -98,7 +110,7 @@ class _Rounds:
             self._is_running = False
 
     async def _serve_one(self) -> None:
-        taken: list[tuple[tuple[str, ...], asyncio.Future[Timeouts]]] = []
+        taken: list[tuple[tuple[str, ...], asyncio.Future[Acks]]] = []
         session_ids: dict[str, None] = {}
         while self._waiting and len(session_ids) < _SESSIONS_PER_ROUND_MAX:
             asked, answer = self._waiting.popleft()
@@ -110,7 +122,7 @@ class _Rounds:
             return
         self._served = [answer for _, answer in taken]
         try:
-            timeouts = await self._run(list(session_ids))
+            acks = await self._run(list(session_ids))
         except CoordinatorError as error:
             for _, answer in taken:
                 if not answer.done():
@@ -118,7 +130,7 @@ class _Rounds:
             return
         for _, answer in taken:
             if not answer.done():
-                answer.set_result(timeouts)
+                answer.set_result(acks)
 
 
 class Heartbeats:
@@ -132,6 +144,8 @@ class Heartbeats:
         tasks: Tasks,
         leadership: Leadership,
         leases: Leases,
+        hold_timers: HoldTimers,
+        taken: TakenGrants,
         replica: MachineReplica,
         metrics: Metrics,
     ) -> None:
@@ -140,6 +154,8 @@ class Heartbeats:
         self._timers = timers
         self._leadership = leadership
         self._leases = leases
+        self._hold_timers = hold_timers
+        self._taken = taken
         self._replica = replica
         self._metrics = metrics
         self._here = _Rounds(self._confirm, tasks, "confirm heartbeats")
@@ -155,39 +171,39 @@ class Heartbeats:
         """
         try:
             async with self._timers.deadline(deadline_ms):
-                timeouts = await self._until_confirmed(session_id)
+                acks = await self._until_confirmed(session_id)
         except TimeoutError:
             self._metrics.heartbeats.labels("unconfirmed").inc()
             raise NoLeaderError(
                 f"no leader confirmed the heartbeat of session {session_id} in time"
             ) from None
-        timeout_ms = timeouts.get(session_id)
-        if timeout_ms is None:
+        ack = acks.get(session_id)
+        if ack is None:
             self._metrics.heartbeats.labels("expired").inc()
             raise SessionExpiredError(f"session {session_id} has ended", session_id=session_id)
         self._metrics.heartbeats.labels("acknowledged").inc()
-        return HeartbeatAck(session_id, timeout_ms)
+        return ack
 
     def close(self) -> None:
         """Answer everybody who waits, when the member stops."""
         for rounds in (self._here, self._there):
             rounds.close(self._leadership.stopping_error())
 
-    async def _until_confirmed(self, session_id: str) -> Timeouts:
+    async def _until_confirmed(self, session_id: str) -> Acks:
         while True:
             leader_id = await self._leadership.leader()
             rounds = self._here if leader_id == self._engine.member_id else self._there
             try:
-                timeouts = await rounds.ask((session_id,))
-                if session_id in timeouts:
-                    return timeouts
+                acks = await rounds.ask((session_id,))
+                if session_id in acks:
+                    return acks
             except ThrottledError:
                 raise
             except (UnavailableError, OutcomeUnknownError):
                 pass  # there will be another leader, or this one's next round succeeds
             await self._leadership.pause(leader_id)
 
-    async def _confirm(self, session_ids: list[str]) -> Timeouts:
+    async def _confirm(self, session_ids: list[str]) -> Acks:
         """One round on the leader."""
         leases, arrived_ms = self._leases, self._clock.monotonic_ms()
         term = leases.term
@@ -208,16 +224,21 @@ class Heartbeats:
         self._metrics.heartbeat_rounds.inc()
         self._leadership.note_contact()
         machine = self._replica.machine
-        timeouts: dict[str, int | None] = {}
+        acks: dict[str, HeartbeatAck | None] = {}
         for session_id in session_ids:
             session = machine.session(session_id)
             if session is None:
-                timeouts[session_id] = None
+                acks[session_id] = None
             elif leases.is_promised(session_id):
-                timeouts[session_id] = session.timeout_ms
-        return timeouts
+                acks[session_id] = HeartbeatAck(
+                    session_id,
+                    session.timeout_ms,
+                    self._hold_timers.holds_of(session_id, arrived_ms),
+                    self._taken.of(session_id),
+                )
+        return acks
 
-    async def _pass_on(self, session_ids: list[str]) -> Timeouts:
+    async def _pass_on(self, session_ids: list[str]) -> Acks:
         """One request to the leader."""
         leader_id = self._leadership.known_leader()
         if leader_id is None or leader_id == self._engine.member_id:
@@ -229,20 +250,19 @@ class Heartbeats:
                 reply = await self._engine.request(leader_id, REQUEST_KIND, payload)
         except TimeoutError:
             raise NoLeaderError(f"leader {leader_id} did not answer heartbeats in time") from None
-        timeouts = _decode_reply(reply)
+        acks = _decode_reply(reply)
         self._metrics.heartbeat_requests.inc()
         self._leadership.note_contact()
-        return timeouts
+        return acks
 
     async def _on_request(self, _sender: str, payload: bytes) -> bytes:
         try:
             asked = _decode_request(payload)
             self._leadership.refuse_when_stopping()
-            timeouts = await self._here.ask(asked)
+            acks = await self._here.ask(asked)
         except CoordinatorError as error:
             return json.dumps({"problem": to_problem(error)}).encode()
-        known = {key: timeouts[key] for key in asked if key in timeouts}
-        return json.dumps({"timeouts": known}).encode()
+        return _encode_reply({key: acks[key] for key in asked if key in acks})
 
 
 def _decode_request(payload: bytes) -> list[str]:
@@ -260,19 +280,44 @@ def _decode_request(payload: bytes) -> list[str]:
     return asked
 
 
-def _decode_reply(reply: bytes) -> Timeouts:
-    """Return the timeouts, or raise the leader's problem; what cannot be read confirms nothing."""
+def _encode_reply(acks: Acks) -> bytes:
+    """Return what the other member is told; what most sessions have none of is left out."""
+    told = {key: each for key, each in acks.items() if each is not None}
+    reply: dict[str, Any] = {
+        "timeouts": {key: None if each is None else each.timeout_ms for key, each in acks.items()}
+    }
+    holds = {key: dict(each.holds) for key, each in told.items() if each.holds}
+    lost = {key: [asdict(one) for one in each.lost] for key, each in told.items() if each.lost}
+    if holds:
+        reply["holds"] = holds
+    if lost:
+        reply["lost"] = lost
+    return json.dumps(reply).encode()
+
+
+def _decode_reply(reply: bytes) -> Acks:
+    """Return the answers, or raise the leader's problem; what cannot be read confirms nothing."""
     try:
         said = json.loads(reply)
         if type(said) is dict and "problem" in said:
             error = from_problem(said["problem"])
         elif type(said) is dict and _are_timeouts(said.get("timeouts")):
-            return dict(said["timeouts"])
+            return {key: _ack(key, timeout, said) for key, timeout in said["timeouts"].items()}
         else:
             raise ValueError("neither timeouts nor a problem")
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         raise NoLeaderError("the leader's answer to heartbeats cannot be read") from None
     raise error
+
+
+def _ack(session_id: str, timeout_ms: int | None, said: Mapping[str, Any]) -> HeartbeatAck | None:
+    if timeout_ms is None:
+        return None
+    holds = said.get("holds", {}).get(session_id, {})
+    if any(type(each) is not int for each in holds.values()):
+        raise ValueError("the holds cannot be read")
+    lost = tuple([LostGrant(**one) for one in said.get("lost", {}).get(session_id, ())])
+    return HeartbeatAck(session_id, timeout_ms, holds, lost)
 
 
 def _are_timeouts(value: object) -> bool:

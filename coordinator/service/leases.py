@@ -86,6 +86,12 @@ class Leases:
                 self._deadlines[session_id], arrived_ms + session.timeout_ms
             )
 
+    def remaining_ms(self, session_id: str) -> int | None:
+        """Return what is left of a lease, at least; None if nothing is promised here."""
+        if not self.is_promised(session_id):
+            return None
+        return max(0, self._deadlines[session_id] - self._clock.monotonic_ms())
+
     def is_promised(self, session_id: str) -> bool:
         """Say whether the session's lease may be acknowledged: there is one, and no expiry of it
         is under way."""
@@ -154,8 +160,18 @@ class Leases:
             self._deadlines.pop(session_id, None)
             self._metrics.leases.set(len(self._deadlines))
 
+    def _silent_ms(self, session_id: str) -> int:
+        """Return for how long nothing was heard of a session in this leadership."""
+        session = self._replica.machine.session(session_id)
+        deadline_ms = self._deadlines.get(session_id)
+        if session is None or deadline_ms is None:
+            return 0
+        return max(0, self._clock.monotonic_ms() - deadline_ms + session.timeout_ms)
+
     async def _expire(self, session_id: str, term: int) -> None:
-        command = Command(ExpireSession(session_id, term), self._clock.wall_ms())
+        command = Command(
+            ExpireSession(session_id, term, self._silent_ms(session_id)), self._clock.wall_ms()
+        )
         is_decided = True
         try:
             await self._engine.propose(encode_command(command))

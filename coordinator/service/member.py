@@ -19,23 +19,29 @@ from coordinator.config import Config
 from coordinator.errors import NoNodeError, SessionExpiredError
 from coordinator.raft.engine import Engine, Role
 from coordinator.service.elections import ElectionService
+from coordinator.service.grant_history import GrantHistory
 from coordinator.service.heartbeats import HeartbeatAck, Heartbeats
+from coordinator.service.hold_timers import HoldTimers
+from coordinator.service.holding import HoldingService
+from coordinator.service.holds import LOOK_EVERY_MS, Holds, LockClasses
 from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
+from coordinator.service.lock_views import LockViews
 from coordinator.service.locks import LockService
-from coordinator.service.long_holds import LOOK_EVERY_MS, LongHolds
 from coordinator.service.metrics import Metrics
+from coordinator.service.promises import Promises
 from coordinator.service.proposals import Committed, Proposals
 from coordinator.service.queues import Queues
 from coordinator.service.reads import ChildrenPage, ReadMode, ReadReply, Reads, SessionView
 from coordinator.service.reaper import Reaper
 from coordinator.service.replica import MachineReplica
 from coordinator.service.status import MemberStatus, in_words, members_of, what_is_wrong
+from coordinator.service.taken import TakenGrants
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
 from coordinator.service.watches import WatchHub, WatchSelector, WatchStream
 from coordinator.state import paths
-from coordinator.state.commands import CloseSession, OpenSession, Operation, RequestId
+from coordinator.state.commands import CloseSession, IfHeld, OpenSession, Operation, RequestId
 from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import SessionEnded, SessionOpened, Stat
@@ -80,11 +86,23 @@ class Member:
         self._leases = Leases(
             engine, clock, replica, tasks, metrics, tick_ms=config.sessions.tick_ms
         )
+        self._hold_timers = HoldTimers(engine, clock, timers, replica, tasks, metrics)
+        taken = TakenGrants(replica)
         self._heartbeats = Heartbeats(
-            engine, clock, timers, tasks, leadership, self._leases, replica, metrics
+            engine,
+            clock,
+            timers,
+            tasks,
+            leadership,
+            self._leases,
+            self._hold_timers,
+            taken,
+            replica,
+            metrics,
         )
         self._reaper = Reaper(engine, clock, replica, leadership, tasks, metrics)
         self._hub = WatchHub(replica, limits, metrics)
+        classes = LockClasses()
         self._queues = Queues(
             proposals=self._proposals,
             reads=self._reads,
@@ -94,18 +112,22 @@ class Member:
             clock=clock,
             tasks=tasks,
             metrics=metrics,
+            classes=classes,
             entropy=self._random,
             waiters_max=limits.lock_waiters_max,
         )
-        self._long_holds = LongHolds(clock, replica, leadership, metrics, limits.long_hold_ms)
-        self.locks = LockService(
-            self._proposals, self._reads, replica, self._queues, self._long_holds
-        )
+        self._holds = Holds(clock, replica, leadership, metrics, classes, limits.long_hold_ms)
+        promises = Promises(engine, clock, timers, leadership, self._leases, self._hold_timers)
+        self.locks = LockService(self._proposals, replica, self._queues)
+        self.lock_views = LockViews(self._reads, replica, self._holds, promises)
+        self.holding = HoldingService(self._proposals, self._reads, replica, leadership)
+        self.grant_history = GrantHistory(self._reads, replica)
         self.elections = ElectionService(
             self._proposals, self._reads, replica, self._queues, self._hub
         )
         for listener in (
-            self._hub, self._reads, self._leases, self._queues, self._long_holds,
+            self._hub, self._reads, self._leases, self._hold_timers, taken, self._queues,
+            self._holds, self.holding,
         ):  # fmt: skip
             replica.add_listener(listener)
         engine.on_role_change(self._on_role_change)
@@ -113,6 +135,12 @@ class Member:
         engine.on_failure(self._fail)
         metrics.add_facts("engine_", engine.metrics)
         metrics.add_facts("", self._facts)
+        metrics.add_facts_by(
+            "lock_waiting",
+            "Contenders that wait for locks of a class, as seen here.",
+            "lock_class",
+            self._holds.waiting_by_class,
+        )
 
     # --- life
 
@@ -123,7 +151,7 @@ class Member:
         self._timers.every(tick_ms, self._leases.tick)
         self._timers.every(tick_ms, self._leadership.observe)
         self._timers.every(self._config.limits.bookmark_interval_ms, self._hub.bookmark)
-        self._timers.every(LOOK_EVERY_MS, self._long_holds.look)
+        self._timers.every(LOOK_EVERY_MS, self._holds.look)
         self._timers.every(self._config.limits.reap_interval_ms, self._reaper.look)
 
     async def stop(self) -> None:
@@ -134,6 +162,7 @@ class Member:
         self._heartbeats.close()
         self._hub.close()
         self._leases.stop()
+        self._hold_timers.stop()
         await self._tasks.stop()
         await self._engine.stop()
         self._timers.close()
@@ -158,10 +187,12 @@ class Member:
         identity: str = "",
         deadline_ms: int,
         need_local: bool = True,
+        if_held: tuple[IfHeld, ...] = (),
     ) -> Committed:
         """Order ``operation`` and return what it came to; raises its refusal as its error.
 
-        ``proposals`` says when it is sent again, and what ``need_local`` waits for.
+        ``proposals`` says when it is sent again, and what ``need_local`` waits for. Unless every
+        grant of ``if_held`` holds at that moment it is refused with LockLostError.
         """
         committed = await self._proposals.submit(
             operation,
@@ -169,6 +200,7 @@ class Member:
             identity=identity,
             deadline_ms=deadline_ms,
             need_local=need_local,
+            if_held=if_held,
         )
         check_answers(operation, committed.outcome)
         return committed
@@ -228,6 +260,7 @@ class Member:
         deadline_ms: int,
         *,
         identity: str = "",
+        if_held: tuple[IfHeld, ...] = (),
     ) -> SessionOpened:
         """Open a session under an id drawn here; None is the default timeout."""
         if timeout_ms is None:
@@ -238,6 +271,7 @@ class Member:
             request=request,
             identity=identity,
             deadline_ms=deadline_ms,
+            if_held=if_held,
         )
         result = committed.outcome.unwrap()
         assert isinstance(result, SessionOpened), "an open comes to a SessionOpened"
@@ -250,10 +284,15 @@ class Member:
         deadline_ms: int,
         *,
         identity: str = "",
+        if_held: tuple[IfHeld, ...] = (),
     ) -> SessionEnded:
         """End a session and all its ephemerals; again if need be."""
         committed = await self.submit(
-            CloseSession(session_id), request=request, identity=identity, deadline_ms=deadline_ms
+            CloseSession(session_id),
+            request=request,
+            identity=identity,
+            deadline_ms=deadline_ms,
+            if_held=if_held,
         )
         result = committed.outcome.unwrap()
         assert isinstance(result, SessionEnded), "a close comes to a SessionEnded"
@@ -353,8 +392,10 @@ class Member:
         self._leadership.on_role_change(role, term)
         if role is Role.LEADER:
             self._leases.start(term)
+            self._hold_timers.start(term)
         else:
             self._leases.stop()
+            self._hold_timers.stop()
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None:
@@ -362,6 +403,7 @@ class Member:
         self._failure = error
         self._leadership.stop()  # nothing is taken or promised any more
         self._leases.stop()
+        self._hold_timers.stop()
         for listener in self._on_failure:
             listener(error)
 

@@ -1,7 +1,8 @@
 """What a member counts, in a registry of its own; rendered as Prometheus text.
 
 Names start with ``coordinator_`` and end in their unit. Nothing here names a path, a session or a
-client: metrics must not leak what they count.
+client: metrics must not leak what they count. Of a lock only its class is told: the beginning of
+its name, up to the first colon or slash.
 """
 
 from __future__ import annotations
@@ -28,6 +29,27 @@ class _Facts(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         for name, value in sorted(self._read().items()):
             yield GaugeMetricFamily(self._prefix + name, f"{name} of this member", value=value)
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        return iter(())
+
+
+class _LabelledFacts(Collector):
+    """One gauge with a label, read when it is asked for."""
+
+    def __init__(
+        self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]
+    ) -> None:
+        self._name = name
+        self._text = text
+        self._label = label
+        self._read = read
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily(self._name, self._text, labels=[self._label])
+        for value, found in sorted(self._read().items()):
+            family.add_metric([value], found)
+        yield family
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         return iter(())
@@ -60,6 +82,9 @@ class Metrics:
             "lease_restarts", "Times all leases were started anew because the leader stalled."
         )
         self.sessions_expired = self._counter("sessions_expired", "Sessions ended by silence.")
+        self.holds_ended = self._counter(
+            "holds_ended", "Holds ended by this leader because their max_hold_ms was over."
+        )
         self.reaped = self._counter("znodes_reaped", "Idle containers and ttl znodes deleted.")
         self.watch_streams = self._gauge("watch_streams", "Open watch streams.")
         self.watch_changes = self._counter("watch_changes", "Changes put to watch streams.")
@@ -67,19 +92,35 @@ class Metrics:
             "contenders_waiting", "Acquires and campaigns that wait on this member."
         )
         self.wakeups = self._counter(
-            "contender_wakeups", "Waiting contenders woken because their predecessor left."
+            "contender_wakeups", "Waiting contenders woken because they were granted."
         )
         self.grants = self._counter("grants", "Grants answered by this member.", "recipe")
         self.long_holds = self._gauge(
             "long_holds", "Locks held for longer than limits.long_hold_ms, as seen here."
         )
         self.wait_seconds = self._histogram(
-            "grant_wait_seconds", "From asking for a grant to having it.", _HELD_SECONDS, "recipe"
+            "grant_wait_seconds",
+            "From asking for a grant to having it, by class of lock.",
+            _HELD_SECONDS,
+            "recipe",
+            "lock_class",
+        )
+        self.hold_seconds = self._histogram(
+            "lock_hold_seconds",
+            "From the grant to its end, by class of lock, as this member saw it while it led.",
+            _HELD_SECONDS,
+            "lock_class",
         )
 
     def add_facts(self, prefix: str, read: Callable[[], Mapping[str, float]]) -> None:
         """Show what ``read`` returns, by name, whenever the metrics are asked for."""
         self.registry.register(_Facts(f"coordinator_{prefix}", read))
+
+    def add_facts_by(
+        self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]
+    ) -> None:
+        """Show what ``read`` returns as one gauge, with a value for each value of ``label``."""
+        self.registry.register(_LabelledFacts(f"coordinator_{name}", text, label, read))
 
     def render(self) -> bytes:
         """Return the text exposition of everything."""

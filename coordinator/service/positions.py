@@ -1,7 +1,7 @@
 """Tells waiting contenders where they stand in the queue, as often as that changes.
 
-Apart from the waking of the next holder, because this concerns everybody in the queue: one look at
-the queue serves all who asked, once per pass of the event loop.
+Apart from the waking of the next holder, because this concerns everybody in the queue: whoever
+asked is looked at once per pass of the event loop in which somebody left.
 """
 
 from __future__ import annotations
@@ -10,18 +10,22 @@ import asyncio
 from collections.abc import Callable
 
 from coordinator.service.replica import MachineReplica
-from recipes.contention import sorted_contenders
 
 
 class Observer:
-    """One contender whose client wants to see its position."""
+    """One attempt whose client wants to see its position, the greatest of its queues."""
 
-    __slots__ = ("directory", "name", "on_position", "position")
+    __slots__ = ("on_position", "own_paths", "position")
 
-    def __init__(self, path: str, position: int, on_position: Callable[[int], None]) -> None:
-        self.directory, _, self.name = path.rpartition("/")
+    def __init__(
+        self, own_paths: tuple[str, ...], position: int, on_position: Callable[[int], None]
+    ) -> None:
+        self.own_paths = own_paths
         self.position = position
         self.on_position = on_position
+
+    def directories(self) -> list[str]:
+        return [path[: path.rindex("/")] for path in self.own_paths]
 
 
 class Positions:
@@ -32,18 +36,22 @@ class Positions:
         self._observers: dict[str, dict[Observer, None]] = {}
         self._changed: dict[str, None] = {}
 
-    def observe(self, path: str, position: int, on_position: Callable[[int], None]) -> Observer:
+    def observe(
+        self, own_paths: tuple[str, ...], position: int, on_position: Callable[[int], None]
+    ) -> Observer:
         """Tell ``on_position`` the present position now and each new one later."""
-        observer = Observer(path, position, on_position)
-        self._observers.setdefault(observer.directory, {})[observer] = None
+        observer = Observer(own_paths, position, on_position)
+        for directory in observer.directories():
+            self._observers.setdefault(directory, {})[observer] = None
         on_position(position)
         return observer
 
     def forget(self, observer: Observer) -> None:
-        observers = self._observers.get(observer.directory, {})
-        observers.pop(observer, None)
-        if not observers:
-            self._observers.pop(observer.directory, None)
+        for directory in observer.directories():
+            observers = self._observers.get(directory, {})
+            observers.pop(observer, None)
+            if not observers:
+                self._observers.pop(directory, None)
 
     def on_deleted(self, path: str) -> None:
         """A znode has gone; if it stood in an observed queue, look at that soon."""
@@ -60,14 +68,13 @@ class Positions:
 
     def _look(self) -> None:
         changed, self._changed = self._changed, {}
+        locks = self._replica.machine.locks
         for directory in changed:
-            observers = tuple(self._observers.get(directory, ()))
-            if not observers:
-                continue
-            names = sorted_contenders(self._replica.machine.children(directory) or ())
-            position_of = {name: position for position, name in enumerate(names)}
-            for observer in observers:
-                position = position_of.get(observer.name, observer.position)
+            for observer in tuple(self._observers.get(directory, ())):
+                standings = [locks.standing(path) for path in observer.own_paths]
+                if not all(each.is_queued for each in standings):
+                    continue  # it has gone, and is told so by who waits
+                position = max(each.position for each in standings)
                 if position not in (observer.position, 0):
                     observer.position = position
                     observer.on_position(position)

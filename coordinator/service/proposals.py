@@ -42,6 +42,7 @@ from coordinator.state.commands import (
     Check,
     CloseSession,
     Command,
+    IfHeld,
     Operation,
     Release,
     RequestId,
@@ -109,16 +110,21 @@ class Proposals:
         identity: str = "",
         deadline_ms: int,
         need_local: bool = True,
+        if_held: tuple[IfHeld, ...] = (),
     ) -> Committed:
         """Order ``operation``; return what it came to, or raise its refusal as its error.
+
+        Args:
+            if_held: the grants it depends on; LockLostError in the same entry when one has ended.
 
         Raises:
             NoLeaderError, ThrottledError, ShuttingDownError: nothing was or will be proposed.
             ProposalTimeoutError, LeaderChangedError, ConnectionLostError: nobody knows.
         """
         self._leadership.refuse_when_stopping()
-        command = Command(operation, self._clock.wall_ms(), request, identity)
-        is_repeatable = request is not None or isinstance(operation, _IDEMPOTENT)
+        command = Command(operation, self._clock.wall_ms(), request, identity, if_held)
+        # Under a condition a repetition may be refused although the first one was done.
+        is_repeatable = request is not None or (isinstance(operation, _IDEMPOTENT) and not if_held)
         attempts = _Attempts(is_repeatable)
         started_ms = self._clock.monotonic_ms()
         try:
@@ -219,9 +225,9 @@ class Proposals:
         except CoordinatorError as error:
             return _encode_problem(error)
         outcome: Outcome = applied.result
-        if outcome.events:
-            # The events reach the other member through its own log.
-            outcome = dataclasses.replace(outcome, events=())
+        if outcome.events or outcome.granted:
+            # Events and grants reach the other member through its own log.
+            outcome = dataclasses.replace(outcome, events=(), granted=())
         index = applied.index.to_bytes(_NUMBER_BYTES, "big")
         return _IS_OUTCOME + index + encode_outcome(outcome)
 

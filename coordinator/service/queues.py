@@ -1,16 +1,16 @@
 """The queues of contenders behind locks and elections: enter, wait for the turn, leave.
 
-A contender is an ephemeral sequential znode below ``<root>/<name>``; ``recipes.contention`` decides
-who holds. The same znodes may be made by clients over the plain tree, in the same queue.
+A contender is an ephemeral sequential znode below ``<root>/<name>``; the state machine decides who
+holds (``recipes.contention``). The same znodes may be made over the plain tree, in the same queue.
+An attempt may enter several queues at once: all or nothing, held once it holds in each of them.
 
-1. One contender for one request: a repeated request finds its first contender again.
-2. A contender waits for its predecessor only; a departure wakes at most one. It looks and registers
-   in one step of the loop, so no departure is missed (issue etcd 17470 is the family).
-3. A grant is answered only if, in the applied state it is decided on, the own contender still
-   exists, is owned by the session, and the session is open. A grant after waiting is decided anew
+1. One attempt for one request: a repeated request finds its first contenders again.
+2. A waiter is woken by the command that grants it, or that ends its contender, and by nothing else;
+   it looks and registers in one step of the loop, so none is missed (etcd 17470 is the family).
+3. A grant is answered only if, in the applied state it is decided on, the own contenders still
+   exist, are owned by the session, and the session is open. A grant after waiting is decided anew
    after a read barrier, because this member may have been paused meanwhile.
-4. A contender that was lowest stays lowest until it is deleted: numbers only grow. So a grant ends
-   only with its znode.
+4. Whoever holds goes on holding until its znode is deleted. So a grant ends only with its znode.
 5. An attempt that ends without a grant leaves nothing behind, or says that it may have.
 """
 
@@ -27,6 +27,7 @@ from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
     CoordinatorError,
+    DeadlockError,
     LockLostError,
     LockTimeoutError,
     NoLeaderError,
@@ -37,10 +38,10 @@ from coordinator.errors import (
     StorageError,
     ThrottledError,
 )
-from coordinator.service.contenders import Contender, Recipe, find
+from coordinator.service.contenders import Contender, Recipe, find, first_holder
+from coordinator.service.holds import LockClasses
 from coordinator.service.leadership import Leadership
 from coordinator.service.metrics import Metrics
-from coordinator.service.order import Order
 from coordinator.service.positions import Positions
 from coordinator.service.proposals import Proposals
 from coordinator.service.reads import LINEARIZABLE, Reads
@@ -49,19 +50,16 @@ from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
 from coordinator.state.commands import (
     Abandon,
-    Check,
     Command,
-    Create,
-    CreateMode,
-    Guarded,
-    Operation,
+    Enter,
+    IfHeld,
+    Kind,
     Release,
     RequestId,
 )
 from coordinator.state.events import EventType
-from coordinator.state.outcomes import Created, GuardedDone, Outcome
+from coordinator.state.outcomes import Created, Entered, Outcome
 from coordinator.state.repeats import check_answers
-from recipes.contention import Standing
 
 _TRY_DEADLINE_MS_MIN = 1_000
 _LEAVE_DEADLINE_MS = 10_000
@@ -70,31 +68,57 @@ _LEAVE_WAIT_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
+class Wish:
+    """In which way to hold, and on which terms; ``state.commands.Enter`` says what each means."""
+
+    kind: Kind = Kind.EXCLUSIVE
+    owner: str = ""
+    size: int | None = None
+    lock_delay_ms: int = 0
+    max_hold_ms: int = 0
+
+
+DEFAULT_WISH = Wish()
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
-    """One wish to hold: who, for which session, with which data, until when."""
+    """One wish to hold: what (several names: all at once), for which session, until when."""
 
     recipe: Recipe
-    name: str
+    names: tuple[str, ...]
     session_id: str
     data: bytes
     request: RequestId | None
     wait_deadline_ms: int
     describe: Callable[[Contender], Mapping[str, Any]]
     """Shows the present holder in a LockTimeoutError."""
+    wish: Wish = DEFAULT_WISH
+    if_held: tuple[IfHeld, ...] = ()
     identity: str = ""
     is_try: bool = False
     leave_on_cancel: bool = True
     on_position: Callable[[int], None] | None = None
 
 
-class _Waiter:
-    """One attempt that waits for a znode to go."""
+@dataclass(frozen=True, slots=True)
+class _Mine:
+    """One znode of an attempt."""
 
-    __slots__ = ("own_path", "woken")
+    path: str
+    czxid: int
 
-    def __init__(self, own_path: str, woken: asyncio.Future[None]) -> None:
-        self.own_path = own_path
-        self.woken = woken
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an attempt stands: ``position`` is the greatest of its queues."""
+
+    is_holder: bool
+    position: int
+
+
+_Waiter = asyncio.Future[None]
+"""One attempt that waits to be granted, or for its contenders to go."""
 
 
 class Queues:
@@ -111,6 +135,7 @@ class Queues:
         clock: Clock,
         tasks: Tasks,
         metrics: Metrics,
+        classes: LockClasses,
         entropy: random.Random,
         waiters_max: int,
     ) -> None:
@@ -122,18 +147,19 @@ class Queues:
         self._clock = clock
         self._tasks = tasks
         self._metrics = metrics
+        self._classes = classes
         self._entropy = entropy
         self._waiters_max = waiters_max
         self._waiting: dict[str, dict[_Waiter, None]] = {}
         self._attempt_count = 0
-        self._order = Order(replica)
         self._positions = Positions(replica)
 
-    async def acquire(self, attempt: Attempt) -> Contender:
-        """Enter the queue and return once the contender holds.
+    async def acquire(self, attempt: Attempt) -> tuple[Contender, ...]:
+        """Enter the queues and return the contenders, in canonical order, once all of them hold.
 
         Raises:
             LockTimeoutError: not granted in time (or at once, for a try); nothing was left behind.
+            DeadlockError: the wait could never end; ``cycle`` says why, and nothing was left.
             SessionExpiredError, LockLostError: the contender ended while it waited.
             NoLeaderError, ThrottledError, ShuttingDownError: nothing was or will be proposed.
             OutcomeUnknownError: a contender may stand in the queue.
@@ -145,8 +171,8 @@ class Queues:
         self._attempt_count += 1
         self._metrics.contenders_waiting.set(self._attempt_count)
         try:
-            contender = await self._enter(attempt, request)
-            contender = await self._granted(attempt, contender)
+            mine = await self._enter(attempt, request)
+            won = await self._granted(attempt, mine)
         except asyncio.CancelledError:
             if attempt.leave_on_cancel and not self._leadership.is_stopping:
                 leaving = _quietly(self._abandon(request))
@@ -156,28 +182,30 @@ class Queues:
             self._attempt_count -= 1
             self._metrics.contenders_waiting.set(self._attempt_count)
         waited_ms = self._clock.monotonic_ms() - started_ms
-        self._metrics.grants.labels(attempt.recipe.word).inc()
-        self._metrics.wait_seconds.labels(attempt.recipe.word).observe(waited_ms / 1000)
-        return contender
+        word, lock_class = attempt.recipe.word, self._classes.of(attempt.names[0])
+        self._metrics.grants.labels(word).inc()
+        self._metrics.wait_seconds.labels(word, lock_class).observe(waited_ms / 1000)
+        return won
 
     # --- told by the replica
 
-    def on_outcome(self, command: Command, outcome: Outcome) -> None:
+    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
         if outcome.is_repeat:
             return
-        self._order.on_outcome(command, outcome)
+        for path in outcome.granted:
+            for waiter in self._waiting.pop(path, ()):
+                self._wake(waiter, is_granted=True)
         for event in outcome.events:
             if event.type is EventType.DELETED:
                 for waiter in self._waiting.pop(event.path, ()):
-                    self._wake(waiter, is_predecessor=waiter.own_path != event.path)
+                    self._wake(waiter, is_granted=False)
                 self._positions.on_deleted(event.path)
 
     def on_restore(self) -> None:
         """Anything may have gone: everybody looks again."""
-        self._order.on_restore()
         for waiters in list(self._waiting.values()):
             for waiter in waiters:
-                self._wake(waiter, is_predecessor=False)
+                self._wake(waiter, is_granted=False)
         self._waiting.clear()
         self._positions.on_restore()
 
@@ -187,133 +215,151 @@ class Queues:
 
     # --- the steps of an attempt
 
-    async def _enter(self, attempt: Attempt, request: RequestId) -> Contender:
-        """Create the contender, or find the one that this request created before."""
-        directory = attempt.recipe.directory(attempt.name)
-        create = Create(
-            path=f"{directory}/{attempt.recipe.prefix}",
-            data=attempt.data,
-            mode=CreateMode.EPHEMERAL_SEQUENTIAL,
+    async def _enter(self, attempt: Attempt, request: RequestId) -> tuple[_Mine, ...]:
+        """Create the contenders, or find those that this request created before."""
+        recipe, wish = attempt.recipe, attempt.wish
+        directories = recipe.directories(attempt.names)
+        operation = Enter(
+            directories=directories,
+            prefix=recipe.prefixes[wish.kind],
+            kind=wish.kind,
             session_id=attempt.session_id,
-            parents=CreateMode.CONTAINER,
+            data=attempt.data,
+            owner=wish.owner,
+            is_try=attempt.is_try,
+            lock_delay_ms=wish.lock_delay_ms,
+            max_hold_ms=wish.max_hold_ms,
+            size=wish.size,
         )
-        operation: Operation = create
         deadline_ms = attempt.wait_deadline_ms
         if attempt.is_try:
-            operation = Guarded((Check(directory, has_children=False),), then=(create,))
             deadline_ms = max(deadline_ms, self._clock.monotonic_ms() + _TRY_DEADLINE_MS_MIN)
         try:
             committed = await self._proposals.submit(
-                operation, request=request, identity=attempt.identity, deadline_ms=deadline_ms
+                operation,
+                request=request,
+                identity=attempt.identity,
+                deadline_ms=deadline_ms,
+                if_held=attempt.if_held,
             )
         except BadArgumentsError as error:
             if error.fields.get("is_abandoned"):
                 self._raise_timeout(attempt, position=None)
             raise
+        except DeadlockError as error:
+            raise recipe.named(error) from None
         except (OutcomeUnknownError, StorageError):
             await self._undo(attempt, self._abandon(request), position=None)
             raise
         if not committed.is_local:  # it stands, but this member is behind when the time is up
             await self._undo(attempt, self._abandon(request), position=None)
-            raise _stands_error(directory)
+            raise _stands_error(directories[0])
+        check_answers(operation, committed.outcome)  # the number may have had another use
         result = committed.outcome.unwrap()
-        if isinstance(result, GuardedDone):
-            if not result.is_then:
-                self._raise_timeout(attempt, position=None)
-            result = result.results[0] if result.results else result  # type: ignore[assignment]
-        if not isinstance(result, Created):  # the number was used for something else
-            check_answers(operation, committed.outcome)
-        assert isinstance(result, Created), "a create comes to a Created"
-        return self._checked(attempt, directory, result)
+        assert isinstance(result, Entered), "an enter comes to an Entered"
+        if not result.is_entered:
+            self._raise_timeout(attempt, position=None)
+        return tuple([self._checked(attempt, each) for each in result.contenders])
 
-    def _checked(self, attempt: Attempt, directory: str, created: Created) -> Contender:
+    def _checked(self, attempt: Attempt, created: Created) -> _Mine:
         path, stat = created.path, created.stat
-        if not path.startswith(directory + "/") or stat.ephemeral_owner != attempt.session_id:
+        if stat.ephemeral_owner != attempt.session_id:
             raise BadArgumentsError(
                 f"this request number was used before, for {path} of session "
-                f"{stat.ephemeral_owner}; found {directory} of session {attempt.session_id}"
+                f"{stat.ephemeral_owner}; found session {attempt.session_id}"
             )
-        return Contender.of(path, attempt.data, stat, self._replica.machine.zxid)
+        return _Mine(path, stat.czxid)
 
-    async def _granted(self, attempt: Attempt, mine: Contender) -> Contender:
-        """Wait until ``mine`` holds, by the wait deadline."""
+    async def _granted(self, attempt: Attempt, mine: tuple[_Mine, ...]) -> tuple[Contender, ...]:
+        """Wait until every one of ``mine`` holds, by the wait deadline."""
         position: int | None = None
         try:
             async with self._timers.deadline(attempt.wait_deadline_ms):
-                standing = self._standing(mine)
-                if not standing.is_holder:
-                    position = standing.position
-                    await self._until_holder(attempt, mine, standing)
+                place = self._place(attempt, mine)
+                if not place.is_holder:
+                    position = place.position
+                    await self._until_holder(attempt, mine, place)
+                return self._held(mine)
         except ShuttingDownError:
-            raise _stands_error(mine.path) from None
+            raise _stands_error(mine[0].path) from None
         except (TimeoutError, NoLeaderError):
-            if self._is_there(mine):
-                position = self._standing(mine).position
-            await self._undo(attempt, self._release(mine), position)
-            raise _stands_error(mine.path) from None
-        return mine.as_of(self._replica.machine.zxid)
+            if all(map(self._is_there, mine)):
+                position = self._place(attempt, mine).position
+            await self._undo(attempt, self._release(mine[0]), position)
+            raise _stands_error(mine[0].path) from None
 
-    async def _until_holder(self, attempt: Attempt, mine: Contender, standing: Standing) -> None:
+    async def _until_holder(self, attempt: Attempt, mine: tuple[_Mine, ...], place: _Place) -> None:
         observer = None
         if attempt.on_position is not None:
-            observer = self._positions.observe(mine.path, standing.position, attempt.on_position)
+            own_paths = tuple([each.path for each in mine])
+            observer = self._positions.observe(own_paths, place.position, attempt.on_position)
         try:
             is_confirmed = False
-            while not (standing.is_holder and is_confirmed):
-                if standing.is_holder:
+            while not (place.is_holder and is_confirmed):
+                if place.is_holder:
                     await self._reads.fresh(LINEARIZABLE, attempt.wait_deadline_ms)
                     is_confirmed = True
                 else:
-                    await self._until_moved(mine, standing)
-                standing = self._standing(mine)
+                    await self._until_told(mine)
+                place = self._place(attempt, mine)
         finally:
             if observer is not None:
                 self._positions.forget(observer)
 
-    async def _until_moved(self, mine: Contender, standing: Standing) -> None:
-        """Return when the predecessor or the own contender has gone, or all must look again."""
-        assert standing.predecessor is not None, "whoever does not hold has a predecessor"
-        waiter = _Waiter(mine.path, asyncio.get_running_loop().create_future())
-        watched = (f"{mine.directory}/{standing.predecessor}", mine.path)
-        for path in watched:
-            self._waiting.setdefault(path, {})[waiter] = None
+    async def _until_told(self, mine: tuple[_Mine, ...]) -> None:
+        """Return when one of ``mine`` was granted or has gone, or all must look again."""
+        waiter: _Waiter = asyncio.get_running_loop().create_future()
+        for each in mine:
+            self._waiting.setdefault(each.path, {})[waiter] = None
         try:
-            await waiter.woken
+            await waiter
         finally:
-            for path in watched:
-                waiters = self._waiting.get(path, {})
+            for each in mine:
+                waiters = self._waiting.get(each.path, {})
                 waiters.pop(waiter, None)
                 if not waiters:
-                    self._waiting.pop(path, None)
+                    self._waiting.pop(each.path, None)
         if self._leadership.is_stopping:
-            raise _stands_error(mine.path)
+            raise _stands_error(mine[0].path)
 
-    def _wake(self, waiter: _Waiter, *, is_predecessor: bool) -> None:
-        if not waiter.woken.done():
-            waiter.woken.set_result(None)
-            if is_predecessor:
+    def _wake(self, waiter: _Waiter, *, is_granted: bool) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+            if is_granted:
                 self._metrics.wakeups.inc()
 
-    def _is_there(self, mine: Contender) -> bool:
+    def _is_there(self, mine: _Mine) -> bool:
         found = self._replica.machine.get(mine.path)
         return found is not None and found[1].czxid == mine.czxid
 
-    def _standing(self, mine: Contender) -> Standing:
-        """Decide on the state applied here; raise if the contender is not there any more."""
+    def _place(self, attempt: Attempt, mine: tuple[_Mine, ...]) -> _Place:
+        """Decide on the state applied here; raise if a contender is not there any more."""
         machine = self._replica.machine
-        if self._is_there(mine):
-            # An ephemeral exists only while its session is open: the session is checked with it.
-            return self._order.standing(mine.directory, mine.name)
-        if machine.session(mine.session_id) is None:
-            raise SessionExpiredError(
-                f"session {mine.session_id} has ended, and {mine.path} with it",
-                session_id=mine.session_id,
+        for each in mine:
+            if self._is_there(each):
+                # An ephemeral exists only while its session is open: it is checked with it.
+                continue
+            if machine.session(attempt.session_id) is None:
+                raise SessionExpiredError(
+                    f"session {attempt.session_id} has ended, and {each.path} with it",
+                    session_id=attempt.session_id,
+                )
+            raise LockLostError(
+                f"{each.path} is not in the queue any more: it was released, abandoned, taken out, "
+                "or left when its time was up",
+                path=each.path,
             )
-        raise LockLostError(
-            f"{mine.path} is not in the queue any more: it was released, abandoned, or left when "
-            "its time was up",
-            path=mine.path,
+        standings = [machine.locks.standing(each.path) for each in mine]
+        return _Place(
+            is_holder=all(each.is_holder for each in standings),
+            position=max(each.position for each in standings),
         )
+
+    def _held(self, mine: tuple[_Mine, ...]) -> tuple[Contender, ...]:
+        """Return the contenders that were just seen to hold, in the same step."""
+        machine = self._replica.machine
+        won = [find(machine, each.path) for each in mine]
+        return tuple([each for each in won if each is not None])
 
     # --- leaving nothing behind
 
@@ -338,7 +384,7 @@ class Queues:
         deadline_ms = self._clock.monotonic_ms() + _LEAVE_DEADLINE_MS
         await self._proposals.submit(operation, request=None, deadline_ms=deadline_ms)
 
-    async def _release(self, mine: Contender) -> None:
+    async def _release(self, mine: _Mine) -> None:
         deadline_ms = self._clock.monotonic_ms() + _LEAVE_DEADLINE_MS
         try:
             await self._proposals.submit(
@@ -353,13 +399,14 @@ class Queues:
         return RequestId(client_id, 1, self._replica.machine.applied_index)
 
     def _raise_timeout(self, attempt: Attempt, position: int | None) -> NoReturn:
-        machine = self._replica.machine
-        directory = attempt.recipe.directory(attempt.name)
-        name = self._order.holder(directory)
-        holder = None if name is None else find(machine, directory, name)
+        machine, recipe = self._replica.machine, attempt.recipe
+        directories = recipe.directories(attempt.names)
+        holders = [first_holder(machine, each) for each in directories]
+        at = next((at for at, each in enumerate(holders) if each is not None), 0)
+        holder, name = holders[at], recipe.name_of(directories[at].rpartition("/")[2])
         raise LockTimeoutError(
-            f"{attempt.recipe.word} {attempt.name!r} was not granted in time",
-            lock=attempt.name,
+            f"{recipe.word} {name!r} was not granted in time",
+            lock=name,
             holder=None if holder is None else attempt.describe(holder),
             position=position,
             zxid=machine.zxid,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from coordinator.config import Config
 from coordinator.errors import CoordinatorError
 from coordinator.raft.engine import Applied
-from coordinator.service.locks import LockView
+from coordinator.service.lock_views import LockView
 from coordinator.service.reads import ReadReply
 from coordinator.service.watches import Bookmark, Resync, WatchItem
 from coordinator.state import commands as do
@@ -31,8 +31,11 @@ def shown_operation(operation: do.Operation | do.ZnodeOperation) -> str:
             return f"open {session_id} for {timeout_ms} ms"
         case do.CloseSession(session_id):
             return f"close {session_id}"
-        case do.ExpireSession(session_id, term):
-            return f"expire {session_id} in term {term}"
+        case do.ExpireSession(session_id, term, silent_ms):
+            return f"expire {session_id}, silent for {silent_ms} ms, in term {term}"
+        case do.Enter(directories, _, kind, session_id):
+            how = "try" if operation.is_try else "enter"
+            return f"{how} {', '.join(directories)} {kind} of {session_id}"
         case do.Release(path, czxid):
             return f"release {path} of czxid {czxid}"
         case do.Abandon(client_id, number):

@@ -346,7 +346,7 @@ class Trace:
     def _who(self, words: Words) -> None:
         member, deadline_ms = self._asked(words)
         lock = words.given.pop(0)
-        self._ask(lock, member.locks.query(lock, mode_of(words), deadline_ms), shown_queue)
+        self._ask(lock, member.lock_views.query(lock, mode_of(words), deadline_ms), shown_queue)
 
 
 async def settle() -> None:

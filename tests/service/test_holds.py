@@ -9,8 +9,8 @@ import pytest
 from coordinator.clock import ManualClock
 from coordinator.raft.engine import Role
 from coordinator.raft.loopback import LoopbackEngine
+from coordinator.service.holds import Holds, LockClasses
 from coordinator.service.leadership import Leadership
-from coordinator.service.long_holds import LongHolds
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import encode_command
@@ -36,7 +36,9 @@ class Room:
         self.metrics = Metrics()
         leadership = Leadership(LoopbackEngine(), self.clock)
         leadership.on_role_change(Role.LEADER, 1)
-        self.holds = LongHolds(self.clock, self.replica, leadership, self.metrics, LONG_MS)
+        self.holds = Holds(
+            self.clock, self.replica, leadership, self.metrics, LockClasses(), LONG_MS
+        )
         self.replica.add_listener(self.holds)
         self._index = 0
         self.apply(OpenSession("0000000000000001", 10_000))
@@ -73,12 +75,13 @@ def test_a_hold_is_counted_from_when_it_was_first_seen() -> None:
     room.enter()
     room.pass_ms(0)
     room.pass_ms(5_000)
+    first, second = "/locks/daily/lock-0000000000", "/locks/daily/lock-0000000001"
 
-    assert room.holds.held_ms("/locks/daily") == 5_000
-    room.apply(Delete("/locks/daily/lock-0000000000"))
-    assert room.holds.held_ms("/locks/daily") == 0
+    assert (room.holds.held_ms(first), room.holds.held_ms(second)) == (5_000, 0)
+    room.apply(Delete(first))
+    assert (room.holds.held_ms(first), room.holds.held_ms(second)) == (0, 0)
     room.pass_ms(2_000)
-    assert room.holds.held_ms("/locks/daily") == 2_000
+    assert room.holds.held_ms(second) == 2_000
 
 
 def test_a_long_hold_is_counted_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -110,5 +113,5 @@ def test_locks_that_come_and_go_leave_nothing() -> None:
         room.apply(Delete(f"/locks/daily/lock-{number:010d}"))
     room.pass_ms(1)
 
-    assert room.holds.held_ms("/locks/daily") == 0
+    assert room.holds._holds == {}
     assert len(room.holds._becoming_long) < 2_000

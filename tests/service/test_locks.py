@@ -52,7 +52,7 @@ def waiting(world: World, session_id: str, **options: Any) -> asyncio.Task[Grant
 
 async def queue_of(world: World, name: str = LOCK) -> list[str]:
     """Return the grant ids in the queue, the holder first."""
-    view = (await soon(world.leader.locks.query(name, LINEARIZABLE, world.deadline()))).value
+    view = (await soon(world.leader.lock_views.query(name, LINEARIZABLE, world.deadline()))).value
     holder = [] if view.holder is None else [view.holder.grant_id]
     return holder + [each.grant_id for each in view.queue]
 
@@ -478,8 +478,8 @@ async def test_a_lock_shows_who_holds_and_who_waits() -> None:
         second = waiting(world, session_id, holder=HolderInfo("other"))
         await settle()
 
-        view = (await world.follower.locks.query(LOCK, STALE, world.deadline())).value
-        page = (await world.follower.locks.list_locks(STALE, world.deadline())).value
+        view = (await world.follower.lock_views.query(LOCK, STALE, world.deadline())).value
+        page = (await world.follower.lock_views.list_locks(STALE, world.deadline())).value
 
         assert view.holder is not None
         assert (view.holder.grant_id, view.holder.fencing_token) == (
@@ -499,7 +499,7 @@ async def test_locks_are_listed_in_pages() -> None:
         names = [f"l/{number}" for number in range(5)]
         grants = [await soon(acquired(world, session_id, name=name)) for name in names]
         await release(world, grants[2])
-        locks = world.leader.locks
+        locks = world.leader.lock_views
 
         first = (await locks.list_locks(LINEARIZABLE, world.deadline(), limit=3)).value
         rest = (
@@ -519,7 +519,7 @@ async def test_any_name_is_one_lock_of_its_own(name: str) -> None:
     async with cluster(1, config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         grant = await soon(acquired(world, session_id, name=name))
-        page = (await world.leader.locks.list_locks(STALE, world.deadline())).value
+        page = (await world.leader.lock_views.list_locks(STALE, world.deadline())).value
 
         assert grant.path.count("/") == 3
         assert [each.lock for each in page.locks] == [name]

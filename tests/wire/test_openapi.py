@@ -64,6 +64,9 @@ class Step:
 
 SESSION = {"session": ("session_id",)}
 GRANT = {"grant": ("grant", "grant_id"), "token": ("grant", "fencing_token")}
+OF_1 = {"fencing_token": 1}
+SLOW = {"session_id": "{session}", "max_hold_ms": 60_000, "lock_delay_ms": 1, "guard": "pg"}
+SLOT = {"session_id": "{session}", "kind": "slot"}
 NUMBERED = {"Coordinator-Client-Id": "c", "Coordinator-Request-Number": "1"}
 
 DRIVEN = [
@@ -133,7 +136,36 @@ DRIVEN = [
     Step("get_lock", "/v1/locks/l?fencing_token={token}"),
     Step("get_lock", "/v1/locks/nobody"),
     Step("list_locks", "/v1/locks"),
+    Step("set_data", "/v1/tree/new?if_held=l:{token}", {"data": "z"}),
+    Step("set_data", "/v1/tree/new", {"data": "z", "if_held": [{"lock": "l", **OF_1}]}, 410),
+    Step("delete_znode", "/v1/tree/new?if_elected=l:{token}", status=410),
+    Step("note_lock", "/v1/locks/l/grants/{grant}/note", {"note": "page 7"}),
+    Step("note_lock", "/v1/locks/l/grants/7-7/note", {"note_base64": "AP8="}, 409),
+    Step("downgrade_lock", "/v1/locks/l/grants/{grant}/downgrade"),
+    Step("downgrade_lock", "/v1/locks/l/grants/7-7/downgrade", {"if_held": None}, 409),
+    Step("get_grant", "/v1/grants/l/{grant}"),
+    Step("get_grant", "/v1/grants/l/7-7", status=404),
     Step("release_lock", "/v1/locks/l/grants/{grant}"),
+    Step("acquire_lock", "/v1/locks/l", SLOW, keeps=GRANT),
+    Step("heartbeat", "/v1/sessions/{session}/heartbeat"),
+    Step("get_lock", "/v1/locks/l"),
+    Step("revoke_lock", "/v1/locks/l/revoke", {"by": "ann", "reason": "stuck"}),
+    Step("revoke_lock", "/v1/locks/l/revoke", {"by": "ann", "reason": "stuck"}, 409),
+    Step("heartbeat", "/v1/sessions/{session}/heartbeat"),
+    Step("get_grant", "/v1/grants/l/{grant}"),
+    Step("acquire_lock", "/v1/locks/s", {**SLOT, "size": 2}),
+    Step("acquire_lock", "/v1/locks/s", SLOT),
+    Step("resize_semaphore", "/v1/locks/s/size", {"size": 1}),
+    Step("resize_semaphore", "/v1/locks/none/size", {"size": 1}, 404),
+    Step("acquire_lock", "/v1/locks/s", {**SLOT, "timeout_ms": 20}, 409),
+    Step("get_lock", "/v1/locks/s"),
+    Step("acquire_locks", "/v1/locks", {"session_id": "{session}", "names": ["y", "x"]}),
+    Step("acquire_locks", "/v1/locks", {"lease_ms": 5_000, "names": ["z", "z"]}, 400),
+    Step("acquire_lock", "/v1/locks/x", {"session_id": "{session}", "timeout_ms": 0}, 409),
+    Step("list_grants", "/v1/grants"),
+    Step("list_grants", "/v1/grants?lock=l&how=forced&limit=1"),
+    Step("list_grants", "/v1/grants?session_id={session}", headers=NDJSON),
+    Step("list_grants", "/v1/grants?how=lost", status=400),
     Step("release_lock", "/v1/locks/l/grants/7-7", status=409),
     Step("acquire_lock", "/v1/locks/n", {"session_id": "{session}"}, headers=NUMBERED),
     Step("abandon_lock_attempt", "/v1/locks/n/attempts/c/1?floor_index=0"),
@@ -148,6 +180,8 @@ DRIVEN = [
     Step("get_election", "/v1/elections/nobody"),
     Step("proclaim", "/v1/elections/e/grants/{elected}", {"value_base64": "AP8="}),
     Step("get_election", "/v1/elections/e"),
+    Step("get_grant", "/v1/grants/e/{elected}?election"),
+    Step("list_grants", "/v1/grants?election=e"),
     Step("resign", "/v1/elections/e/grants/{elected}"),
     Step("proclaim", "/v1/elections/e/grants/{elected}", {"value": "late"}, 409),
     Step("abandon_campaign", "/v1/elections/e/attempts/c/9"),
@@ -266,6 +300,16 @@ REFUSED_BY_BOTH = [
     ("acquire_lock", "/v1/locks/l", {"lease_ms": 5_000, "timeout_ms": 3_600_001}),
     ("acquire_lock", "/v1/locks/l", {"lease_ms": 5_000, "on_disconnect": "wait"}),
     ("acquire_lock", "/v1/locks/l", {"lease_ms": 5_000, "value": "v"}),
+    ("acquire_lock", "/v1/locks/l", {"lease_ms": 5_000, "kind": "mutex"}),
+    ("acquire_lock", "/v1/locks/l", {"lease_ms": 5_000, "size": 10_001}),
+    ("acquire_lock", "/v1/locks/l", {"lease_ms": 5_000, "if_held": {"lock": "a"}}),
+    ("acquire_lock", "/v1/locks/l", {"lease_ms": 5_000, "names": ["a"]}),
+    ("acquire_locks", "/v1/locks", {"lease_ms": 5_000, "names": []}),
+    ("acquire_locks", "/v1/locks", {"lease_ms": 5_000, "names": ["a"], "kind": "shared"}),
+    ("note_lock", "/v1/locks/l/grants/1-1/note", {}),
+    ("resize_semaphore", "/v1/locks/l/size", {"size": 0}),
+    ("revoke_lock", "/v1/locks/l/revoke", {"by": "ann"}),
+    ("downgrade_lock", "/v1/locks/l/grants/1-1/downgrade", {"to": "shared"}),
     ("watch_many", "/v1/watch", {"watches": [{"kind": "znode"}]}),
 ]
 

@@ -9,6 +9,8 @@ from coordinator.config import HttpConfig
 from coordinator.service.member import Member
 from coordinator.wire.http.door import DOOR, Door
 from coordinator.wire.http.elections import ElectionRoutes
+from coordinator.wire.http.grants import GrantRoutes
+from coordinator.wire.http.holding import HoldingRoutes
 from coordinator.wire.http.locks import LockRoutes
 from coordinator.wire.http.multi import MultiRoutes
 from coordinator.wire.http.openapi import openapi_document
@@ -48,6 +50,8 @@ def all_routes(door: Door) -> tuple[Route, ...]:
         *WatchRoutes(door).routes(),
         *SessionRoutes(door).routes(),
         *LockRoutes(door).routes(),
+        *HoldingRoutes(door).routes(),
+        *GrantRoutes(door).routes(),
         *ElectionRoutes(door).routes(),
         *OperationRoutes(door, lambda: openapi_document(product_version())).routes(),
     )

@@ -13,9 +13,10 @@ from coordinator.service.elections import CandidateView, ElectionView
 from coordinator.service.watches import Bookmark
 from coordinator.wire import messages
 from coordinator.wire.http.attempts import Attempt, Contest, attempt_id, wait_deadline_ms
+from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.paths import name_at
-from coordinator.wire.http.queries import READ_MODES, Query
+from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.http.routes import Route
 from coordinator.wire.http.streams import LineStream, wants
 from coordinator.wire.messages import acquire
@@ -46,9 +47,11 @@ class ElectionRoutes:
     async def campaign(self, request: web.Request) -> web.StreamResponse:
         """Stand for election until elected, or the time is up."""
         door = self._door
-        Query(request.rel_url.raw_query_string)
+        query = Query(request.rel_url.raw_query_string, CONDITIONS)
         name = _name(request)
-        asked = acquire.Acquire.from_body(await door.body(request), is_election=True)
+        body = await door.body(request)
+        asked = acquire.Acquire.from_body(body, is_election=True)
+        if_held = conditions(query, body)
         request_id = door.request_id(request)
         deadline_ms = wait_deadline_ms(door, request, asked)
 
@@ -62,6 +65,7 @@ class ElectionRoutes:
                 value=asked.value or b"",
                 wait_deadline_ms=deadline_ms,
                 is_try=asked.timeout_ms == 0,
+                if_held=if_held,
                 on_position=on_position,
                 leave_on_cancel=asked.on_disconnect == "leave",
             )
@@ -85,14 +89,15 @@ class ElectionRoutes:
     async def proclaim(self, request: web.Request) -> web.Response:
         """Publish another value; only while elected."""
         door = self._door
-        Query(request.rel_url.raw_query_string)
-        value = shapes.read_proclaim(await door.body(request))
+        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+        given = await door.body(request)
         done = await door.member.elections.proclaim(
             _name(request),
             _grant_id(request),
-            value,
+            shapes.read_proclaim(given),
             door.request_id(request),
             door.deadline_ms(request),
+            if_held=conditions(query, given),
         )
         body = shapes.Proclaimed(done.grant_id, done.epoch, done.zxid).to_body()
         return door.reply_now(request, body)
@@ -100,10 +105,14 @@ class ElectionRoutes:
     async def resign(self, request: web.Request) -> web.Response:
         """Step down, or leave the queue; again if need be."""
         door = self._door
-        Query(request.rel_url.raw_query_string)
+        query = Query(request.rel_url.raw_query_string, CONDITIONS)
         grant_id = _grant_id(request)
         await door.member.elections.resign(
-            _name(request), grant_id, door.request_id(request), door.deadline_ms(request)
+            _name(request),
+            grant_id,
+            door.request_id(request),
+            door.deadline_ms(request),
+            if_held=conditions(query),
         )
         return door.reply_now(request, acquire.ReleaseReply(grant_id).to_body())
 

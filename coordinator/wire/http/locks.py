@@ -1,18 +1,24 @@
-"""/v1/locks: acquire (the wait is in the server), release, abandon, look at."""
+"""/v1/locks: acquire one or several (the wait is in the server), release, abandon, look at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
-from coordinator.service.locks import ContenderView, HolderInfo
+import coordinator.service.locks as service
+from coordinator.service.contenders import LOCKS
+from coordinator.service.holder_info import HolderInfo
+from coordinator.service.queues import Wish
+from coordinator.state.commands import IfHeld, Kind
 from coordinator.wire.http.attempts import Attempt, Contest, attempt_id, wait_deadline_ms
+from coordinator.wire.http.conditions import conditions
+from coordinator.wire.http.convert_locks import grant_shape, lock_shape, summary_shape
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.paths import name_at
-from coordinator.wire.http.queries import READ_MODES, Query
+from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.http.routes import Route
-from coordinator.wire.messages import acquire
+from coordinator.wire.messages import acquire as wishes
 from coordinator.wire.messages import locks as shapes
 
 LIST_LIMIT_DEFAULT = 1_000
@@ -31,6 +37,7 @@ class LockRoutes:
         one = "/v1/locks/{name}"
         return (
             Route("GET", "/v1/locks", self.list, "list_locks"),
+            Route("POST", "/v1/locks", self.acquire_several, "acquire_locks"),
             Route("GET", one, self.look, "get_lock"),
             Route("POST", one, self.acquire, "acquire_lock"),
             Route("DELETE", f"{one}/grants/{{grant_id}}", self.release, "release_lock"),
@@ -44,38 +51,49 @@ class LockRoutes:
 
     async def acquire(self, request: web.Request) -> web.StreamResponse:
         """Wait in the queue until the lock is granted, or the time is up."""
-        door = self._door
-        Query(request.rel_url.raw_query_string)
+        query = Query(request.rel_url.raw_query_string, CONDITIONS)
         name = _name(request)
-        asked = acquire.Acquire.from_body(await door.body(request))
+        body = await self._door.body(request)
+        asked = wishes.Acquire.from_body(body)
+        return await self._answer(request, name, asked, conditions(query, body))
+
+    async def acquire_several(self, request: web.Request) -> web.StreamResponse:
+        """Wait until all of the locks are granted at once, or the time is up."""
+        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+        body = await self._door.body(request)
+        asked = wishes.Acquire.from_body(body, is_multi=True)
+        LOCKS.directories(asked.names)  # before a session is opened for it
+        return await self._answer(request, asked.names, asked, conditions(query, body))
+
+    async def _answer(
+        self,
+        request: web.Request,
+        name: str | Sequence[str],
+        asked: wishes.Acquire,
+        if_held: tuple[IfHeld, ...],
+    ) -> web.StreamResponse:
+        door = self._door
         request_id = door.request_id(request)
         deadline_ms = wait_deadline_ms(door, request, asked)
 
-        async def begin(
-            session_id: str, on_position: Callable[[int], None] | None
-        ) -> acquire.Grant:
-            grant = await door.member.locks.acquire(
+        async def begin(session_id: str, on_position: Callable[[int], None] | None) -> wishes.Grant:
+            grant: service.Grant = await door.member.locks.acquire(
                 name,
                 session_id=session_id,
                 request=request_id,
-                holder=HolderInfo(asked.label, asked.host, asked.pid, asked.trace_id),
+                holder=_holder(asked),
                 wait_deadline_ms=deadline_ms,
+                wish=_wish(asked),
                 is_try=asked.timeout_ms == 0,
+                if_held=if_held,
                 on_position=on_position,
                 leave_on_cancel=asked.on_disconnect == "leave",
             )
-            return acquire.Grant(
-                grant_id=grant.grant_id,
-                lock=grant.lock,
-                fencing_token=grant.fencing_token,
-                session_id=grant.session_id,
-                path=grant.path,
-                zxid=grant.zxid,
-            )
+            return grant_shape(grant)
 
-        async def give_back(grant: acquire.Grant) -> object:
+        async def give_back(grant: wishes.Grant) -> object:
             return await door.member.locks.release(
-                name, grant.grant_id, None, door.cleanup_deadline_ms()
+                grant.lock, grant.grant_id, None, door.cleanup_deadline_ms()
             )
 
         return await Attempt(door, request, asked, Contest(begin, give_back)).answer()
@@ -83,12 +101,16 @@ class LockRoutes:
     async def release(self, request: web.Request) -> web.Response:
         """Release a grant; again if need be, and never somebody else's."""
         door = self._door
-        Query(request.rel_url.raw_query_string)
+        query = Query(request.rel_url.raw_query_string, CONDITIONS)
         grant_id = name_at(request.path_qs, _GRANT_ID, "grant_id")
         await door.member.locks.release(
-            _name(request), grant_id, door.request_id(request), door.deadline_ms(request)
+            _name(request),
+            grant_id,
+            door.request_id(request),
+            door.deadline_ms(request),
+            if_held=conditions(query),
         )
-        return door.reply_now(request, acquire.ReleaseReply(grant_id).to_body())
+        return door.reply_now(request, wishes.ReleaseReply(grant_id).to_body())
 
     async def abandon(self, request: web.Request) -> web.Response:
         """Undo an attempt whose answer never came."""
@@ -97,36 +119,29 @@ class LockRoutes:
         abandoned = await door.member.locks.abandon(
             _name(request), client_id, number, floor_index, door.deadline_ms(request)
         )
-        return door.reply_now(request, acquire.AbandonReply(abandoned.deleted_path).to_body())
+        return door.reply_now(request, wishes.AbandonReply(abandoned.deleted_path).to_body())
 
     async def look(self, request: web.Request) -> web.Response:
-        """Return who holds and who waits; with a token also whether it is the current one."""
+        """Return who holds and who waits; with a token only whether it is a current one."""
         door = self._door
         query = Query(request.rel_url.raw_query_string, {*READ_MODES, "fencing_token"})
         token = query.integer("fencing_token", minimum=0)
         name = _name(request)
-        read = await door.member.locks.query(name, query.read_mode(), door.deadline_ms(request))
-        view = read.value
-        body = shapes.LockView(
-            lock=name,
-            holder=None if view.holder is None else _contender(view.holder),
-            queue=tuple(_contender(each) for each in view.queue),
-            zxid=read.zxid,
-            is_current=None
-            if token is None
-            else view.holder is not None and view.holder.fencing_token == token,
-        ).to_body()
+        read = await door.member.lock_views.query(
+            name, query.read_mode(), door.deadline_ms(request), is_whole=token is None
+        )
+        body = lock_shape(read.value, token).to_body(door.reply_encoding(request))
         return door.reply_read(request, body, read)
 
     async def list(self, request: web.Request) -> web.Response:
-        """Return a page of the locks that anybody holds or waits for."""
+        """Return a page of the locks that anybody holds."""
         door = self._door
         query = Query(
             request.rel_url.raw_query_string, {*READ_MODES, "after", "limit", "held_ms_min"}
         )
         limit = query.integer("limit", minimum=1, maximum=LIST_LIMIT_MAX)
         held_ms_min = query.integer("held_ms_min", minimum=0)
-        read = await door.member.locks.list_locks(
+        read = await door.member.lock_views.list_locks(
             query.read_mode(),
             door.deadline_ms(request),
             after=query.text("after"),
@@ -134,35 +149,31 @@ class LockRoutes:
             held_ms_min=held_ms_min or 0,
         )
         page = read.value
-        body = shapes.LockList(
-            locks=tuple(
-                shapes.LockSummary(
-                    lock=each.lock,
-                    holder=None if each.holder is None else _contender(each.holder),
-                    queue_length=each.queue_length,
-                    held_ms=each.held_ms,
-                )
-                for each in page.locks
-            ),
-            next=page.next,
-        ).to_body()
-        return door.reply_read(request, body, read)
+        body = shapes.LockList(tuple(map(summary_shape, page.locks)), page.next)
+        return door.reply_read(request, body.to_body(door.reply_encoding(request)), read)
 
 
 def _name(request: web.Request) -> str:
     return name_at(request.path_qs, _NAME, "name")
 
 
-def _contender(view: ContenderView) -> shapes.Contender:
-    return shapes.Contender(
-        grant_id=view.grant_id,
-        fencing_token=view.fencing_token,
-        session_id=view.session_id,
-        path=view.path,
-        position=view.position,
-        since_ms=view.since_ms,
-        label=view.label,
-        host=view.host,
-        pid=view.pid,
-        trace_id=view.trace_id,
+def _holder(asked: wishes.Acquire) -> HolderInfo:
+    return HolderInfo(
+        label=asked.label,
+        host=asked.host,
+        pid=asked.pid,
+        trace_id=asked.trace_id,
+        when_unsure=asked.when_unsure,
+        purpose=asked.purpose,
+        guard=asked.guard,
+    )
+
+
+def _wish(asked: wishes.Acquire) -> Wish:
+    return Wish(
+        kind=Kind(asked.kind),
+        owner=asked.owner,
+        size=asked.size,
+        lock_delay_ms=asked.lock_delay_ms,
+        max_hold_ms=asked.max_hold_ms,
     )

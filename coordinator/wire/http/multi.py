@@ -6,9 +6,10 @@ from typing import Any
 
 from aiohttp import web
 
+from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.convert import multi_command, result_body
 from coordinator.wire.http.door import Door
-from coordinator.wire.http.queries import Query
+from coordinator.wire.http.queries import CONDITIONS, Query
 from coordinator.wire.http.routes import Route
 from coordinator.wire.messages.operations import Guarded, read_multi
 
@@ -25,11 +26,13 @@ class MultiRoutes:
     async def submit(self, request: web.Request) -> web.Response:
         """Do all operations or none; of a guarded write, those of the branch that applies."""
         door = self._door
-        Query(request.rel_url.raw_query_string)
-        shape = read_multi(await door.body(request))
+        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+        body_given = await door.body(request)
+        shape = read_multi(body_given)
         committed = await door.member.submit(
             multi_command(shape),
             request=door.request_id(request),
+            if_held=conditions(query, body_given),
             deadline_ms=door.deadline_ms(request),
         )
         done: Any = committed.outcome.unwrap()

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.wire import messages
-from coordinator.wire.http.openapi_schemas import (
+from coordinator.wire.http.openapi_schemas import CREATE, SCHEMAS
+from coordinator.wire.http.openapi_shapes import (
     BOOLEAN,
-    CREATE,
     CZXID,
     EXPECTED_VERSION,
-    SCHEMAS,
     TEXT,
     Schema,
     array,
@@ -23,6 +22,8 @@ from coordinator.wire.http.openapi_schemas import (
     integer,
     reference,
 )
+from coordinator.wire.messages.history import ENDS
+from coordinator.wire.messages.if_held import IF_HELD_QUERY
 from coordinator.wire.messages.watches import WATCH_KINDS
 
 JSON = "application/json"
@@ -58,6 +59,7 @@ _CREATE_QUERY = {name: CREATE[name] for name in ("mode", "session_id", "ttl_ms",
 
 _TREE = "/v1/tree/{path}"
 _SESSION = "/v1/sessions/{session_id}"
+_LOCKS = "/v1/locks"
 _LOCK = "/v1/locks/{name}"
 _ELECTION = "/v1/elections/{name}"
 _GRANT = "/grants/{grant_id}"
@@ -135,8 +137,13 @@ OPERATIONS: dict[str, Described] = {
         gives="SessionLease", errors=(410, 413),
     ),
     "list_locks": Described(
-        "GET", "/v1/locks", "List the locks that anybody holds or waits for.",
+        "GET", _LOCKS, "List the locks that anybody holds.",
         gives="LockList", is_read=True, query={**_PAGE, "held_ms_min": integer()},
+    ),
+    "acquire_locks": Described(
+        "POST", _LOCKS, "Wait until all of several locks are granted at once, or time is up.",
+        takes=("AcquireSeveral",), gives="GrantReply", streams="AcquireLine",
+        errors=(409, 410, 413), is_write=True,
     ),
     "get_lock": Described(
         "GET", _LOCK, "Who holds, who waits, and whether a fencing token is the current one.",
@@ -154,6 +161,35 @@ OPERATIONS: dict[str, Described] = {
     "abandon_lock_attempt": Described(
         "DELETE", _LOCK + _ATTEMPT, "Undo an attempt whose answer never came; idempotent.",
         gives="Abandoned", errors=(409, 410), query={"floor_index": integer()},
+    ),
+    "downgrade_lock": Described(
+        "POST", f"{_LOCK}{_GRANT}/downgrade", "Turn an exclusive grant into a shared one.",
+        takes=("Conditions",), gives="GrantReply", errors=(409, 413), is_write=True,
+    ),
+    "note_lock": Described(
+        "PUT", f"{_LOCK}{_GRANT}/note", "Keep a checkpoint note for whoever is granted next.",
+        takes=("NoteRequest",), gives="Noted", errors=(409, 413), is_write=True,
+    ),
+    "resize_semaphore": Described(
+        "PUT", f"{_LOCK}/size", "Change the size of a semaphore; nobody's slot is taken.",
+        takes=("Resize",), gives="Size", errors=(404, 413), is_write=True,
+    ),
+    "revoke_lock": Described(
+        "POST", f"{_LOCK}/revoke", "End a grant against its holder's will; who and why is kept.",
+        takes=("Revoke",), gives="Revoked", errors=(409, 413), is_write=True,
+    ),
+    "list_grants": Described(
+        "GET", "/v1/grants", "The history of grants, oldest first; NDJSON exports all of them.",
+        gives="GrantPage", streams="GrantLine", is_read=True,
+        query={
+            "lock": TEXT, "election": TEXT, "session_id": TEXT, "fencing_token": integer(),
+            "since_ms": integer(), "until_ms": integer(), "how": choice("", *ENDS),
+            "after": integer(), "limit": integer(1, 10_000),
+        },
+    ),
+    "get_grant": Described(
+        "GET", "/v1/grants/{lock}/{grant_id}", "What became of a grant, and who was next.",
+        gives="GrantStory", is_read=True, errors=(404,), query={"election": FLAG},
     ),
     "get_election": Described(
         "GET", _ELECTION, "Who is elected and who else stands; ?observe streams each change.",
@@ -205,11 +241,19 @@ _PATH_PARAMETERS: dict[str, Schema] = {
     },
     "session_id": {"type": "string", "minLength": 1},
     "name": {"type": "string", "minLength": 1, "maxLength": 200},
+    "lock": {"type": "string", "minLength": 1, "maxLength": 200},
     "grant_id": {"type": "string", "minLength": 1, "examples": ["42-1337"]},
     "client_id": {"type": "string", "pattern": "^[!-~]{1,64}$"},
     "number": integer(1),
 }
 _READ_QUERY: dict[str, Schema] = {"stale": FLAG, "at_least_zxid": integer()}
+_WRITE_QUERY: dict[str, Schema] = {
+    name: {
+        **array({"type": "string", "pattern": "^.+:[0-9]{1,19}$"}),
+        "description": "<name>:<fencing token>: only while that grant still holds",
+    }
+    for name in IF_HELD_QUERY
+}
 _WRITE_HEADERS: dict[str, Schema] = {
     messages.CLIENT_ID_HEADER: {"type": "string", "pattern": "^[!-~]{1,64}$"},
     messages.REQUEST_NUMBER_HEADER: integer(1),
@@ -223,7 +267,7 @@ _REASONS = {
     404: "no such znode",
     408: "the body did not come in time",
     409: "it conflicts with what is there, with a limit, or with who holds",
-    410: "the session has ended, or the zxid is no longer kept",
+    410: "the session or the grant has ended, or the zxid is no longer kept",
     412: "another version than the expected one",
     413: "the data or the body is too large",
     429: "too much is waiting; try again",
@@ -272,7 +316,11 @@ def _operation(operation_id: str, described: Described) -> dict[str, Any]:
 
 def _parameters(described: Described) -> list[dict[str, Any]]:
     names = [piece.partition("}")[0] for piece in described.template.split("{")[1:]]
-    query = {**(described.query or {}), **(_READ_QUERY if described.is_read else {})}
+    query = {
+        **(described.query or {}),
+        **(_READ_QUERY if described.is_read else {}),
+        **(_WRITE_QUERY if described.is_write else {}),
+    }
     headers: dict[str, Schema] = {messages.TIMEOUT_HEADER: integer(1, 60_000)}
     headers.update(_WRITE_HEADERS if described.is_write else {})
     if described.method in ("PUT", "DELETE") and described.template == _TREE:
@@ -297,6 +345,8 @@ def _responses(operation_id: str, described: Described) -> dict[str, Any]:
     if 304 in described.also:
         responses["304"] = {"description": _REASONS[304]}
     errors = {*described.errors, *_ALWAYS, 429}
+    if described.is_write:
+        errors.add(410)  # a grant that it depends on has ended
     for status in sorted(errors):
         responses[str(status)] = {
             "description": _REASONS[status],

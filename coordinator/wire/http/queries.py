@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from coordinator.errors import BadArgumentsError
 from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, at_least
+from coordinator.wire.messages.if_held import IF_HELD_QUERY
 from coordinator.wire.strict_json import INTEGER_MAX, INTEGER_MIN, shortened
 
 _TRUE = frozenset({"", "1", "true"})
@@ -18,6 +19,8 @@ _PARAMETERS_MAX = 1_000
 _INTEGER_DIGITS_MAX = 19
 
 READ_MODES = ("stale", "at_least_zxid")
+CONDITIONS = tuple(IF_HELD_QUERY)
+"""The parameters that every write takes: on which grants it depends."""
 
 
 class Query:
@@ -25,12 +28,14 @@ class Query:
 
     __slots__ = ("_values",)
 
-    def __init__(self, raw: str, known: Iterable[str] = (), repeatable: str = "") -> None:
+    def __init__(
+        self, raw: str, known: Iterable[str] = (), repeatable: Iterable[str] = CONDITIONS
+    ) -> None:
         self._values: dict[str, list[str]] = {}
         if raw:
-            self._read(raw, frozenset(known), repeatable)
+            self._read(raw, frozenset(known), frozenset(repeatable))
 
-    def _read(self, raw: str, known: frozenset[str], repeatable: str) -> None:
+    def _read(self, raw: str, known: frozenset[str], repeatable: frozenset[str]) -> None:
         try:
             pairs = parse_qsl(
                 raw, keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS_MAX
@@ -48,7 +53,7 @@ class Query:
                     f"query: expected only {expected}; found {shortened(ascii(name))}"
                 )
             values = self._values.setdefault(name, [])
-            if values and name != repeatable:
+            if values and name not in repeatable:
                 raise BadArgumentsError(f"query: expected {name} once, found it twice")
             values.append(value)
 

@@ -6,9 +6,11 @@ from aiohttp import web
 
 from coordinator.errors import BadArgumentsError
 from coordinator.service.reads import SessionView
+from coordinator.wire.http.conditions import conditions
+from coordinator.wire.http.convert_locks import lost_shape
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.paths import name_at
-from coordinator.wire.http.queries import READ_MODES, Query
+from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.http.routes import Route
 from coordinator.wire.messages import sessions as shapes
 
@@ -34,10 +36,14 @@ class SessionRoutes:
     async def open(self, request: web.Request) -> web.Response:
         """Open a session; the member draws its id."""
         door = self._door
-        Query(request.rel_url.raw_query_string)
+        query = Query(request.rel_url.raw_query_string, CONDITIONS)
         shape = shapes.OpenSession.from_body(await door.body(request))
         opened = await door.member.open_session(
-            shape.timeout_ms, shape.label, door.request_id(request), door.deadline_ms(request)
+            shape.timeout_ms,
+            shape.label,
+            door.request_id(request),
+            door.deadline_ms(request),
+            if_held=conditions(query),
         )
         body = shapes.SessionLease(opened.session_id, opened.timeout_ms).to_body()
         response = door.reply_now(request, body, status=201)
@@ -63,9 +69,12 @@ class SessionRoutes:
     async def close(self, request: web.Request) -> web.Response:
         """End a session and all its ephemerals; again if need be."""
         door = self._door
-        Query(request.rel_url.raw_query_string)
+        query = Query(request.rel_url.raw_query_string, CONDITIONS)
         ended = await door.member.close_session(
-            _session_id(request), door.request_id(request), door.deadline_ms(request)
+            _session_id(request),
+            door.request_id(request),
+            door.deadline_ms(request),
+            if_held=conditions(query),
         )
         body = shapes.SessionClosed(ended.session_id, ended.was_open).to_body()
         return door.reply_now(request, body)
@@ -77,9 +86,9 @@ class SessionRoutes:
         if await door.raw_body(request) not in (b"", b"{}"):
             raise BadArgumentsError("body: expected none, found one")
         ack = await door.member.heartbeat(_session_id(request), door.deadline_ms(request))
-        return door.reply_now(
-            request, shapes.SessionLease(ack.session_id, ack.timeout_ms).to_body()
-        )
+        lost = tuple([lost_shape(each) for each in ack.lost])
+        body = shapes.SessionLease(ack.session_id, ack.timeout_ms, ack.holds, lost).to_body()
+        return door.reply_now(request, body)
 
 
 def _session_id(request: web.Request) -> str:

@@ -12,21 +12,23 @@ from coordinator.service.proposals import Committed
 from coordinator.wire import messages
 from coordinator.wire.encoding import data_fields
 from coordinator.wire.fields import Fields
+from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.convert import create_command, written_body
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.paths import path_url, znode_path
-from coordinator.wire.http.queries import READ_MODES, Query
+from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.http.routes import Route
 from coordinator.wire.messages import operations as shapes
+from coordinator.wire.messages.if_held import IF_HELD_FIELD
 from coordinator.wire.messages.znodes import stat_body
 
 CHILDREN_LIMIT_DEFAULT = 1_000
 CHILDREN_LIMIT_MAX = 10_000
 
 _READ_QUERY = frozenset({*READ_MODES, "raw", "children", "after", "limit", "stat"})
-_CREATE_QUERY = frozenset({"raw", "mode", "session_id", "ttl_ms", "parents"})
-_SET_QUERY = frozenset({"raw", "create", "expected_version"})
-_DELETE_QUERY = frozenset({"recursive", "expected_version", "expected_czxid"})
+_CREATE_QUERY = frozenset({"raw", "mode", "session_id", "ttl_ms", "parents", *CONDITIONS})
+_SET_QUERY = frozenset({"raw", "create", "expected_version", *CONDITIONS})
+_DELETE_QUERY = frozenset({"recursive", "expected_version", "expected_czxid", *CONDITIONS})
 _RAW_HEADERS = {"Content-Type": messages.RAW_TYPE, "X-Content-Type-Options": "nosniff"}
 _CREATE_FIELDS = ("mode", "session_id", "ttl_ms", "parents")
 
@@ -104,13 +106,15 @@ class TreeRoutes:
         if query.flag("raw"):
             fields: dict[str, Any] = {name: query.text(name) for name in _CREATE_FIELDS}
             fields["ttl_ms"] = query.integer("ttl_ms")
-            data = await door.raw_body(request)
+            body, data = None, await door.raw_body(request)
             shape = shapes.Create.from_fields(path, Fields(fields, "query"), data)
         else:
             _refuse_without_raw(query, _CREATE_FIELDS)
             body = await door.body(request)
-            shape = shapes.Create.from_fields(path, Fields(body, "body", shapes.Create.FIELDS))
-        committed = await self._submit(request, create_command(shape))
+            known = shapes.Create.FIELDS | {IF_HELD_FIELD}
+            shape = shapes.Create.from_fields(path, Fields(body, "body", known))
+        if_held = conditions(query, body)
+        committed = await self._submit(request, create_command(shape), if_held)
         return self._written(request, committed, committed.outcome.unwrap(), status=201)
 
     async def set_data(self, request: web.Request) -> web.Response:
@@ -120,30 +124,35 @@ class TreeRoutes:
         query = Query(request.rel_url.raw_query_string, _SET_QUERY)
         version = door.expected_version(request)
         if query.flag("raw"):
-            data = await door.raw_body(request)
+            body, data = None, await door.raw_body(request)
             given = _queried_version(query)
         else:
             _refuse_without_raw(query, ("expected_version",))
             body = await door.body(request)
-            shape = shapes.SetData.from_fields(path, Fields(body, "body", shapes.SetData.FIELDS))
+            known = shapes.SetData.FIELDS | {IF_HELD_FIELD}
+            shape = shapes.SetData.from_fields(path, Fields(body, "body", known))
             data, given = shape.data, shape.expected_version
-        version = _one_version(version, given)
+        operation = commands.SetData(path, data, _one_version(version, given))
+        if_held = conditions(query, body)
         if query.flag("create"):
-            return await self._upsert(request, path, data, version)
-        committed = await self._submit(request, commands.SetData(path, data, version))
+            return await self._upsert(request, operation, if_held)
+        committed = await self._submit(request, operation, if_held)
         return self._written(request, committed, committed.outcome.unwrap(), status=200)
 
     async def _upsert(
-        self, request: web.Request, path: str, data: bytes, version: int
+        self,
+        request: web.Request,
+        operation: commands.SetData,
+        if_held: tuple[commands.IfHeld, ...],
     ) -> web.Response:
-        if version != shapes.ANY_VERSION:
+        if operation.expected_version != shapes.ANY_VERSION:
             raise BadArgumentsError("query: expected create or an expected version, found both")
         guarded = commands.Guarded(
-            conditions=(commands.Check(path, exists=False),),
-            then=(commands.Create(path, data),),
-            otherwise=(commands.SetData(path, data),),
+            conditions=(commands.Check(operation.path, exists=False),),
+            then=(commands.Create(operation.path, operation.data),),
+            otherwise=(operation,),
         )
-        committed = await self._submit(request, guarded)
+        committed = await self._submit(request, guarded, if_held)
         done: Any = committed.outcome.unwrap()
         status = 201 if done.is_then else 200
         return self._written(request, committed, done.results[0], status=status)
@@ -161,17 +170,23 @@ class TreeRoutes:
             expected_czxid=query.integer("expected_czxid", minimum=0),
             is_recursive=query.flag("recursive"),
         )
-        committed = await self._submit(request, operation)
+        committed = await self._submit(request, operation, conditions(query))
         done: Any = committed.outcome.unwrap()
         body = {"path": done.path, "deleted_count": done.deleted_count}
         return door.reply(request, body, zxid=committed.outcome.zxid, index=committed.index)
 
-    async def _submit(self, request: web.Request, operation: commands.Operation) -> Committed:
+    async def _submit(
+        self,
+        request: web.Request,
+        operation: commands.Operation,
+        if_held: tuple[commands.IfHeld, ...],
+    ) -> Committed:
         door = self._door
         return await door.member.submit(
             operation,
             request=door.request_id(request),
             deadline_ms=door.deadline_ms(request),
+            if_held=if_held,
         )
 
     def _written(

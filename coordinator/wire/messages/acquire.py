@@ -20,9 +20,10 @@ from coordinator.wire.strict_json import found
 WAIT_MS_DEFAULT = 10_000
 WAIT_MS_MAX = 3_600_000
 LOCK_DELAY_MS_MAX = 60_000
-MAX_HOLD_MS_MAX = 7 * 24 * 3_600_000
+MAX_HOLD_MS_MAX = 30 * 24 * 3_600_000
 SIZE_MAX = 10_000
-NAMES_MAX = 100
+OWNER_CHARACTERS_MAX = 128
+NAMES_MAX = 64
 """How many locks one multi-lock takes."""
 TEXT_CHARACTERS_MAX = 200
 PID_MAX = 2**32 - 1
@@ -152,7 +153,7 @@ class Acquire:
             on_disconnect=fields.choice("on_disconnect", ON_DISCONNECT, "leave"),
             value=read_value(body) if is_election else None,
             kind=fields.choice("kind", KINDS, "exclusive"),
-            owner=fields.text("owner", "", characters_max=TEXT_CHARACTERS_MAX),
+            owner=fields.text("owner", "", characters_max=OWNER_CHARACTERS_MAX),
             size=fields.integer("size", None, minimum=1, maximum=SIZE_MAX),
             lock_delay_ms=fields.integer("lock_delay_ms", 0, minimum=0, maximum=LOCK_DELAY_MS_MAX),
             max_hold_ms=fields.integer("max_hold_ms", 0, minimum=0, maximum=MAX_HOLD_MS_MAX),

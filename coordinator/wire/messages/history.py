@@ -125,6 +125,11 @@ _INTEGERS = (
 _MAYBE_INTEGERS = ("pid", "ended_zxid", "ended_ms", "next_token")
 
 
+def grant_line(record: GrantRecord) -> dict[str, Any]:
+    """Return a grant as one line of an export."""
+    return {"type": "grant", **record.to_body()}
+
+
 @dataclass(frozen=True, slots=True)
 class GrantPage:
     """The reply of GET /v1/grants, the oldest first; ``next`` is what to pass as ``after``."""

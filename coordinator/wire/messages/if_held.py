@@ -16,7 +16,7 @@ from coordinator.errors import BadArgumentsError
 from coordinator.wire.fields import Fields
 from coordinator.wire.strict_json import INTEGER_MAX
 
-IF_HELD_MAX = 100
+IF_HELD_MAX = 64
 IF_HELD_FIELD = "if_held"
 IF_HELD_QUERY = {"if_held": False, "if_elected": True}
 """The parameters of a query that carry conditions, and whether they name an election."""

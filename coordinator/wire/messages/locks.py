@@ -160,12 +160,12 @@ class LockView:
     waits: Spread | None = None
     holds: Spread | None = None
 
-    def to_body(self) -> dict[str, Any]:
+    def to_body(self, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
         body: dict[str, Any] = {
             "lock": self.lock,
-            "holder": None if self.holder is None else self.holder.to_body(),
-            "holders": [each.to_body() for each in self.holders],
-            "queue": [each.to_body() for each in self.queue],
+            "holder": None if self.holder is None else self.holder.to_body(encoding),
+            "holders": [each.to_body(encoding) for each in self.holders],
+            "queue": [each.to_body(encoding) for each in self.queue],
             "size": self.size,
             "closed": None if self.closed is None else self.closed.to_body(),
             "waits": None if self.waits is None else self.waits.to_body(),
@@ -206,10 +206,10 @@ class LockSummary:
     held_ms: int
     holder_count: int = 1
 
-    def to_body(self) -> dict[str, Any]:
+    def to_body(self, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
         return {
             "lock": self.lock,
-            "holder": None if self.holder is None else self.holder.to_body(),
+            "holder": None if self.holder is None else self.holder.to_body(encoding),
             "queue_length": self.queue_length,
             "held_ms": self.held_ms,
             "holder_count": self.holder_count,
@@ -234,8 +234,8 @@ class LockList:
     locks: tuple[LockSummary, ...]
     next: str | None = None
 
-    def to_body(self) -> dict[str, Any]:
-        return {"locks": [each.to_body() for each in self.locks], "next": self.next}
+    def to_body(self, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
+        return {"locks": [each.to_body(encoding) for each in self.locks], "next": self.next}
 
     @classmethod
     def from_body(cls, body: Any) -> LockList:

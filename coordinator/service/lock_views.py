@@ -1,0 +1,269 @@
+"""What can be seen of locks: who holds, who waits, what closes them, how long it usually takes.
+
+1. What is read is the applied state, as fresh as the read mode says; ``safe_ms`` and what is left
+   of a lock-delay are asked from the leader, and None if that did not answer in time.
+2. How long waits and holds took comes from the history of grants: by wall clocks, for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from coordinator.service.contenders import LOCKS, Contender, contenders_of, first_holder
+from coordinator.service.holder_info import HolderInfo
+from coordinator.service.holds import Holds
+from coordinator.service.promises import NOTHING_KNOWN, Promised, Promises
+from coordinator.service.reads import Consistency, ReadMode, ReadReply, Reads
+from coordinator.service.replica import MachineReplica
+
+_SPREAD_OF_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ContenderView:
+    """One place in a queue, for people and programs that look."""
+
+    grant_id: str
+    fencing_token: int
+    session_id: str
+    position: int
+    path: str
+    label: str
+    host: str
+    pid: int | None
+    trace_id: str
+    since_ms: int
+    """Wall time at which it entered the queue."""
+    is_holder: bool
+    kind: str
+    owner: str
+    granted_ms: int | None
+    lock_delay_ms: int
+    max_hold_ms: int
+    when_unsure: str
+    purpose: str
+    guard: str
+    note: bytes
+    safe_ms: int | None = None
+
+    @classmethod
+    def of(cls, contender: Contender, position: int) -> ContenderView:
+        info, recorded = HolderInfo.of(contender.data), contender.recorded
+        return cls(
+            grant_id=contender.grant_id,
+            fencing_token=contender.czxid,
+            session_id=contender.session_id,
+            position=position,
+            path=contender.path,
+            label=info.label,
+            host=info.host,
+            pid=info.pid,
+            trace_id=info.trace_id,
+            since_ms=recorded.entered_ms,
+            is_holder=recorded.is_holder,
+            kind=recorded.kind.value,
+            owner=recorded.owner,
+            granted_ms=recorded.granted_ms if recorded.is_holder else None,
+            lock_delay_ms=recorded.lock_delay_ms,
+            max_hold_ms=recorded.max_hold_ms,
+            when_unsure=info.when_unsure,
+            purpose=info.purpose,
+            guard=info.guard,
+            note=recorded.note,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A queue closed by lock-delay, and what is left of it."""
+
+    delay_ms: int
+    remaining_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How long some waits or holds took."""
+
+    count: int
+    p50_ms: int
+    p95_ms: int
+    p99_ms: int
+
+    @classmethod
+    def of(cls, lengths_ms: Iterable[int]) -> Spread | None:
+        """Return the spread (nearest rank); None of nothing."""
+        ordered = sorted(lengths_ms)
+        if not ordered:
+            return None
+        last = len(ordered) - 1
+        return cls(
+            len(ordered),
+            *(ordered[min(last, len(ordered) * percent // 100)] for percent in (50, 95, 99)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LockView:
+    """Who holds, and who waits, in order. ``holder`` is the first of the ``holders``."""
+
+    lock: str
+    holders: tuple[ContenderView, ...]
+    queue: tuple[ContenderView, ...]
+    zxid: int
+    size: int | None = None
+    closed: Closed | None = None
+    waits: Spread | None = None
+    holds: Spread | None = None
+
+    @property
+    def holder(self) -> ContenderView | None:
+        return self.holders[0] if self.holders else None
+
+
+@dataclass(frozen=True, slots=True)
+class LockSummary:
+    """``queue_length`` counts those who wait; the ``holder_count`` holders are not among them.
+
+    ``held_ms``: how long this member has seen the holder hold, never overstated.
+    """
+
+    lock: str
+    holder: ContenderView | None
+    queue_length: int
+    held_ms: int
+    holder_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LockPage:
+    """Locks that somebody holds. ``next`` goes on after this page; None at the end."""
+
+    locks: tuple[LockSummary, ...]
+    next: str | None
+
+
+class LockViews:
+    """The locks as one member sees them."""
+
+    def __init__(
+        self, reads: Reads, replica: MachineReplica, holds: Holds, promises: Promises
+    ) -> None:
+        self._reads = reads
+        self._replica = replica
+        self._holds = holds
+        self._promises = promises
+
+    async def query(
+        self, name: str, mode: ReadMode, deadline_ms: int, *, is_whole: bool = True
+    ) -> ReadReply[LockView]:
+        """Return who holds ``name`` and who waits; a lock nobody knows has neither.
+
+        Args:
+            is_whole: also ask the leader what it promises (not for a stale read), and the history
+                how long it usually takes.
+        """
+        directory = LOCKS.directory(name)
+        age_ms = await self._reads.fresh(mode, deadline_ms)
+        read = self._reads.reply(self._look(name, directory), age_ms)
+        if not is_whole:
+            return read
+        waits, holds = self._spreads(directory)
+        view = replace(read.value, waits=waits, holds=holds)
+        if mode.consistency is not Consistency.STALE:
+            view = await self._with_promises(view, directory, deadline_ms)
+        return replace(read, value=view)
+
+    def _look(self, name: str, directory: str) -> LockView:
+        machine = self._replica.machine
+        holders: list[ContenderView] = []
+        queue: list[ContenderView] = []
+        for position, each in enumerate(contenders_of(machine, directory)):
+            if each.recorded.is_holder:
+                holders.append(ContenderView.of(each, 0))
+            else:
+                queue.append(ContenderView.of(each, max(position, 1)))
+        closings = machine.locks.closed(directory)
+        delay_ms = max((each.delay_ms for each in closings), default=0)
+        return LockView(
+            lock=name,
+            holders=tuple(holders),
+            queue=tuple(queue),
+            zxid=machine.zxid,
+            size=machine.locks.size(directory),
+            closed=Closed(delay_ms, None) if closings else None,
+        )
+
+    def _spreads(self, directory: str) -> tuple[Spread | None, Spread | None]:
+        """Return how long the latest waits and holds took, of the grants that have ended."""
+        ended = self._replica.machine.locks.ended(directory)[-_SPREAD_OF_MAX:]
+        return (
+            Spread.of([max(0, each.granted_ms - each.entered_ms) for each in ended]),
+            Spread.of([max(0, (each.ended_ms or 0) - each.granted_ms) for each in ended]),
+        )
+
+    async def _with_promises(self, view: LockView, directory: str, deadline_ms: int) -> LockView:
+        closing_paths = [each.path for each in self._replica.machine.locks.closed(directory)]
+        paths = [each.path for each in view.holders if each.max_hold_ms]
+        promised = await self._promises.ask(
+            [each.session_id for each in view.holders], [*closing_paths, *paths], deadline_ms
+        )
+        if promised is NOTHING_KNOWN:
+            return view
+        closed = view.closed
+        left_ms = [promised.bounds.get(path) for path in closing_paths]
+        known_ms = [each for each in left_ms if each is not None]
+        if closed is not None and known_ms and len(known_ms) == len(left_ms):
+            closed = replace(closed, remaining_ms=max(known_ms))
+        holders = tuple([replace(each, safe_ms=_safe_ms(each, promised)) for each in view.holders])
+        return replace(view, holders=holders, closed=closed)
+
+    async def list_locks(
+        self,
+        mode: ReadMode,
+        deadline_ms: int,
+        *,
+        after: str | None = None,
+        limit: int = 1_000,
+        held_ms_min: int = 0,
+    ) -> ReadReply[LockPage]:
+        """Return the locks that somebody has held for ``held_ms_min``, by their znodes' names.
+
+        ``limit`` bounds the locks that are looked at, so a page may be short, or empty, and still
+        have a ``next``.
+        """
+        age_ms = await self._reads.fresh(mode, deadline_ms)
+        behind = None if after is None else LOCKS.segment(after)
+        machine = self._replica.machine
+        locks: list[LockSummary] = []
+        segments = machine.children(LOCKS.root, after=behind, limit=limit + 1) or []
+        for segment in segments[:limit]:
+            directory = f"{LOCKS.root}/{segment}"
+            holder = first_holder(machine, directory)
+            if holder is None:
+                continue  # idle, or closed: nobody holds it
+            held_ms = self._holds.held_ms(holder.path)
+            if held_ms < held_ms_min:
+                continue
+            holder_count = len(machine.locks.holders(directory))
+            locks.append(
+                LockSummary(
+                    lock=LOCKS.name_of(segment),
+                    holder=ContenderView.of(holder, 0),
+                    queue_length=machine.locks.length(directory) - holder_count,
+                    held_ms=held_ms,
+                    holder_count=holder_count,
+                )
+            )
+        last = LOCKS.name_of(segments[limit - 1]) if len(segments) > limit else None
+        return self._reads.reply(LockPage(tuple(locks), last), age_ms)
+
+
+def _safe_ms(holder: ContenderView, promised: Promised) -> int | None:
+    """Return for how long nobody else can be granted by itself."""
+    left_ms = promised.leases.get(holder.session_id)
+    if left_ms is None or not holder.max_hold_ms:
+        return left_ms
+    bound_ms = promised.bounds.get(holder.path)
+    return None if bound_ms is None else min(left_ms, bound_ms)

@@ -1,0 +1,68 @@
+"""Which grants were taken from sessions that live on, so that their next heartbeat tells them.
+
+A holder that closes, releases or expires knows by itself. One whose grant was forced out by a
+person, ended by its ``max_hold_ms``, or deleted over the tree, does not: it is told with every
+acknowledged heartbeat, until its session ends. Kept by every member, from the history of grants.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from coordinator.service.replica import MachineReplica
+from coordinator.state.commands import Command
+from coordinator.state.grants import Ending, Grant
+from coordinator.state.outcomes import Outcome, SessionEnded
+
+_TOLD_MAX = 100
+_TAKEN = frozenset({Ending.FORCED, Ending.MAX_HOLD, Ending.DELETED})
+
+
+@dataclass(frozen=True, slots=True)
+class LostGrant:
+    """A grant that its session did not give up by itself."""
+
+    path: str
+    fencing_token: int
+    how: str
+    by: str = ""
+    reason: str = ""
+
+
+class TakenGrants:
+    """The latest grants taken from each open session."""
+
+    def __init__(self, replica: MachineReplica) -> None:
+        self._replica = replica
+        self._taken: dict[str, deque[LostGrant]] = {}
+
+    def of(self, session_id: str) -> tuple[LostGrant, ...]:
+        """Return the latest grants that were taken from a session, the oldest first."""
+        return tuple(self._taken.get(session_id, ()))
+
+    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        if outcome.is_repeat or not outcome.events:
+            return
+        machine = self._replica.machine
+        for grant in machine.locks.ended_at(outcome.zxid):
+            self._note(grant)
+        if self._taken and isinstance(outcome.result, SessionEnded):
+            session_id = outcome.result.session_id
+            if machine.session(session_id) is None:
+                self._taken.pop(session_id, None)
+
+    def on_restore(self) -> None:
+        self._taken.clear()
+        for grant in self._replica.machine.locks.ended():
+            self._note(grant)
+
+    def _note(self, grant: Grant) -> None:
+        session_id = grant.session_id
+        if grant.how not in _TAKEN or session_id is None:
+            return
+        if self._replica.machine.session(session_id) is None:
+            return
+        taken = self._taken.setdefault(session_id, deque(maxlen=_TOLD_MAX))
+        lost = LostGrant(grant.path, grant.czxid, grant.how.value, grant.by, grant.reason)
+        taken.append(lost)

@@ -1,0 +1,134 @@
+"""/v1/grants: the history of grants, in pages or as one export, and the story of one of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aiohttp import web
+
+from coordinator.errors import BadArgumentsError, CoordinatorError
+from coordinator.service.contenders import ELECTIONS, LOCKS
+from coordinator.service.grant_history import GrantsWanted
+from coordinator.wire import messages
+from coordinator.wire.http.convert_locks import record_shape
+from coordinator.wire.http.door import Door
+from coordinator.wire.http.paths import name_at
+from coordinator.wire.http.queries import READ_MODES, Query
+from coordinator.wire.http.routes import Route
+from coordinator.wire.http.streams import LineStream, wants
+from coordinator.wire.messages import history as shapes
+from coordinator.wire.strict_json import shortened
+
+LIMIT_DEFAULT = 1_000
+LIMIT_MAX = 10_000
+_EXPORT_PAGE = 500
+
+_LOCK, _GRANT_ID = 2, 3
+_INTEGERS = ("fencing_token", "since_ms", "until_ms")
+_QUERY = frozenset(
+    {*READ_MODES, *_INTEGERS, "lock", "election", "session_id", "how", "after", "limit"}
+)
+
+
+class GrantRoutes:
+    """The routes of one door."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route("GET", "/v1/grants", self.list, "list_grants"),
+            Route("GET", "/v1/grants/{lock}/{grant_id}", self.story, "get_grant"),
+        )
+
+    async def list(self, request: web.Request) -> web.StreamResponse:
+        """Return the grants that the query asks for, those held now among them."""
+        door = self._door
+        query = Query(request.rel_url.raw_query_string, _QUERY)
+        wanted = _wanted(query)
+        if wants(request, messages.NDJSON_TYPE):
+            return await self._export(request, query, wanted)
+        read = await door.member.grant_history.page(
+            wanted, query.read_mode(), door.deadline_ms(request)
+        )
+        records = tuple([record_shape(each) for each in read.value.grants])
+        body = shapes.GrantPage(records, read.value.next)
+        return door.reply_read(request, body.to_body(door.reply_encoding(request)), read)
+
+    async def _export(
+        self, request: web.Request, query: Query, wanted: GrantsWanted
+    ) -> web.StreamResponse:
+        """Send everything that is asked for, a grant on each line, page by page."""
+        door = self._door
+        left = wanted.limit if "limit" in query else None
+        stream = LineStream(request, is_sse=False, labels=door.labels())
+        try:
+            while left is None or left > 0:
+                limit = _EXPORT_PAGE if left is None else min(left, _EXPORT_PAGE)
+                read = await door.member.grant_history.page(
+                    replace(wanted, limit=limit), query.read_mode(), door.deadline_ms(request)
+                )
+                for each in read.value.grants:
+                    await stream.send(shapes.grant_line(record_shape(each)))
+                if left is not None:
+                    left -= len(read.value.grants)
+                if read.value.next is None:
+                    break
+                wanted = replace(wanted, after=read.value.next)
+        except CoordinatorError as error:
+            if not stream.is_open:
+                raise
+            await stream.send_error(error)
+        if not stream.is_open:
+            await stream.keep_alive()  # nothing was found: a blank line, and the headers with it
+        await stream.end()
+        return stream.response
+
+    async def story(self, request: web.Request) -> web.Response:
+        """Return what became of one grant, and who was granted next."""
+        door = self._door
+        query = Query(request.rel_url.raw_query_string, {*READ_MODES, "election"})
+        read = await door.member.grant_history.story(
+            ELECTIONS if query.flag("election") else LOCKS,
+            name_at(request.path_qs, _LOCK, "lock"),
+            name_at(request.path_qs, _GRANT_ID, "grant_id"),
+            query.read_mode(),
+            door.deadline_ms(request),
+        )
+        story = read.value
+        body = shapes.GrantStory(
+            grant=record_shape(story.grant),
+            next=None if story.next is None else record_shape(story.next),
+            summary=story.summary,
+        )
+        return door.reply_read(request, body.to_body(door.reply_encoding(request)), read)
+
+
+def _wanted(query: Query) -> GrantsWanted:
+    lock, election = query.text("lock"), query.text("election")
+    if lock is not None and election is not None:
+        raise BadArgumentsError("query: expected lock or election, found both")
+    directory = None
+    if lock is not None:
+        directory = LOCKS.directory(lock)
+    elif election is not None:
+        directory = ELECTIONS.directory(election)
+    how = query.text("how")
+    if how is not None and how not in ("", *shapes.ENDS):
+        raise BadArgumentsError(
+            f"query.how: expected one of {', '.join(shapes.ENDS)}, or nothing for what is held, "
+            f"found {shortened(ascii(how))}"
+        )
+    limit = query.integer("limit", minimum=1, maximum=LIMIT_MAX)
+    token, since_ms, until_ms = (query.integer(name, minimum=0) for name in _INTEGERS)
+    return GrantsWanted(
+        directory=directory,
+        session_id=query.text("session_id"),
+        fencing_token=token,
+        since_ms=since_ms,
+        until_ms=until_ms,
+        how=how,
+        after=query.integer("after", minimum=0) or 0,
+        limit=LIMIT_DEFAULT if limit is None else limit,
+    )
