@@ -1,9 +1,10 @@
 """Recipes: what people build from znodes and sessions, one file each, over the public client.
 
 ``lock.Lock`` and ``election.Election`` are run by the server, ``tree_lock.TreeLock`` is the same
-lock made by the client alone; ``multi_lock`` takes several in one order; ``exclusion`` runs a
-function under a lock. ``contention`` is the one decision they share with the server, pure, so it
-is importable without the client: the names below are loaded when they are first used.
+lock made by the client alone. ``reentrant_lock``, ``rw_lock``, ``semaphore`` and ``multi_lock`` are
+the other kinds; ``exclusion`` runs a function under a lock. ``contention`` is the one decision they
+share with the server, pure, so it is importable without the client: the names below are loaded when
+they are first used.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
     from recipes.exclusion import execute_exclusive as execute_exclusive
     from recipes.grant import Grant as Grant
     from recipes.grant import Held as Held
-    from recipes.holding import FOREVER as FOREVER
     from recipes.lock import Lock as Lock
     from recipes.multi_lock import MultiLock as MultiLock
+    from recipes.reentrant_lock import ReentrantLock as ReentrantLock
+    from recipes.rw_lock import RWLock as RWLock
+    from recipes.semaphore import Semaphore as Semaphore
     from recipes.tree_lock import TreeLock as TreeLock
+    from recipes.waiting import FOREVER as FOREVER
 
 _HOMES = {
     "Election": "recipes.election",
@@ -28,9 +32,12 @@ _HOMES = {
     "execute_exclusive": "recipes.exclusion",
     "Grant": "recipes.grant",
     "Held": "recipes.grant",
-    "FOREVER": "recipes.holding",
+    "FOREVER": "recipes.waiting",
     "Lock": "recipes.lock",
     "MultiLock": "recipes.multi_lock",
+    "ReentrantLock": "recipes.reentrant_lock",
+    "RWLock": "recipes.rw_lock",
+    "Semaphore": "recipes.semaphore",
     "TreeLock": "recipes.tree_lock",
 }
 

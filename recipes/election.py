@@ -29,7 +29,10 @@ from coordinator.client import (
 from coordinator.client.facing import ClientT, both, expect_face
 from coordinator.errors import NotOwnerError
 from recipes.grant import Grant
-from recipes.holding import FOREVER, Holding, Timeout, wait_ms_of, wish_of
+from recipes.holding import Holding
+from recipes.obtaining import grants_of
+from recipes.terms import WhenUnsure, checked_when_unsure, wish_of
+from recipes.waiting import FOREVER, Timeout, wait_ms_of
 
 
 class Election(Generic[ClientT]):
@@ -41,8 +44,8 @@ class Election(Generic[ClientT]):
         value: published when elected; ``proclaim`` changes it.
         timeout: seconds to stand by before giving up; FOREVER by default, because standing by is
             what a candidate is for.
-        cancel_on_loss: cancel the task in an ``async with`` when leadership is lost, and raise
-            LockLostError when either ``with`` is left.
+        when_unsure: ``stop``: cancel the task in an ``async with`` when leadership is lost, and
+            raise LockLostError when either ``with`` is left. ``continue``: let it go on.
         label, trace_id: what people see of this candidate.
     """
 
@@ -53,7 +56,7 @@ class Election(Generic[ClientT]):
         *,
         value: bytes = b"",
         timeout: Timeout = FOREVER,
-        cancel_on_loss: bool = True,
+        when_unsure: WhenUnsure = "stop",
         label: str = "",
         trace_id: str = "",
     ) -> None:
@@ -64,7 +67,7 @@ class Election(Generic[ClientT]):
         self._label, self._trace_id = label, trace_id
         self._contest = client.core.contest("elections", name)
         self._holding: Holding[ClientT] = Holding(
-            f"election {name!r}", self._obtain, cancel_on_loss=cancel_on_loss
+            f"election {name!r}", self._obtain, when_unsure=checked_when_unsure(when_unsure)
         )
 
     @property
@@ -142,12 +145,5 @@ class Election(Generic[ClientT]):
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
         wish = wish_of(self._label, self._trace_id, self._value)
         award = await self._contest.contend(wish, wait_ms)
-        return Grant(
-            self.client,
-            lock=self.name,
-            grant_id=award.grant.grant_id,
-            fencing_token=award.grant.fencing_token,
-            path=award.grant.path,
-            session=award.session,
-            queue=self._contest,
-        )
+        (leadership,) = grants_of(self.client, self._contest, award)
+        return leadership

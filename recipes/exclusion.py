@@ -24,8 +24,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from coordinator.client import AsyncClient, Client, connect
 from coordinator.client.facing import expect_face
 from recipes.grant import Grant
-from recipes.holding import DEFAULT_TIMEOUT_S, Timeout
 from recipes.lock import Lock
+from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout
 
 P = ParamSpec("P")
 T = TypeVar("T")

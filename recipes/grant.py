@@ -7,38 +7,21 @@
    say is the past as soon as it is said; so is what ``verify`` asks the cluster (S043, S076).
 3. Once lost, a grant is never held again.
 4. Safe to ask from any thread. Callbacks run in the client's event loop and must not block.
+5. A forced release (``client.revoke``) ends the grant in the cluster at once, and no clock tells
+   its holder: only ``verify``, ``if_held=`` and the guards do.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
-from typing import Generic, Protocol
+from typing import Generic
 
-from coordinator.client import Check, Session, SessionState
+from coordinator.client import Check, Previous, Session
 from coordinator.client.facing import ClientT, both
-from coordinator.errors import (
-    LockLostError,
-    OutcomeUnknownError,
-    SessionExpiredError,
-    UnavailableError,
-)
-
-_AGAIN_S = 1.0
-
-
-class Queue(Protocol):
-    """Where a grant came from, and goes back to."""
-
-    async def release(self, grant_id: str) -> bool:
-        """Give the grant back; False when it was not held any more."""
-        ...
-
-    async def is_current(self, grant_id: str, fencing_token: int) -> tuple[bool, int]:
-        """Return whether the cluster still says that this grant holds, and as of which zxid."""
-        ...
+from coordinator.errors import LockLostError, SessionExpiredError
+from recipes.hold import Life, Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +37,29 @@ class Held:
 
 
 class Grant(Generic[ClientT]):
-    """One acquisition of ``lock``; made by the recipes."""
+    """One acquisition of ``lock``; made by the recipes.
+
+    ``kind`` is ``exclusive``, ``shared`` or ``slot``. ``max_hold_ms`` is how long it may be held at
+    most, 0 without a bound. ``previous`` is the grant of this lock that ended last, with how it
+    ended and the note its holder left; None when the history knows none. ``is_election`` when it
+    is a leadership. ``hold`` is what it lives by, for the recipes.
+    """
 
     def __init__(
         self,
         client: ClientT,
+        hold: Life,
+        queue: Queue,
         *,
         lock: str,
         grant_id: str,
         fencing_token: int,
         path: str,
         session: Session,
-        queue: Queue,
+        kind: str = "exclusive",
+        max_hold_ms: int = 0,
+        previous: Previous | None = None,
+        is_election: bool = False,
     ) -> None:
         self.client = client
         self.lock = lock
@@ -73,16 +67,16 @@ class Grant(Generic[ClientT]):
         self.fencing_token = fencing_token
         self.path = path
         self.session_id = session.session_id
-        self._session = session
+        self.kind = kind
+        self.max_hold_ms = max_hold_ms
+        self.previous = previous
+        self.is_election = is_election
+        self.hold = hold
         self._queue = queue
-        self._reason = ""
-        self._is_released = False
-        self._callbacks: list[Callable[[], None]] = []
-        self._guard = threading.Lock()
-        self._unsubscribe = session.on_state(self._on_session_state)
+        self._session = session
 
     def __repr__(self) -> str:
-        state = "released" if self._is_released else "lost" if self.is_lost else "held"
+        state = "released" if self.is_released else "lost" if self.is_lost else "held"
         return f"<Grant {self.grant_id} of {self.lock!r}, token {self.fencing_token}, {state}>"
 
     @property
@@ -93,18 +87,33 @@ class Grant(Generic[ClientT]):
     @property
     def is_released(self) -> bool:
         """Whether the cluster confirmed that this grant was given back."""
-        return self._is_released
+        return self.hold.is_released
 
     @property
     def is_lost(self) -> bool:
         """Whether this grant may not be relied upon, as of now."""
         return self.remaining_safe_ms() == 0
 
+    @property
+    def is_unsure(self) -> bool:
+        """Whether somebody else may hold by now although this grant was not given back.
+
+        For bodies that go on then (``when_unsure="continue"``): what they do may be done twice.
+        """
+        return self.is_lost and not self.is_released
+
     def remaining_safe_ms(self) -> int:
-        """Return for how long nobody else can certainly be granted the lock, 0 when unknown."""
-        if self._is_released or self._reason:
-            return 0
-        return self._session.remaining_safe_ms()
+        """Return for how long nobody else can certainly be granted the lock, 0 when unknown.
+
+        The least of what is left of the lease and of ``max_hold``.
+        """
+        return self.hold.remaining_safe_ms()
+
+    def over(self, hold: Life) -> Grant[ClientT]:
+        """Return another grant of the same place in the queue, that lives by ``hold``."""
+        other = copy(self)
+        other.hold = hold
+        return other
 
     def check(self) -> None:
         """Raise LockLostError unless the grant is certainly held now; asks only the clock."""
@@ -113,10 +122,8 @@ class Grant(Generic[ClientT]):
 
     def loss(self) -> LockLostError:
         """Return the error that says why this grant is not held."""
-        released = "it was released" if self._is_released else ""
-        reason = self._reason or released or self._session.reason
         return LockLostError(
-            f"{self.lock}: grant {self.grant_id} is not held: {reason}",
+            f"{self.lock}: grant {self.grant_id} is not held: {self.hold.reason}",
             lock=self.lock,
             grant_id=self.grant_id,
             fencing_token=self.fencing_token,
@@ -127,17 +134,7 @@ class Grant(Generic[ClientT]):
 
         It is called from the client's event loop, soon also if the grant is lost already.
         """
-        with self._guard:
-            self._callbacks.append(callback)
-        if self._reason or self._session.is_lost:
-            self.client.core.loop.call_soon_threadsafe(self._tell)
-
-        def stop() -> None:
-            with self._guard:
-                if callback in self._callbacks:
-                    self._callbacks.remove(callback)
-
-        return stop
+        return self.hold.on_lost(callback)
 
     @both
     async def verify(self) -> int:
@@ -189,6 +186,34 @@ class Grant(Generic[ClientT]):
         return Check(self.path, expected_czxid=self.fencing_token)
 
     @both
+    async def note(self, note: bytes) -> None:
+        """Leave a checkpoint (up to 1 KiB) for whoever holds next, who reads it in ``previous``.
+
+        It replaces the note before, stays with the grant in the history, and is there even if this
+        process dies right after (S069).
+
+        Raises:
+            NotOwnerError: the grant does not hold any more; the note was not left.
+            BadArgumentsError: it is too long, or this grant can have none.
+        """
+        await self._queue.note(self.grant_id, note)
+
+    @both
+    async def downgrade(self) -> None:
+        """Turn this exclusive grant of a read/write lock into a shared one.
+
+        Readers next in the queue are let in at once; no writer comes in between. Place and token
+        stay, so what was written under them can be read on. Idempotent; there is no way back but
+        to release and to write anew.
+
+        Raises:
+            NotOwnerError: the grant does not hold any more.
+            BadArgumentsError: it is not one that can be shared.
+        """
+        await self._queue.downgrade(self.grant_id)
+        self.kind = "shared"
+
+    @both
     async def release(self) -> bool:
         """Give the grant back; False when it was lost (or released) before. Idempotent."""
         return await self.give_back()
@@ -198,60 +223,14 @@ class Grant(Generic[ClientT]):
 
         The grant counts as held until the cluster has said that it is not (redis-py 3847).
         """
-        if self._is_released:
-            return False
-        chores = self.client.core.chores
-        if self.is_lost:
-            # Its session may live on at the server for a while; let the next one in earlier.
-            self._lose(self._session.reason)
-            chores.start(self._release_once(), f"release {self.grant_id} after its loss")
-            self._retire()
-            return False
-        return await chores.shielded(self._release_once(), f"release {self.grant_id}")
+        return await self.hold.give_back()
 
     def keep_releasing(self) -> None:
         """Go on releasing in the background until it is known, or the session has ended."""
-        self.client.core.chores.start(
-            self._release_until_known(), f"keep releasing {self.grant_id}"
-        )
-
-    async def _release_once(self) -> bool:
-        was_held = await self._queue.release(self.grant_id)
-        if not was_held and not self._is_released:
-            self._lose("the cluster says that it is not held")
-        self._retire()
-        return was_held
-
-    async def _release_until_known(self) -> None:
-        while not (self._is_released or self.is_lost):
-            try:
-                await self._release_once()
-            except (UnavailableError, OutcomeUnknownError):
-                await asyncio.sleep(_AGAIN_S)
+        self.hold.keep_releasing()
 
     async def _ask(self) -> tuple[bool, int]:
         is_current, zxid = await self._queue.is_current(self.grant_id, self.fencing_token)
         if not is_current:
-            self._lose("the cluster says that it does not hold any more")
+            self.hold.lose("the cluster says that it does not hold any more")
         return is_current, zxid
-
-    def _retire(self) -> None:
-        self._is_released = True
-        self._unsubscribe()
-        with self._guard:
-            self._callbacks.clear()
-
-    def _on_session_state(self, state: SessionState) -> None:
-        if state in (SessionState.LOST, SessionState.CLOSED):
-            self._lose(self._session.reason)
-
-    def _lose(self, reason: str) -> None:
-        if not self._reason and not self._is_released:
-            self._reason = reason
-        self._tell()
-
-    def _tell(self) -> None:
-        with self._guard:
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()

@@ -5,62 +5,21 @@
    never hidden: what fails on the way out is added to it as a note (S149).
 3. asyncio: when the grant is lost the task in the body is cancelled, and the ``async with`` raises
    LockLostError instead, the way ``asyncio.timeout`` raises TimeoutError. A sync body learns it
-   from ``grant.check()`` or ``grant.on_lost``, at the latest when it leaves the ``with``.
+   from ``grant.check()`` or ``grant.on_lost``, at the latest when it leaves the ``with``. With
+   ``when_unsure="continue"`` neither happens: only ``grant.is_unsure`` tells (S041).
 4. One object is one contender: taking it twice would wait for itself, so it raises (S082).
 """
 
 from __future__ import annotations
 
 import asyncio
-import enum
-import math
-import os
-import socket
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Generic
+from typing import Any, Generic
 
-from coordinator.client.contest import Wish
 from coordinator.client.facing import ClientT
-from coordinator.errors import (
-    BadArgumentsError,
-    CoordinatorError,
-    DeadlockError,
-    LockTimeoutError,
-)
+from coordinator.errors import CoordinatorError, DeadlockError, LockTimeoutError
 from recipes.grant import Grant
-
-DEFAULT_TIMEOUT_S = 10.0
-
-
-class Forever(enum.Enum):
-    """The type of FOREVER."""
-
-    FOREVER = "forever"
-
-
-FOREVER: Final = Forever.FOREVER
-"""Waits without end; it has to be asked for (S071)."""
-
-Timeout = float | Forever
-
-
-def wait_ms_of(timeout: Timeout, *, blocking: bool = True) -> int | None:
-    """Return how long to wait in ms: 0 tries once (S072), None waits without end."""
-    if not blocking:
-        return 0
-    if timeout is FOREVER:
-        return None
-    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not is_number or not math.isfinite(timeout) or timeout < 0:
-        raise BadArgumentsError(
-            f"timeout: expected seconds from 0 (try once), or FOREVER; found {timeout!r}"
-        )
-    return math.ceil(timeout * 1000)
-
-
-def wish_of(label: str, trace_id: str, value: bytes | None = None) -> Wish:
-    """Return who contends, with this host and process, for people to see (S075)."""
-    return Wish(label, socket.gethostname()[:200], os.getpid(), trace_id, value)
+from recipes.terms import WhenUnsure
 
 
 class Holding(Generic[ClientT]):
@@ -71,11 +30,11 @@ class Holding(Generic[ClientT]):
         what: str,
         obtain: Callable[[int | None], Coroutine[Any, Any, Grant[ClientT]]],
         *,
-        cancel_on_loss: bool,
+        when_unsure: WhenUnsure,
     ) -> None:
         self._what = what
         self._obtain = obtain
-        self._cancel_on_loss = cancel_on_loss
+        self._is_to_stop = when_unsure == "stop"
         self._is_taken = False
         self._grant: Grant[ClientT] | None = None
         self._interruption: _Interruption | None = None
@@ -119,7 +78,7 @@ class Holding(Generic[ClientT]):
 
     def watch_over_task(self, grant: Grant[ClientT]) -> None:
         """From now on, cancel the current task when ``grant`` is lost."""
-        if self._cancel_on_loss:
+        if self._is_to_stop:
             self._interruption = _Interruption(grant)
 
     async def leave(self, error: BaseException | None) -> None:
@@ -129,7 +88,7 @@ class Holding(Generic[ClientT]):
         grant = self._grant
         assert grant is not None, "left a body that was not entered"
         # Looked at before the release, whose own end is not a loss.
-        loss = grant.loss() if self._cancel_on_loss and self._is_lost_now(grant) else None
+        loss = grant.loss() if self._is_to_stop and self._is_lost_now(grant) else None
         await self._release_on_the_way_out(grant, error)
         if is_ours:
             raise grant.loss() if loss is None else loss from error

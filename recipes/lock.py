@@ -17,6 +17,8 @@
    frees itself at the latest with the session).
 4. A clean acquire is one round trip and one proposal, a release another, once the client's session
    is open.
+5. It is not reentrant: whoever holds it and asks again is told so at once (DeadlockError), as is
+   whoever would close a circle of owners that wait for each other. ``ReentrantLock`` counts.
 """
 
 from __future__ import annotations
@@ -28,23 +30,41 @@ from typing import Generic, Literal
 from coordinator.client import AsyncClient, Client
 from coordinator.client.facing import ClientT, both, expect_face
 from recipes.grant import Grant
-from recipes.guards.raising import Guard, checked_guards, raise_guards
-from recipes.holding import DEFAULT_TIMEOUT_S, Holding, Timeout, wait_ms_of, wish_of
+from recipes.guards.raising import Guard
+from recipes.holding import Holding
+from recipes.obtaining import obtain
+from recipes.terms import Purpose, Terms, WhenUnsure
+from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 
 class Lock(Generic[ClientT]):
-    """One contender for the lock ``name``.
+    """One contender for the lock ``name``; not reentrant.
 
     Args:
         client: a Client for ``with`` and plain calls, an AsyncClient for ``async with`` and await.
         name: opaque; an integer is taken as its decimal digits (S020).
         timeout: seconds to wait in all; see above.
-        cancel_on_loss: stop when unsure: cancel the task in an ``async with``, and raise
-            LockLostError when either ``with`` is left. False continues when unsure (S041).
+        when_unsure: ``stop``: when the lock is lost cancel the task in an ``async with``, and raise
+            LockLostError when either ``with`` is left. ``continue``: let the body go on, for work
+            where twice is better than not at all; ``grant.is_unsure`` tells it (S041).
+        owner: in whose name it stands, for the deadlock detection: the asyncio task or the thread
+            that acquires, unless said otherwise. Who holds a lock and asks for it again gets
+            DeadlockError at once. "" is an owner of its own, for a grant that is taken by one
+            task or thread and given back by another.
+        lock_delay: seconds, 0 to 60, for which nobody is granted the lock after this grant was lost
+            without being given back, so that what its holder had sent can still arrive.
+        max_hold: seconds after which the grant ends by itself although its holder lives, 0.5 to
+            604,800 (a week); None without a bound. Costs one more round trip to acquire.
+        purpose: ``correctness`` refuses to be without a guard or a waiver; ``efficiency`` does
+            not insist. Recorded with the grant (S097).
         guards: what refuses stale tokens in the stores that the lock protects (``recipes.guards``).
         raise_on_acquire: raise the guards to the new token before anybody gets the grant, so that
             the holder before is refused even if the new one has not written yet (S104).
+        waiver: with ``purpose="correctness"``, why it is correct without guards; recorded.
         label, trace_id: what people see of this contender in the lock's queue.
+
+    Raises:
+        BadArgumentsError: an argument is out of its range.
     """
 
     def __init__(
@@ -53,22 +73,49 @@ class Lock(Generic[ClientT]):
         name: str | int,
         *,
         timeout: Timeout = DEFAULT_TIMEOUT_S,
-        cancel_on_loss: bool = True,
+        when_unsure: WhenUnsure = "stop",
+        owner: str | None = None,
+        lock_delay: float = 0.0,
+        max_hold: float | None = None,
+        purpose: Purpose | None = None,
         guards: Sequence[Guard] = (),
         raise_on_acquire: bool = True,
+        waiver: str = "",
         label: str = "",
         trace_id: str = "",
     ) -> None:
+        terms = Terms.of(
+            client,
+            timeout=timeout,
+            when_unsure=when_unsure,
+            owner=owner,
+            lock_delay=lock_delay,
+            max_hold=max_hold,
+            purpose=purpose,
+            guards=guards,
+            raise_on_acquire=raise_on_acquire,
+            waiver=waiver,
+            label=label,
+            trace_id=trace_id,
+        )
+        self._prepare(client, str(name), terms)
+
+    @classmethod
+    def on_terms(cls, client: ClientT, name: str, terms: Terms) -> Lock[ClientT]:
+        """Return a contender on ``terms``, whose kind may be another; for the other recipes."""
+        lock = cls.__new__(cls)
+        lock._prepare(client, name, terms)
+        return lock
+
+    def _prepare(self, client: ClientT, name: str, terms: Terms) -> None:
         self.client = client
-        self.name = str(name)
-        self.guards = checked_guards(client, guards)
-        self._raise_on_acquire = raise_on_acquire
-        self._wait_ms = wait_ms_of(timeout)
-        self._wish = wish_of(label, trace_id)
-        self._contest = client.core.contest("locks", self.name)
+        self.name = name
+        self.guards = terms.guards
+        self._terms = terms
+        self._contest = client.core.contest("locks", name)
         self._on_position: Callable[[int], None] | None = None
         self._holding: Holding[ClientT] = Holding(
-            f"lock {self.name!r}", self._obtain, cancel_on_loss=cancel_on_loss
+            f"lock {name!r}", self._obtain, when_unsure=terms.when_unsure
         )
 
     @property
@@ -90,12 +137,13 @@ class Lock(Generic[ClientT]):
 
         Raises:
             LockTimeoutError: not granted in time; the attempt left nothing behind.
-            DeadlockError: this very object holds or waits already.
+            DeadlockError: this owner (this very task or thread) holds or waits already, or the
+                wait would close a circle of owners that wait for each other (``error.cycle``).
             UnavailableError, OutcomeUnknownError: the service is away; not granted.
             SessionExpiredError: the session ended while waiting.
         """
         self._on_position = on_position
-        return await self._holding.acquire(self._wait(blocking, timeout))
+        return await self._holding.acquire(self._terms.wait(blocking, timeout))
 
     async def _release(self) -> bool:
         """Give the lock back; False when it was not held any more. Idempotent.
@@ -116,7 +164,7 @@ class Lock(Generic[ClientT]):
 
     def __enter__(self: Lock[Client]) -> Grant[Client]:
         expect_face(self.client, Client, "with")
-        return self.client.call(self._holding.acquire(self._wait_ms), self._holding.release)
+        return self.client.call(self._holding.acquire(self._terms.wait_ms), self._holding.release)
 
     def __exit__(
         self: Lock[Client],
@@ -128,7 +176,7 @@ class Lock(Generic[ClientT]):
 
     async def __aenter__(self: Lock[AsyncClient]) -> Grant[AsyncClient]:
         expect_face(self.client, AsyncClient, "async with")
-        grant = await self._holding.acquire(self._wait_ms)
+        grant = await self._holding.acquire(self._terms.wait_ms)
         self._holding.watch_over_task(grant)
         return grant
 
@@ -140,22 +188,6 @@ class Lock(Generic[ClientT]):
     ) -> Literal[None]:
         await self._holding.leave(error)
 
-    def _wait(self, blocking: bool, timeout: Timeout | None) -> int | None:
-        if timeout is None:
-            return self._wait_ms if blocking else 0
-        return wait_ms_of(timeout, blocking=blocking)
-
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
-        award = await self._contest.contend(self._wish, wait_ms, self._on_position)
-        grant = Grant(
-            self.client,
-            lock=self.name,
-            grant_id=award.grant.grant_id,
-            fencing_token=award.grant.fencing_token,
-            path=award.grant.path,
-            session=award.session,
-            queue=self._contest,
-        )
-        if self._raise_on_acquire:
-            await raise_guards(grant, self.guards)
+        (grant,) = await obtain(self.client, self._contest, self._terms, wait_ms, self._on_position)
         return grant

@@ -23,8 +23,9 @@ from coordinator.client import AsyncClient, Client
 from coordinator.client.facing import ClientT, expect_face
 from coordinator.errors import BadArgumentsError, DeadlockError
 from recipes.grant import Grant
-from recipes.holding import DEFAULT_TIMEOUT_S, FOREVER, Timeout, wait_ms_of
 from recipes.lock import Lock
+from recipes.terms import WhenUnsure
+from recipes.waiting import DEFAULT_TIMEOUT_S, FOREVER, Timeout, wait_ms_of
 
 
 class MultiLock(Generic[ClientT]):
@@ -35,7 +36,7 @@ class MultiLock(Generic[ClientT]):
         client: ClientT,
         *names: str,
         timeout: Timeout = DEFAULT_TIMEOUT_S,
-        cancel_on_loss: bool = True,
+        when_unsure: WhenUnsure = "stop",
         label: str = "",
     ) -> None:
         if not names or len(set(names)) != len(names):
@@ -45,7 +46,7 @@ class MultiLock(Generic[ClientT]):
         self.client = client
         self.names = names
         self._wait_ms = wait_ms_of(timeout)
-        self._cancel_on_loss = cancel_on_loss
+        self._when_unsure: WhenUnsure = when_unsure
         self._label = label
         self._stack: ExitStack | None = None
         self._async_stack: AsyncExitStack | None = None
@@ -105,7 +106,7 @@ class MultiLock(Generic[ClientT]):
             self.client,
             name,
             timeout=timeout,
-            cancel_on_loss=self._cancel_on_loss,
+            when_unsure=self._when_unsure,
             label=self._label,
         )
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Generic, Literal
 from urllib.parse import quote
@@ -23,6 +22,7 @@ from urllib.parse import quote
 from coordinator.client import AsyncClient, Check, Client, Create, Result, Session
 from coordinator.client.facing import ClientT, both, expect_face
 from coordinator.errors import (
+    BadArgumentsError,
     CompactedError,
     CoordinatorError,
     LockLostError,
@@ -36,7 +36,10 @@ from coordinator.errors import (
 )
 from recipes import contention
 from recipes.grant import Grant
-from recipes.holding import DEFAULT_TIMEOUT_S, Holding, Timeout, wait_ms_of, wish_of
+from recipes.hold import Hold
+from recipes.holding import Holding
+from recipes.terms import WhenUnsure, checked_when_unsure, wish_of
+from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 _ROOT = "/locks"
 _LEAVE_WAIT_S = 1.0
@@ -56,7 +59,7 @@ class TreeLock(Generic[ClientT]):
         name: str | int,
         *,
         timeout: Timeout = DEFAULT_TIMEOUT_S,
-        cancel_on_loss: bool = True,
+        when_unsure: WhenUnsure = "stop",
         label: str = "",
         on_before_watch: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
@@ -67,7 +70,7 @@ class TreeLock(Generic[ClientT]):
         self._label = label
         self._on_before_watch = on_before_watch
         self._holding: Holding[ClientT] = Holding(
-            f"lock {self.name!r}", self._obtain, cancel_on_loss=cancel_on_loss
+            f"lock {self.name!r}", self._obtain, when_unsure=checked_when_unsure(when_unsure)
         )
 
     @property
@@ -140,14 +143,16 @@ class TreeLock(Generic[ClientT]):
         if session.remaining_safe_ms() == 0:
             await contender.leave()
             raise SessionExpiredError(f"lock {self.name!r}: granted too late, given back")
+        hold = Hold(core, grant_id=contender.grant_id, session=session, queue=contender)
         return Grant(
             self.client,
+            hold,
+            contender,
             lock=self.name,
             grant_id=contender.grant_id,
             fencing_token=contender.czxid,
             path=contender.path,
             session=session,
-            queue=contender,
         )
 
     def _not_in_time(self, contender: _Contender, is_left: bool) -> CoordinatorError:
@@ -162,9 +167,9 @@ class TreeLock(Generic[ClientT]):
         return LockTimeoutError(f"lock {self.name!r}: not granted in time")
 
     def _data(self) -> bytes:
-        wish = asdict(wish_of(self._label, ""))
-        del wish["value"]
-        return json.dumps(wish).encode("utf-8")
+        wish = wish_of(self._label, "")
+        shown = {"label": wish.label, "host": wish.host, "pid": wish.pid, "trace_id": ""}
+        return json.dumps(shown).encode("utf-8")
 
 
 class _Contender:
@@ -240,6 +245,12 @@ class _Contender:
         children = await self._core.children(self._directory)
         zxid = children.stat.pzxid if children.stat is not None else 0
         return contention.holder(children.names) == _name_of(self.path), zxid
+
+    async def note(self, grant_id: str, note: bytes) -> None:
+        raise BadArgumentsError(f"{self.path}: expected the grant of a Lock, found a TreeLock's")
+
+    async def downgrade(self, grant_id: str) -> None:
+        raise BadArgumentsError(f"{self.path}: expected the grant of an RWLock, found a TreeLock's")
 
     async def _create(self, create: Create, *, is_try: bool) -> Result | None:
         if is_try:  # one command: enter only if nobody is there, so there is nothing to clean up

@@ -8,6 +8,7 @@ queue that the server runs), ``watching`` (changes, never missed), ``async_clien
 """
 
 from coordinator.client.async_client import AsyncClient
+from coordinator.client.conditions import Conditions, HoldsLock, IfHeld
 from coordinator.client.connecting import Connector, connect
 from coordinator.client.in_process import InProcessTransport
 from coordinator.client.observing import ElectionStream
@@ -17,7 +18,9 @@ from coordinator.client.sync_client import BlockingStream, Client
 from coordinator.client.transport import HttpTransport, Request, Response, Transport
 from coordinator.client.watching import ChangeStream
 from coordinator.wire.messages.elections import Elected, ElectionView
-from coordinator.wire.messages.locks import Contender, LockSummary, LockView
+from coordinator.wire.messages.history import GrantRecord, GrantStory, Previous
+from coordinator.wire.messages.holding import RevokeReply, SizeReply
+from coordinator.wire.messages.locks import Closed, Contender, LockSummary, LockView, Spread
 from coordinator.wire.messages.operations import (
     Check,
     Create,
@@ -46,6 +49,9 @@ __all__ = [
     "Delete",
     "Check",
     "Read",
+    "IfHeld",
+    "HoldsLock",
+    "Conditions",
     # what it gets back
     "Stat",
     "Znode",
@@ -59,6 +65,13 @@ __all__ = [
     "Contender",
     "LockView",
     "LockSummary",
+    "Closed",
+    "Spread",
+    "Previous",
+    "GrantRecord",
+    "GrantStory",
+    "RevokeReply",
+    "SizeReply",
     "Elected",
     "ElectionView",
     "SessionInfo",

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar
-from urllib.parse import urlencode
 
-from coordinator.client.calls import PACKED, Call, packed, read_mode, target_of, tree_target
+from coordinator.client.calls import (
+    PACKED,
+    Call,
+    packed,
+    queried,
+    read_mode,
+    target_of,
+    tree_target,
+)
 from coordinator.client.chores import Chores
+from coordinator.client.conditions import Conditions, conditions_of
 from coordinator.client.contest import Contest
+from coordinator.client.current_session import CurrentSession
 from coordinator.client.delivery import Delivery
+from coordinator.client.leftovers import Leftovers
 from coordinator.client.observing import ElectionStream
 from coordinator.client.session import Session, open_session
+from coordinator.client.settings import ClientSettings
+from coordinator.client.updating import update_steps
 from coordinator.client.watching import ChangeStream
 from coordinator.clock import Clock
 from coordinator.errors import (
     BadVersionError,
     ClientClosedError,
     NoNodeError,
-    TooManyRetriesError,
-    UnavailableError,
 )
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.messages.elections import ElectionView, proclaim_body
+from coordinator.wire.messages.history import GrantPage, GrantRecord, GrantStory
+from coordinator.wire.messages.holding import Resize, Revoke, RevokeReply, SizeReply
+from coordinator.wire.messages.if_held import if_held_body
 from coordinator.wire.messages.locks import LockList, LockSummary, LockView
 from coordinator.wire.messages.operations import (
     ANY_VERSION,
@@ -43,6 +55,7 @@ from coordinator.wire.messages.watches import WatchSelector
 from coordinator.wire.messages.znodes import Children, Deleted, Stat, Written, Znode
 
 T = TypeVar("T")
+PageT = TypeVar("PageT", LockList, GrantPage)
 
 WatchKind = Literal["znode", "children", "subtree"]
 Mode = Literal[
@@ -58,16 +71,6 @@ Mode = Literal[
 _CLOSE_MS_MAX = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSettings:
-    """What ``connect`` was told, in milliseconds."""
-
-    timeout_ms: int
-    session_timeout_ms: int
-    label: str
-    lease_margin_ratio: float
-
-
 class AsyncClient:
     """A client of the cluster in the running event loop; made by ``async with connect(...)``.
 
@@ -79,9 +82,20 @@ class AsyncClient:
     def __init__(self, delivery: Delivery, settings: ClientSettings) -> None:
         self.settings = settings
         self.chores = Chores()
+        self.leftovers = Leftovers()
+        self._shared: dict[Callable[[], Any], Any] = {}
         self.loop = asyncio.get_running_loop()
         self._delivery = delivery
-        self._session: asyncio.Task[Session] | None = None
+        self._session = CurrentSession(
+            self.chores,
+            lambda: open_session(
+                delivery,
+                settings.session_timeout_ms,
+                label=settings.label,
+                timeout_ms=settings.timeout_ms,
+                margin_ratio=settings.lease_margin_ratio,
+            ),
+        )
         self._is_closed = False
 
     @property
@@ -114,15 +128,18 @@ class AsyncClient:
         mode: Mode = "persistent",
         parents: Literal["persistent", "container"] | None = None,
         ttl_ms: int | None = None,
+        if_held: Conditions = None,
     ) -> Written:
         """Create a znode; the reply has its full path (with its number if sequential) and Stat.
 
         An ephemeral znode belongs to this client's session, which is opened if need be. Missing
-        ancestors are made as ``parents`` says; None refuses with NoNodeError.
+        ancestors are made as ``parents`` says; None refuses with NoNodeError. ``if_held``, here and
+        in every other write: only while this grant holds, else LockLostError and nothing changes.
         """
+        held = if_held_body(conditions_of(if_held))
         session_id = (await self.session()).session_id if mode.startswith("ephemeral") else None
         create = Create(path, data, mode, session_id, ttl_ms, parents)
-        call = packed("POST", tree_target(path), create.to_body(PACKED))
+        call = packed("POST", tree_target(path), {**create.to_body(PACKED), **held})
         return await self._write(call, Written.from_body)
 
     async def get(
@@ -136,16 +153,31 @@ class AsyncClient:
         query = read_mode(stale, at_least_zxid)
         return await self._read(packed("GET", tree_target(path, query)), Znode.from_body)
 
-    async def set(self, path: str, data: bytes, *, expected_version: int = ANY_VERSION) -> Written:
+    async def set(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        expected_version: int = ANY_VERSION,
+        if_held: Conditions = None,
+    ) -> Written:
         """Replace the data, if its version is the expected one."""
-        body = SetData(path, data, expected_version).to_body(PACKED)
+        held = if_held_body(conditions_of(if_held))
+        body = {**SetData(path, data, expected_version).to_body(PACKED), **held}
         return await self._write(packed("PUT", tree_target(path), body), Written.from_body)
 
     async def delete(
-        self, path: str, *, expected_version: int = ANY_VERSION, recursive: bool = False
+        self,
+        path: str,
+        *,
+        expected_version: int = ANY_VERSION,
+        recursive: bool = False,
+        if_held: Conditions = None,
     ) -> Deleted:
         """Delete a znode, with everything below it if ``recursive``."""
-        query: list[tuple[str, str]] = [("recursive", "")] if recursive else []
+        query = [each.to_query() for each in conditions_of(if_held)]
+        if recursive:
+            query.append(("recursive", ""))
         if expected_version != ANY_VERSION:
             query.append(("expected_version", str(expected_version)))
         return await self._write(packed("DELETE", tree_target(path, query)), Deleted.from_body)
@@ -179,10 +211,15 @@ class AsyncClient:
         return await self._read(packed("GET", tree_target(path, query)), Children.from_body)
 
     async def multi(
-        self, operations: Sequence[Operation], *, timeout: float | None = None
+        self,
+        operations: Sequence[Operation],
+        *,
+        if_held: Conditions = None,
+        timeout: float | None = None,
     ) -> MultiReply:
         """Do all of these, in order, under one zxid, or none of them."""
-        body = Multi(tuple(operations)).to_body(PACKED)
+        held = if_held_body(conditions_of(if_held))
+        body = {**Multi(tuple(operations)).to_body(PACKED), **held}
         return await self._write(packed("POST", "/v1/multi", body), MultiReply.from_body, timeout)
 
     async def guarded(
@@ -191,21 +228,29 @@ class AsyncClient:
         then: Sequence[Operation] = (),
         otherwise: Sequence[Operation] = (),
         *,
+        if_held: Conditions = None,
         timeout: float | None = None,
     ) -> MultiReply:
         """Do ``then`` if all conditions hold, else ``otherwise``; ``branch`` says which."""
-        body = Guarded(tuple(conditions), tuple(then), tuple(otherwise)).to_body(PACKED)
+        held = if_held_body(conditions_of(if_held))
+        guarded = Guarded(tuple(conditions), tuple(then), tuple(otherwise))
+        body = {**guarded.to_body(PACKED), **held}
         return await self._write(packed("POST", "/v1/multi", body), MultiReply.from_body, timeout)
 
     async def update(
-        self, path: str, change: Callable[[bytes], bytes], *, max_retries: int = 5
+        self,
+        path: str,
+        change: Callable[[bytes], bytes],
+        *,
+        max_retries: int = 5,
+        if_held: Conditions = None,
     ) -> Written:
         """Read, compute ``change(data)``, write if nobody wrote meanwhile; else begin again.
 
         Raises:
             TooManyRetriesError: after ``max_retries`` conflicts; this call changed nothing.
         """
-        steps = self.update_steps(path, change, max_retries)
+        steps = update_steps(self, path, change, max_retries, if_held)
         answer: Any = None
         while True:
             try:
@@ -215,26 +260,15 @@ class AsyncClient:
             except BadVersionError as error:
                 answer = error
 
-    def update_steps(
-        self, path: str, change: Callable[[bytes], bytes], max_retries: int
-    ) -> Generator[Coroutine[Any, Any, Any], Any, Written]:
-        """Yield what to run next and take its answer, so that each face runs ``change`` itself."""
-        failures = 0
-        while True:
-            znode: Znode = yield self.get(path)
-            version = znode.stat.version
-            answer = yield self.set(path, change(znode.data), expected_version=version)
-            if isinstance(answer, Written):
-                return answer
-            failures += 1
-            if failures >= max_retries:
-                raise TooManyRetriesError(
-                    f"{path}: expected no other writer, found one in each of {failures} tries",
-                    path=path,
-                    tries=failures,
-                ) from answer
-            delay_ms = self._delivery.retry.delay_ms(failures, self._delivery.random)
-            yield asyncio.sleep(delay_ms / 1000)
+    def retry_delay_ms(self, failures: int) -> int:
+        """Return how long to wait after so many failures, as the policy of ``connect`` says."""
+        return self._delivery.retry.delay_ms(failures, self._delivery.random)
+
+    def shared(self, make: Callable[[], T]) -> T:
+        """Return what ``make`` made when first asked for; one for each client, for recipes."""
+        if make not in self._shared:
+            self._shared[make] = make()
+        return self._shared[make]  # type: ignore[no-any-return]
 
     # --- watches
 
@@ -266,37 +300,21 @@ class AsyncClient:
     async def session(self, timeout: float | None = None) -> Session:
         """Return this client's session; opened at the first need, anew when the last was lost."""
         self._refuse_when_closed()
-        opening = self._session
-        is_over = (
-            opening is not None
-            and opening.done()
-            and (opening.cancelled() or opening.exception() is not None or opening.result().is_lost)
-        )
-        if opening is None or is_over:
-            work = open_session(
-                self._delivery,
-                self.settings.session_timeout_ms,
-                label=self.settings.label,
-                timeout_ms=self.settings.timeout_ms,
-                margin_ratio=self.settings.lease_margin_ratio,
-            )
-            # A task of its own: all who wait share it, and one who gives up leaves it alone.
-            opening = self._session = self.chores.start(work, "open a session")
-        if not opening.done():
-            await asyncio.wait({opening}, timeout=timeout)
-        if not opening.done():
-            raise UnavailableError(f"no session could be opened within {timeout} s")
-        return opening.result()
+        return await self._session.get(timeout)
 
-    def contest(self, room: Literal["locks", "elections"], name: str) -> Contest:
-        """Return the queue of a lock or an election; the recipes are built on it."""
+    def contest(self, room: Literal["locks", "elections"], *names: str) -> Contest:
+        """Return the queue of a lock or an election; the recipes are built on it.
+
+        With several names (of locks) one contender stands in all their queues at once.
+        """
         self._refuse_when_closed()
         return Contest(
             self._delivery,
             self.chores,
+            self.leftovers,
             lambda limit_ms: self.session(limit_ms / 1000),
             room=room,
-            name=name,
+            names=names,
             timeout_ms=self.settings.timeout_ms,
         )
 
@@ -308,16 +326,77 @@ class AsyncClient:
 
     async def locks(self, *, held_ms_min: int = 0) -> AsyncGenerator[LockSummary, None]:
         """Iterate over the locks held for at least ``held_ms_min``, page by page."""
-        after: str | None = None
-        while True:
-            query = {"held_ms_min": str(held_ms_min)} | ({} if after is None else {"after": after})
-            call = Call("GET", f"/v1/locks?{urlencode(query)}")
-            page = await self._read(call, LockList.from_body)
+        query = [("held_ms_min", str(held_ms_min))]
+        async for page in self._pages("/v1/locks", query, LockList.from_body):
             for each in page.locks:
                 yield each
-            if page.next is None:
-                return
-            after = page.next
+
+    async def grants(
+        self,
+        lock: str | None = None,
+        *,
+        session_id: str | None = None,
+        fencing_token: int | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        how: str | None = None,
+    ) -> AsyncGenerator[GrantRecord, None]:
+        """Iterate over the grants that the history still knows, the oldest first, page by page.
+
+        Args:
+            lock, session_id, fencing_token: only those of this lock, this holder, this token.
+            since_ms, until_ms: only those that held at some time in between (wall time, in ms
+                since 1970).
+            how: only those that ended so: one of ``released``, ``closed``, ``expired``,
+                ``abandoned``, ``deleted``, ``forced``, ``max_hold``.
+        """
+        wanted = {
+            "lock": lock,
+            "session_id": session_id,
+            "fencing_token": fencing_token,
+            "since_ms": since_ms,
+            "until_ms": until_ms,
+            "how": how,
+        }
+        query = [(name, str(value)) for name, value in wanted.items() if value is not None]
+        async for page in self._pages("/v1/grants", query, GrantPage.from_body):
+            for each in page.grants:
+                yield each
+
+    async def grant(self, lock: str, grant_id: str) -> GrantStory:
+        """Return what became of a grant, and who was granted next.
+
+        Raises:
+            NoNodeError: the history knows no such grant (any more).
+        """
+        call = Call("GET", target_of("grants", lock, grant_id))
+        return await self._read(call, GrantStory.from_body)
+
+    async def revoke(
+        self, lock: str, *, by: str, reason: str, grant_id: str | None = None
+    ) -> RevokeReply:
+        """End a grant against its holder's will; ``by`` and ``reason`` go into the history.
+
+        The holder is not stopped by this, and may not know: raise every guard to the
+        ``fencing_token_min`` of the reply, so that what it still writes is refused.
+
+        Args:
+            grant_id: which grant; may be left out when exactly one holds.
+
+        Raises:
+            NotOwnerError: this grant does not hold (any more); nothing was ended.
+        """
+        body = Revoke(by, reason, grant_id).to_body()
+        call = Call("POST", target_of("locks", lock, "revoke"), body)
+        return await self._write(call, RevokeReply.from_body)
+
+    async def resize(self, semaphore: str, size: int) -> SizeReply:
+        """Let ``size`` contenders (1 to 10,000) hold a semaphore at once.
+
+        More are granted at once; with fewer nobody's slot is taken, the next ones wait longer.
+        """
+        call = Call("PUT", target_of("locks", semaphore, "size"), Resize(size).to_body())
+        return await self._write(call, SizeReply.from_body)
 
     async def election(self, name: str) -> ElectionView:
         """Return who is elected, with which value and epoch, and who stands by."""
@@ -329,10 +408,13 @@ class AsyncClient:
         self._refuse_when_closed()
         return ElectionStream(self._delivery, name, _maybe_ms(contact_timeout))
 
-    async def proclaim(self, name: str, grant_id: str, value: bytes) -> None:
+    async def proclaim(
+        self, name: str, grant_id: str, value: bytes, *, if_held: Conditions = None
+    ) -> None:
         """Publish the value of the elected; NotOwnerError unless this grant is elected."""
+        held = if_held_body(conditions_of(if_held))
         target = target_of("elections", name, "grants", grant_id)
-        call = Call("PUT", target, proclaim_body(value, Encoding.JSON))
+        call = Call("PUT", target, {**proclaim_body(value, Encoding.JSON), **held})
         await self._write(call, lambda body: None)
 
     async def sessions(self) -> tuple[SessionInfo, ...]:
@@ -353,8 +435,7 @@ class AsyncClient:
         limit_ms = min(self.settings.timeout_ms, _CLOSE_MS_MAX)
         try:
             await self.chores.drain(limit_ms)
-            if self._session is not None and self._session.done() and _succeeded(self._session):
-                await self._session.result().close(limit_ms)
+            await self._session.close(limit_ms)
         finally:
             await self._delivery.close()
 
@@ -373,6 +454,17 @@ class AsyncClient:
         self._refuse_when_closed()
         return await self._delivery.read(call, parse, self.settings.timeout_ms)
 
+    async def _pages(
+        self, target: str, query: Sequence[tuple[str, str]], parse: Callable[[Any], PageT]
+    ) -> AsyncGenerator[PageT, None]:
+        after: list[tuple[str, str]] = []
+        while True:
+            page = await self._read(Call("GET", target + queried([*query, *after])), parse)
+            yield page
+            if page.next is None:
+                return
+            after = [("after", str(page.next))]
+
     async def _write(
         self, call: Call, parse: Callable[[Any], T], timeout: float | None = None
     ) -> T:
@@ -383,10 +475,6 @@ class AsyncClient:
     def _refuse_when_closed(self) -> None:
         if self._is_closed:
             raise ClientClosedError("this client is closed")
-
-
-def _succeeded(task: asyncio.Task[Any]) -> bool:
-    return not task.cancelled() and task.exception() is None
 
 
 def _maybe_ms(seconds: float | None) -> int | None:

@@ -8,11 +8,12 @@ from types import TracebackType
 
 from yarl import URL
 
-from coordinator.client.async_client import AsyncClient, ClientSettings
+from coordinator.client.async_client import AsyncClient
 from coordinator.client.delivery import Delivery
 from coordinator.client.in_process import InProcessTransport
 from coordinator.client.lease import MARGIN_RATIO
 from coordinator.client.retry import RetryPolicy
+from coordinator.client.settings import ClientSettings
 from coordinator.client.sync_client import Client
 from coordinator.client.transport import HttpTransport, Transport
 from coordinator.clock import Clock, SystemClock

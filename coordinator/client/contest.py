@@ -1,4 +1,4 @@
-"""One place in a queue that the server runs: a lock's or an election's.
+"""One place in a queue that the server runs: a lock's, an election's, or several locks' at once.
 
 1. An attempt is one request number. However often it is sent, and to whichever member, it is one
    contender at one place in the queue; a member that dies while we wait costs nothing (S053).
@@ -6,21 +6,24 @@
    withdraws it by its number when the attempt fails, times out or is cancelled. If even that can
    not be delivered it is tried on in the background until it is, or the session has ended.
 3. The wait has one overall deadline, sent along as what is left of it (S073).
-4. A grant that arrives when the session has no safe time left is given back, not reported (S006).
+4. A grant that arrives when the session has no safe time left is given back, not reported (S006);
+   so is a bounded one until a heartbeat has told how much of it is left.
 5. The wait is a stream of lines: a silent member is noticed by its missing keep-alive lines.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from coordinator.client.award import Award as Award
 from coordinator.client.calls import Call, quoted
 from coordinator.client.chores import Chores
 from coordinator.client.delivery import Delivery, Trouble
 from coordinator.client.lanes import Lane
+from coordinator.client.leftovers import Leftovers
 from coordinator.client.session import Session
 from coordinator.errors import (
     BadArgumentsError,
@@ -46,8 +49,10 @@ from coordinator.wire.messages.acquire import (
     Queued,
     ReleaseReply,
     read_acquire_line,
+    read_grant_reply,
 )
 from coordinator.wire.messages.elections import ElectionView
+from coordinator.wire.messages.holding import NoteReply, note_body
 from coordinator.wire.messages.locks import LockView
 from coordinator.wire.messages.watches import StreamError
 
@@ -69,21 +74,26 @@ class _AskAgain(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Who contends, for people to see; ``value`` is what an election publishes when won."""
+    """Who contends, for people to see, and for what; all from ``kind`` only for locks.
+
+    ``value`` is what an election publishes when won. ``owner`` tells the owners of one session
+    apart for the deadlock detection; "" is an owner of its own. ``size`` is that of a semaphore
+    that does not exist yet. ``when_unsure``, ``purpose`` and ``guard`` are recorded with the grant.
+    """
 
     label: str = ""
     host: str = ""
     pid: int | None = None
     trace_id: str = ""
     value: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Award:
-    """What was granted, and the session it lives by."""
-
-    grant: Grant
-    session: Session
+    kind: str = "exclusive"
+    owner: str = ""
+    size: int | None = None
+    lock_delay_ms: int = 0
+    max_hold_ms: int = 0
+    when_unsure: str = ""
+    purpose: str = ""
+    guard: str = ""
 
 
 @dataclass(slots=True)
@@ -99,23 +109,32 @@ class _Attempt:
 
 
 class Contest:
-    """The queue of one lock or election; any number of contenders may come from one client."""
+    """The queue of one lock or election, or the queues of several locks that are had together.
+
+    Any number of contenders may come from one client.
+    """
 
     def __init__(
         self,
         delivery: Delivery,
         chores: Chores,
+        leftovers: Leftovers,
         open_session: Callable[[int], Awaitable[Session]],
         *,
         room: Literal["locks", "elections"],
-        name: str,
+        names: Sequence[str],
         timeout_ms: int,
     ) -> None:
-        self.name = name
+        assert names, "a contest is about something"
+        self.names = tuple(names)
+        self.name = ", ".join(names)
         self.is_election = room == "elections"
-        self.base = f"/v1/{room}/{quoted(name)}"
+        # What stands in several queues is had and given back as one, in the name of any of them.
+        self.base = f"/v1/{room}/{quoted(min(names))}"
+        self._target = f"/v1/{room}" if len(names) > 1 else self.base
         self._delivery = delivery
         self._chores = chores
+        self._leftovers = leftovers
         self._open_session = open_session
         self._timeout_ms = timeout_ms
 
@@ -138,23 +157,34 @@ class Contest:
         clock = self._delivery.clock
         limit_ms = wait_ms or self._timeout_ms
         deadline_ms = None if wait_ms is None else clock.monotonic_ms() + limit_ms
+        if not await self._leftovers.gone(self.names, wish.owner, limit_ms):
+            raise UnavailableError(
+                f"{self.name}: an earlier contender of {wish.owner} is still being taken back"
+            )
         session = await self._open_session(limit_ms)
         attempt = _Attempt(session, self._delivery.lanes.take(), deadline_ms, wait_ms == 0)
         try:
             grant = await session.while_alive(self._until_answered(attempt, wish, on_position))
         except BaseException as error:
-            await self._settle(attempt, error)
+            await self._settle(attempt, wish.owner, error)
             raise
         finally:
             self._delivery.lanes.give_back(attempt.lane)
-        if session.remaining_safe_ms() == 0:
-            self._chores.start(self.release(grant.grant_id), f"give back {grant.grant_id}")
-            raise SessionExpiredError(
-                f"{self.name}: the grant {grant.grant_id} came when its session had no safe "
-                f"time left, and was given back",
-                session_id=session.session_id,
-            )
-        return Award(grant, session)
+        award = Award(grant, session)
+        try:
+            await award.learn_bound(self._timeout_ms)
+            if session.remaining_safe_ms() == 0:
+                raise SessionExpiredError(
+                    f"{self.name}: the grant {grant.grant_id} came when its session had no safe "
+                    f"time left, and was given back",
+                    session_id=session.session_id,
+                )
+        except BaseException:
+            award.forget()
+            chore = self._chores.start(self._give_back(award), f"give back {grant.grant_id}")
+            self._leftovers.add(self.names, wish.owner, chore)
+            raise
+        return award
 
     async def release(self, grant_id: str) -> bool:
         """Release by grant id; False when it was not held any more. Idempotent."""
@@ -164,6 +194,29 @@ class Contest:
         except NotOwnerError:
             return False
         return reply.released
+
+    async def downgrade(self, grant_id: str) -> Grant:
+        """Turn an exclusive grant into a shared one, at its place and with its token. Idempotent.
+
+        Raises:
+            NotOwnerError: it does not hold any more.
+            BadArgumentsError: it is not a lock's, or not one that can be shared.
+        """
+        self._refuse_election("be downgraded")
+        call = Call("POST", f"{self.base}/grants/{quoted(grant_id)}/downgrade")
+        return await self._delivery.write(call, read_grant_reply, self._timeout_ms)
+
+    async def note(self, grant_id: str, note: bytes) -> None:
+        """Leave ``note`` (up to 1 KiB) with the grant, for whoever holds next.
+
+        Raises:
+            NotOwnerError: it does not hold any more.
+            BadArgumentsError: the note is too long, or the grant is not a lock's.
+        """
+        self._refuse_election("leave a note")
+        body = note_body(note, Encoding.JSON)
+        call = Call("PUT", f"{self.base}/grants/{quoted(grant_id)}/note", body)
+        await self._delivery.write(call, NoteReply.from_body, self._timeout_ms)
 
     async def is_current(self, grant_id: str, fencing_token: int) -> tuple[bool, int]:
         """Ask whether this grant holds, and as of which zxid; the past when it is answered."""
@@ -175,6 +228,13 @@ class Contest:
         call = Call("GET", f"{self.base}?fencing_token={fencing_token}")
         lock = await self._delivery.read(call, LockView.from_body, self._timeout_ms)
         return lock.is_current is True, lock.zxid
+
+    def _refuse_election(self, deed: str) -> None:
+        if self.is_election:
+            raise BadArgumentsError(
+                f"{self.name}: expected the grant of a lock, found that of an election; it can "
+                f"not {deed}"
+            )
 
     # --- waiting
 
@@ -258,8 +318,17 @@ class Contest:
             trace_id=wish.trace_id,
             on_disconnect="stay",
             value=wish.value,
+            kind=wish.kind,
+            owner=wish.owner,
+            size=wish.size,
+            lock_delay_ms=wish.lock_delay_ms,
+            max_hold_ms=wish.max_hold_ms,
+            when_unsure=wish.when_unsure,
+            purpose=wish.purpose,
+            guard=wish.guard,
+            names=self.names if len(self.names) > 1 else (),
         )
-        return Call("POST", self.base, acquire.to_body(Encoding.JSON), accept=NDJSON_TYPE)
+        return Call("POST", self._target, acquire.to_body(Encoding.JSON), accept=NDJSON_TYPE)
 
     def _remaining_ms(self, attempt: _Attempt) -> int:
         if attempt.deadline_ms is None:
@@ -268,7 +337,7 @@ class Contest:
 
     # --- leaving nothing behind
 
-    async def _settle(self, attempt: _Attempt, error: BaseException) -> None:
+    async def _settle(self, attempt: _Attempt, owner: str, error: BaseException) -> None:
         """Withdraw what the failed attempt may have left, and say what is known of it."""
         if not attempt.may_be_queued:
             return
@@ -276,6 +345,7 @@ class Contest:
         target = f"{self.base}/attempts/{lane.client_id}/{lane.number}"
         call = Call("DELETE", f"{target}?floor_index={lane.floor_index}")
         chore = self._chores.start(self._withdraw(call, attempt.session), f"withdraw {target}")
+        self._leftovers.add(self.names, owner, chore)
         # A second cancellation does not wait any longer; the chore goes on in any case.
         await asyncio.wait({chore}, timeout=ABANDON_WAIT_MS / 1000)
         is_withdrawn = chore.done() and not chore.cancelled() and chore.result()
@@ -290,6 +360,18 @@ class Contest:
                 f"session {attempt.session.session_id} ends",
                 **error.fields,
             ) from error
+
+    async def _give_back(self, award: Award) -> None:
+        """Release what is not reported; once if its session is lost, else until it is known."""
+        while True:
+            try:
+                await self.release(award.grant.grant_id)
+            except (UnavailableError, OutcomeUnknownError):
+                if award.session.is_lost:
+                    return  # it goes with its session, at the server's time
+                await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
+            else:
+                return
 
     async def _withdraw(self, call: Call, session: Session) -> bool:
         """Withdraw; False when only the end of the session, at the server, will do it."""

@@ -21,9 +21,13 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from coordinator.client.async_client import AsyncClient, WatchKind
+from coordinator.client.conditions import Conditions
+from coordinator.client.owner import context_of_caller
+from coordinator.client.updating import update_steps
 from coordinator.clock import Clock
 from coordinator.errors import BadArgumentsError, BadVersionError, ClientClosedError
 from coordinator.wire.messages.elections import Elected
+from coordinator.wire.messages.history import GrantRecord
 from coordinator.wire.messages.locks import LockSummary
 from coordinator.wire.messages.watches import Change
 from coordinator.wire.messages.znodes import Written
@@ -66,9 +70,10 @@ class LoopThread:
             raise
         done = threading.Event()
         started: list[asyncio.Task[T]] = []
+        context = context_of_caller()
 
         def start() -> None:
-            task = self._loop.create_task(work)
+            task = self._loop.create_task(work, context=context)
             started.append(task)
             task.add_done_callback(lambda _: done.set())
 
@@ -208,15 +213,23 @@ class Client:
     session = _blocking(AsyncClient.session)
     sessions = _blocking(AsyncClient.sessions)
     lock = _blocking(AsyncClient.lock)
+    grant = _blocking(AsyncClient.grant)
+    revoke = _blocking(AsyncClient.revoke)
+    resize = _blocking(AsyncClient.resize)
     election = _blocking(AsyncClient.election)
     proclaim = _blocking(AsyncClient.proclaim)
     status = _blocking(AsyncClient.status)
 
     def update(
-        self, path: str, change: Callable[[bytes], bytes], *, max_retries: int = 5
+        self,
+        path: str,
+        change: Callable[[bytes], bytes],
+        *,
+        max_retries: int = 5,
+        if_held: Conditions = None,
     ) -> Written:
         """Read, compute ``change(data)`` in this thread, write if nobody wrote meanwhile."""
-        steps = self._core.update_steps(path, change, max_retries)
+        steps = update_steps(self._core, path, change, max_retries, if_held)
         answer: Any = None
         while True:
             try:
@@ -231,6 +244,31 @@ class Client:
 
         async def collected() -> list[LockSummary]:
             return [each async for each in self._core.locks(held_ms_min=held_ms_min)]
+
+        return iter(self.call(collected()))
+
+    def grants(
+        self,
+        lock: str | None = None,
+        *,
+        session_id: str | None = None,
+        fencing_token: int | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        how: str | None = None,
+    ) -> Iterator[GrantRecord]:
+        """Iterate over the grants that the history still knows; see AsyncClient.grants."""
+
+        async def collected() -> list[GrantRecord]:
+            found = self._core.grants(
+                lock,
+                session_id=session_id,
+                fencing_token=fencing_token,
+                since_ms=since_ms,
+                until_ms=until_ms,
+                how=how,
+            )
+            return [each async for each in found]
 
         return iter(self.call(collected()))
 

@@ -9,7 +9,16 @@ from typing import assert_type
 
 from coordinator import AsyncClient, Client, connect
 from coordinator.client import Change, Elected, Session, Znode
-from recipes import FOREVER, Election, Grant, Lock, TreeLock, exclusive, execute_exclusive
+from recipes import (
+    FOREVER,
+    Election,
+    Grant,
+    Lock,
+    ReentrantLock,
+    TreeLock,
+    exclusive,
+    execute_exclusive,
+)
 
 
 def sync_face() -> None:
@@ -33,6 +42,12 @@ def sync_face() -> None:
         assert_type(lock.try_acquire(timeout=1), Grant[Client] | None)
         assert_type(lock.release(), bool)
         Lock(client, "daily", timeout=None)  # type: ignore[arg-type]
+        Lock(client, "daily", when_unsure="pray")  # type: ignore[arg-type]
+        client.set("/a", b"x", if_held=lock.acquire())
+        client.set("/a", b"x", if_held="daily")  # type: ignore[arg-type]
+        with ReentrantLock(client, "daily", timeout=1, owner="me") as again:
+            assert_type(again, Grant[Client])
+        ReentrantLock(client, "daily", timeot=1)  # type: ignore[call-arg]
         with TreeLock(client, "daily") as tree_grant:
             assert_type(tree_grant.release(), bool)
 

@@ -121,11 +121,11 @@ async def test_a_timeout_around_the_body_stays_a_timeout(world: MemoryCluster) -
 
 @in_memory
 async def test_work_may_continue_when_unsure_if_it_says_so(world: MemoryCluster) -> None:
-    """``cancel_on_loss=False`` lets the body run on; the grant still tells (S041)."""
+    """``when_unsure="continue"`` lets the body run on; the grant still tells (S041)."""
     network = world.network()
     async with (
         world.client(network, session_timeout=2) as client,
-        Lock(client, "daily", cancel_on_loss=False) as grant,
+        Lock(client, "daily", when_unsure="continue") as grant,
     ):
         network.is_cut = True
         await asyncio.sleep(10)
@@ -216,7 +216,7 @@ async def test_verify_asks_the_cluster(world: MemoryCluster) -> None:
     async with (
         world.client() as client,
         world.client() as operator,
-        Lock(client, "daily", cancel_on_loss=False) as grant,
+        Lock(client, "daily", when_unsure="continue") as grant,
     ):
         assert 0 < await grant.verify() <= 9_750
         assert (await operator.lock("daily", fencing_token=grant.fencing_token)).is_current

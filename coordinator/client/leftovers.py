@@ -1,0 +1,41 @@
+"""What this client's earlier attempts and grants may still have standing in a queue.
+
+A release or a withdrawal that could not be delivered goes on in the background. Until it is done
+its contender stands in the queue, under the name of its owner; a new attempt of the same owner
+would be refused as one that waits for itself. So it waits for the old one to be gone first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+
+class Leftovers:
+    """The clean-ups that are under way, by queue and owner; anonymous owners leave nothing."""
+
+    def __init__(self) -> None:
+        self._going: dict[tuple[str, str], set[asyncio.Task[Any]]] = {}
+
+    def add(self, locks: Sequence[str], owner: str, task: asyncio.Task[Any]) -> None:
+        """Count ``task`` as cleaning up after ``owner`` in these queues, until it is done."""
+        for lock in locks if owner else ():
+            key = (lock, owner)
+            self._going.setdefault(key, set()).add(task)
+            task.add_done_callback(partial(self._forget, key))
+
+    async def gone(self, locks: Sequence[str], owner: str, timeout_ms: int) -> bool:
+        """Wait until nothing is left of ``owner`` here; False when the time was not enough."""
+        going = {task for lock in locks for task in self._going.get((lock, owner), ())}
+        if not going:
+            return True
+        _, pending = await asyncio.wait(going, timeout=timeout_ms / 1000)
+        return not pending
+
+    def _forget(self, key: tuple[str, str], task: asyncio.Task[Any]) -> None:
+        going = self._going.get(key, set())
+        going.discard(task)
+        if not going:
+            self._going.pop(key, None)

@@ -1,0 +1,15 @@
+"""What ``connect`` was told, for all who work for one client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Times in milliseconds; see ``connect`` for what they mean."""
+
+    timeout_ms: int
+    session_timeout_ms: int
+    label: str
+    lease_margin_ratio: float

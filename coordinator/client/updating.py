@@ -1,0 +1,44 @@
+"""Read, compute, write if nobody wrote meanwhile: the steps, which each face runs its own way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any
+
+from coordinator.client.conditions import Conditions
+from coordinator.errors import TooManyRetriesError
+from coordinator.wire.messages.znodes import Written, Znode
+
+if TYPE_CHECKING:
+    from coordinator.client.async_client import AsyncClient
+
+
+def update_steps(
+    client: AsyncClient,
+    path: str,
+    change: Callable[[bytes], bytes],
+    max_retries: int,
+    if_held: Conditions,
+) -> Generator[Coroutine[Any, Any, Any], Any, Written]:
+    """Yield what to await next and take its answer, or the BadVersionError it raised.
+
+    So ``change`` runs where the caller is: in the event loop, or in the thread of a sync caller.
+    """
+    failures = 0
+    while True:
+        znode: Znode = yield client.get(path)
+        version = znode.stat.version
+        answer = yield client.set(
+            path, change(znode.data), expected_version=version, if_held=if_held
+        )
+        if isinstance(answer, Written):
+            return answer
+        failures += 1
+        if failures >= max_retries:
+            raise TooManyRetriesError(
+                f"{path}: expected no other writer, found one in each of {failures} tries",
+                path=path,
+                tries=failures,
+            ) from answer
+        yield asyncio.sleep(client.retry_delay_ms(failures) / 1000)

@@ -1,0 +1,261 @@
+"""What one place in a queue is worth: how long it is certainly held, and its way back.
+
+One hold is behind each grant. Several grants may share it: those of a ``MultiLock``, which are had
+and given back as one, and those of a ``ReentrantLock``, by ``Share``.
+
+1. Once lost, a hold is never held again; once given back, neither.
+2. It counts as held until the cluster has said that it is not (redis-py 3847).
+3. Safe to ask from any thread. Callbacks run in the client's event loop and must not block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from coordinator.client import AsyncClient, Session, SessionState
+from coordinator.errors import OutcomeUnknownError, UnavailableError
+
+_AGAIN_S = 1.0
+
+
+class Queue(Protocol):
+    """Where a grant came from, and goes back to."""
+
+    async def release(self, grant_id: str) -> bool:
+        """Give the grant back; False when it was not held any more."""
+        ...
+
+    async def is_current(self, grant_id: str, fencing_token: int) -> tuple[bool, int]:
+        """Return whether the cluster still says that this grant holds, and as of which zxid."""
+        ...
+
+    async def note(self, grant_id: str, note: bytes) -> None:
+        """Leave a note with the grant."""
+        ...
+
+    async def downgrade(self, grant_id: str) -> Any:
+        """Turn the exclusive grant into a shared one."""
+        ...
+
+
+class Life(Protocol):
+    """What a grant asks of the hold behind it."""
+
+    @property
+    def is_released(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+    def remaining_safe_ms(self) -> int: ...
+    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]: ...
+    def lose(self, reason: str) -> None: ...
+    async def give_back(self) -> bool: ...
+    def keep_releasing(self) -> None: ...
+
+
+class Hold:
+    """The hold that ``grant_id`` names; made in the client's event loop.
+
+    ``bounded_paths``: the contenders of a hold that ends by itself (``max_hold``). ``locks`` and
+    ``owner``: in whose name it stands in which queues.
+    """
+
+    def __init__(
+        self,
+        core: AsyncClient,
+        *,
+        grant_id: str,
+        session: Session,
+        queue: Queue,
+        locks: Sequence[str] = (),
+        owner: str = "",
+        bounded_paths: Sequence[str] = (),
+    ) -> None:
+        self._core = core
+        self._grant_id = grant_id
+        self._session = session
+        self._queue = queue
+        self._locks = locks
+        self._owner = owner
+        self._bounded_paths = bounded_paths
+        self._reason = ""
+        self._is_released = False
+        self._callbacks: list[Callable[[], None]] = []
+        self._guard = threading.Lock()
+        self._unsubscribe = session.on_state(self._on_session_state)
+        self._end_of_bound: asyncio.TimerHandle | None = None
+        if bounded_paths:
+            self._await_end_of_bound()
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the cluster confirmed that it was given back."""
+        return self._is_released
+
+    @property
+    def reason(self) -> str:
+        """Why it is not held any more; empty while it is."""
+        if self._reason:
+            return self._reason
+        if self._is_released:
+            return "it was released"
+        if self._session.reason or self._session.remaining_safe_ms() == 0:
+            return self._session.reason
+        return "its time (max_hold) is over" if self.remaining_safe_ms() == 0 else ""
+
+    def remaining_safe_ms(self) -> int:
+        """Return for how long nobody else can certainly be granted the lock, 0 when unknown."""
+        if self._is_released or self._reason:
+            return 0
+        remaining_ms = self._session.remaining_safe_ms()
+        if self._bounded_paths:
+            return min(remaining_ms, self._session.hold_remaining_ms(self._bounded_paths))
+        return remaining_ms
+
+    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback()`` once when it is lost; returns how to stop that."""
+        with self._guard:
+            self._callbacks.append(callback)
+        if self._reason or self._session.is_lost:
+            self._core.loop.call_soon_threadsafe(self._tell)
+
+        def stop() -> None:
+            with self._guard:
+                if callback in self._callbacks:
+                    self._callbacks.remove(callback)
+
+        return stop
+
+    def lose(self, reason: str) -> None:
+        """Say that it is not held any more; only from the event loop."""
+        if not self._reason and not self._is_released:
+            self._reason = reason
+        self._tell()
+
+    async def give_back(self) -> bool:
+        """Release; goes on to its end even if the caller is cancelled."""
+        if self._is_released:
+            return False
+        if self.remaining_safe_ms() == 0:
+            # Its session may live on at the server for a while; let the next one in earlier.
+            self.lose(self.reason)
+            self._start(self._release_once(), f"release {self._grant_id} after its loss")
+            self._retire()
+            return False
+        return await asyncio.shield(self._start(self._release_once(), f"release {self._grant_id}"))
+
+    def keep_releasing(self) -> None:
+        """Go on releasing in the background until it is known, or the session has ended."""
+        self._start(self._release_until_known(), f"keep releasing {self._grant_id}")
+
+    def _start(self, work: Any, name: str) -> asyncio.Task[Any]:
+        chore = self._core.chores.start(work, name)
+        self._core.leftovers.add(self._locks, self._owner, chore)
+        return chore
+
+    async def _release_once(self) -> bool:
+        was_held = await self._queue.release(self._grant_id)
+        if not was_held and not self._is_released:
+            self.lose("the cluster says that it is not held")
+        self._retire()
+        return was_held
+
+    async def _release_until_known(self) -> None:
+        while not self._is_released and self.remaining_safe_ms() > 0:
+            try:
+                await self._release_once()
+            except (UnavailableError, OutcomeUnknownError):
+                await asyncio.sleep(_AGAIN_S)
+
+    def _retire(self) -> None:
+        self._is_released = True
+        self._unsubscribe()
+        self._session.unbind(self._bounded_paths)
+        if self._end_of_bound is not None:
+            self._end_of_bound.cancel()
+        with self._guard:
+            self._callbacks.clear()
+
+    def _on_session_state(self, state: SessionState) -> None:
+        if state in (SessionState.LOST, SessionState.CLOSED):
+            self.lose(self._session.reason)
+
+    def _await_end_of_bound(self) -> None:
+        """Tell of the end of a bounded hold when it comes; heartbeats may have moved it."""
+        remaining_ms = self._session.hold_remaining_ms(self._bounded_paths)
+        if remaining_ms == 0:
+            self.lose("its time (max_hold) is over")
+            return
+        self._end_of_bound = self._core.loop.call_later(
+            (remaining_ms + 1) / 1000, self._await_end_of_bound
+        )
+
+    def _tell(self) -> None:
+        with self._guard:
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+
+class Shares:
+    """How many grants of one owner share a hold; the last one gives it back."""
+
+    def __init__(self, hold: Life, on_last: Callable[[], None]) -> None:
+        self.hold = hold
+        self.count = 0
+        self._on_last = on_last
+
+    def another(self) -> Share:
+        """Return one more share of the hold."""
+        self.count += 1
+        return Share(self)
+
+    def leave(self) -> bool:
+        """Count one less; True for the last one, whose part it is to give the hold back."""
+        self.count -= 1
+        if self.count == 0:
+            self._on_last()
+        return self.count == 0
+
+
+class Share:
+    """One grant's part in a hold that several grants of one owner share."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._hold = shares.hold
+        self._shares = shares
+        self._is_left = False
+        self._is_last = False
+
+    @property
+    def is_released(self) -> bool:
+        """Whether this part was given back."""
+        return self._hold.is_released or (self._is_left and not self._is_last)
+
+    @property
+    def reason(self) -> str:
+        return "it was released" if self.is_released else self._hold.reason
+
+    def remaining_safe_ms(self) -> int:
+        return 0 if self.is_released else self._hold.remaining_safe_ms()
+
+    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return self._hold.on_lost(callback)
+
+    def lose(self, reason: str) -> None:
+        self._hold.lose(reason)
+
+    async def give_back(self) -> bool:
+        """Give this part back, and the hold with the last one."""
+        if self.is_released:
+            return False
+        if not self._is_left:
+            self._is_left = True
+            self._is_last = self._shares.leave()
+        return await self._hold.give_back() if self._is_last else True
+
+    def keep_releasing(self) -> None:
+        if self._is_last:
+            self._hold.keep_releasing()

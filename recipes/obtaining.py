@@ -1,0 +1,69 @@
+"""From terms to grants: one place in one queue or in several, entered as one, held as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.client.award import Award
+from coordinator.client.contest import Contest
+from coordinator.client.facing import ClientT
+from recipes.grant import Grant
+from recipes.guards.raising import raise_guards
+from recipes.hold import Hold
+from recipes.terms import Terms
+
+
+async def obtain(
+    client: ClientT,
+    contest: Contest,
+    terms: Terms,
+    wait_ms: int | None,
+    on_position: Callable[[int], None] | None = None,
+) -> tuple[Grant[ClientT], ...]:
+    """Wait for the turn in all queues of ``contest``; return a grant for each of its names.
+
+    The grants share one hold: given back or lost, they are so together. The guards of ``terms``
+    have been raised to their token.
+    """
+    owner = terms.owner_now()
+    award = await contest.contend(terms.wish_of(owner), wait_ms, on_position)
+    grants = grants_of(client, contest, award, owner)
+    if terms.raise_on_acquire:
+        await raise_guards(grants[0], terms.guards)
+    return grants
+
+
+def grants_of(
+    client: ClientT, contest: Contest, award: Award, owner: str = ""
+) -> tuple[Grant[ClientT], ...]:
+    """Return a grant for each name of ``contest``, in its order, over the one hold of ``award``."""
+    hold = Hold(
+        client.core,
+        grant_id=award.grant.grant_id,
+        session=award.session,
+        queue=contest,
+        locks=contest.names,
+        owner=owner,
+        bounded_paths=award.bounded_paths,
+    )
+    each_of = {each.lock: each for each in award.grant.grants or (award.grant,)}
+    grants = []
+    for name in contest.names:
+        said = each_of[name]
+        grants.append(
+            Grant(
+                client,
+                hold,
+                contest if len(contest.names) == 1 else client.core.contest("locks", name),
+                lock=name,
+                grant_id=said.grant_id,
+                fencing_token=said.fencing_token,
+                path=said.path,
+                session=award.session,
+                kind=said.kind,
+                max_hold_ms=said.max_hold_ms,
+                previous=said.previous,
+                is_election=contest.is_election,
+            )
+        )
+    return tuple(grants)

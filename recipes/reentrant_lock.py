@@ -1,0 +1,178 @@
+"""A lock that its owner may take again: counted, and given back with the last release.
+
+::
+
+    def book(client):
+        with ReentrantLock(client, "accounts") as grant: ...
+
+    with ReentrantLock(client, "accounts"):
+        book(client)                                  # the same task or thread: no waiting
+
+1. The count is kept in the client, for each lock and owner, whichever object of this name is used.
+   The owner is the asyncio task or the thread, unless the lock was made with another.
+2. Taking it again costs no request and returns a grant with the same token. Only the last release
+   frees the lock (kazoo 134, 291).
+3. Others wait for it as for a ``Lock`` of the same name.
+4. Taking it again after it was lost raises LockLostError: whoever called is not protected any more
+   either, and has to leave first.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Generic, Literal, Unpack
+
+from coordinator.client import AsyncClient, Client
+from coordinator.client.facing import ClientT, both, expect_face
+from coordinator.errors import LockTimeoutError, NotOwnerError
+from recipes.grant import Grant
+from recipes.hold import Shares
+from recipes.holding import Holding
+from recipes.obtaining import obtain
+from recipes.terms import LockOptions, Terms
+from recipes.waiting import Timeout, wait_ms_of
+
+
+class _Counts:
+    """What the owners of one client hold reentrantly: by lock and owner."""
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[str, str], tuple[Grant[Any], Shares]] = {}
+
+    def forget(self, key: tuple[str, str]) -> None:
+        self.held.pop(key, None)
+
+
+class ReentrantLock(Generic[ClientT]):
+    """A way to the lock ``name`` for all owners of a client; see ``Lock`` for the options.
+
+    Unlike a ``Lock`` one object may be used by many tasks and threads. When the owner holds the
+    lock already, the options of the first acquisition count.
+    """
+
+    def __init__(self, client: ClientT, name: str | int, **options: Unpack[LockOptions]) -> None:
+        self.client = client
+        self.name = str(name)
+        self._terms = Terms.of(client, **options)
+        self._contest = client.core.contest("locks", self.name)
+        self._counts = client.core.shared(_Counts)
+        self._entered: dict[str, list[Holding[ClientT]]] = {}
+        """By owner, what was taken over this object and not yet given back, the last one last."""
+
+    @property
+    def count(self) -> int:
+        """How often the lock is held by the caller, over whichever object of this client."""
+        held = self._counts.held.get((self.name, self._terms.owner_now()))
+        return 0 if held is None else held[1].count
+
+    async def _acquire(
+        self, *, blocking: bool = True, timeout: Timeout | None = None
+    ) -> Grant[ClientT]:
+        """Wait for the lock, or count once more, and return the grant.
+
+        Raises:
+            LockLostError: this owner held the lock, and has lost it.
+            NotOwnerError, and all that ``Lock.acquire`` raises.
+        """
+        return (await self._enter(self._terms.wait(blocking, timeout)))[1]
+
+    async def _try_acquire(self, *, timeout: Timeout = 0) -> Grant[ClientT] | None:
+        """Return the grant, None when it was not had within ``timeout`` (0: try once)."""
+        try:
+            return (await self._enter(wait_ms_of(timeout)))[1]
+        except LockTimeoutError:
+            return None
+
+    async def _release(self) -> bool:
+        """Give back what this owner took last over this object.
+
+        False when it was not held any more. The last release of all frees the lock.
+
+        Raises:
+            NotOwnerError: this owner took nothing over this object.
+            OutcomeUnknownError, UnavailableError: it may be tried again.
+        """
+        owner, holding = self._last()
+        was_held = await holding.release()
+        self._forget(owner, holding)
+        return was_held
+
+    acquire = both(_acquire, undo=_release)
+    try_acquire = both(_try_acquire, undo=_release)
+    release = both(_release)
+
+    def __enter__(self: ReentrantLock[Client]) -> Grant[Client]:
+        expect_face(self.client, Client, "with")
+        return self.client.call(self._enter(self._terms.wait_ms), self._release)[1]
+
+    def __exit__(
+        self: ReentrantLock[Client],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[None]:
+        self.client.call(self._leave(error))
+
+    async def __aenter__(self: ReentrantLock[AsyncClient]) -> Grant[AsyncClient]:
+        expect_face(self.client, AsyncClient, "async with")
+        holding, grant = await self._enter(self._terms.wait_ms)
+        holding.watch_over_task(grant)
+        return grant
+
+    async def __aexit__(
+        self: ReentrantLock[AsyncClient],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[None]:
+        await self._leave(error)
+
+    async def _enter(self, wait_ms: int | None) -> tuple[Holding[ClientT], Grant[ClientT]]:
+        owner = self._terms.owner_now()
+
+        async def obtain_once(wait_ms: int | None) -> Grant[ClientT]:
+            return await self._obtain(owner, wait_ms)
+
+        holding: Holding[ClientT] = Holding(
+            f"lock {self.name!r}", obtain_once, when_unsure=self._terms.when_unsure
+        )
+        grant = await holding.acquire(wait_ms)
+        self._entered.setdefault(owner, []).append(holding)
+        return holding, grant
+
+    async def _leave(self, error: BaseException | None) -> None:
+        owner, holding = self._last()
+        self._forget(owner, holding)
+        await holding.leave(error)
+
+    async def _obtain(self, owner: str, wait_ms: int | None) -> Grant[ClientT]:
+        key = (self.name, owner)
+        held = self._counts.held.get(key)
+        if held is None:
+            (grant,) = await obtain(self.client, self._contest, self._terms, wait_ms)
+            shares = Shares(grant.hold, on_last=lambda: self._counts.forget(key))
+            self._counts.held[key] = grant, shares
+        else:
+            grant, shares = held
+            if not grant.is_released:
+                grant.check()
+        return grant.over(shares.another())
+
+    def _last(self) -> tuple[str, Holding[ClientT]]:
+        owner = self._terms.owner_now()
+        entered = self._entered.get(owner)
+        if not entered:
+            others = ", ".join(sorted(self._entered)) or "nobody"
+            raise NotOwnerError(
+                f"lock {self.name!r}: expected {owner} to hold it over this object, found that "
+                f"{others} does; what one task or thread takes it gives back itself (or give "
+                f"both one name with owner=)"
+            )
+        return owner, entered[-1]
+
+    def _forget(self, owner: str, holding: Holding[ClientT]) -> None:
+        entered = self._entered.get(owner, [])
+        if holding in entered:
+            entered.remove(holding)
+        if not entered:
+            self._entered.pop(owner, None)

@@ -1,0 +1,50 @@
+"""A fair read/write lock: many readers or one writer, in the order in which they came.
+
+::
+
+    accounts = RWLock(client, "accounts")
+    with accounts.read() as grant:
+        total = add_up()
+
+    with accounts.write() as grant:
+        book(token=grant.fencing_token)
+        grant.downgrade()                     # go on as a reader; no writer comes in between
+        check(add_up())
+
+1. Readers that stand next to each other in the queue hold together. A writer waits for everybody
+   before it, and everybody after it waits for the writer: neither side starves.
+2. Each ``read()`` and ``write()`` is a contender of its own, and a ``Lock`` in all it can do.
+3. There is no way from reading to writing but to release and to queue again: two readers that both
+   wanted it would wait for each other. Who asks for it while reading gets DeadlockError.
+4. A ``Lock`` of the same name is a writer.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, Unpack
+
+from coordinator.client.facing import ClientT
+from recipes.lock import Lock
+from recipes.terms import Kind, LockOptions, Terms
+
+
+class RWLock(Generic[ClientT]):
+    """The lock ``name`` and its two sides; ``options`` are those of ``Lock``, for both sides."""
+
+    def __init__(self, client: ClientT, name: str | int, **options: Unpack[LockOptions]) -> None:
+        self.client = client
+        self.name = str(name)
+        self._options = options
+        Terms.of(client, **options)  # refuse here what is wrong with them, not at the first use
+
+    def read(self, **options: Unpack[LockOptions]) -> Lock[ClientT]:
+        """Return a contender that holds together with other readers; its options come first."""
+        return self._side("shared", options)
+
+    def write(self, **options: Unpack[LockOptions]) -> Lock[ClientT]:
+        """Return a contender that holds alone; its options come first."""
+        return self._side("exclusive", options)
+
+    def _side(self, kind: Kind, options: LockOptions) -> Lock[ClientT]:
+        given: LockOptions = {**self._options, **options}
+        return Lock.on_terms(self.client, self.name, Terms.of(self.client, kind=kind, **given))

@@ -1,0 +1,185 @@
+"""Taken again by its owner: counted, one grant, freed by the last release."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from coordinator import connect
+from coordinator.client import AsyncClient
+from coordinator.errors import LockLostError, LockTimeoutError, NotOwnerError
+from recipes import Lock, ReentrantLock
+from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.client.server_thread import serving
+
+
+@in_memory
+async def test_the_last_release_frees_the_lock(world: MemoryCluster) -> None:
+    """Two bodies, one inside the other, hold one grant; the inner end keeps it (S082)."""
+    async with world.client() as client, world.client() as other:
+        lock = ReentrantLock(client, "daily")
+        async with lock as outer:
+            async with lock as inner:
+                assert inner.fencing_token == outer.fencing_token
+                assert lock.count == 2
+            assert inner.is_released
+            assert not outer.is_lost
+            assert await Lock(other, "daily").try_acquire() is None
+        assert lock.count == 0
+        assert await Lock(other, "daily").try_acquire() is not None
+
+
+@in_memory
+async def test_taking_it_again_asks_nobody(world: MemoryCluster) -> None:
+    """The second acquisition and its release send nothing."""
+    network = world.network()
+    async with world.client(network) as client:
+        lock = ReentrantLock(client, "daily")
+        await lock.acquire()
+        sent = len(network.sent)
+
+        await lock.acquire(timeout=0)
+        await lock.release()
+
+        assert len(network.sent) == sent
+        assert await lock.release()
+        assert await world.queue(client, "daily") == []
+
+
+@in_memory
+async def test_it_is_counted_over_all_objects_of_a_client(world: MemoryCluster) -> None:
+    """A function that takes the lock may be called by one that has it; each makes its own."""
+
+    async def book(client: AsyncClient) -> int:
+        async with ReentrantLock(client, "accounts") as grant:
+            return grant.fencing_token
+
+    async with world.client() as client:
+        async with ReentrantLock(client, "accounts") as grant:
+            assert await book(client) == grant.fencing_token
+            assert await world.queue(client, "accounts") == [""]
+            grant.check()
+        assert await world.queue(client, "accounts") == []
+
+
+@in_memory
+async def test_another_task_waits(world: MemoryCluster) -> None:
+    """The owner is the task, not the client, even over the same object."""
+    async with world.client() as client:
+        lock = ReentrantLock(client, "daily", timeout=1)
+
+        async def another() -> None:
+            async with lock:
+                pytest.fail("two owners at once")
+
+        async with lock:
+            with pytest.raises(LockTimeoutError):
+                await asyncio.create_task(another())
+
+
+@in_memory
+async def test_tasks_with_one_name_are_one_owner(world: MemoryCluster) -> None:
+    """``owner=`` joins the tasks that do one piece of work."""
+    async with world.client() as client:
+        lock = ReentrantLock(client, "daily", owner="import 7", timeout=1)
+
+        async def helper() -> int:
+            async with lock as grant:
+                return grant.fencing_token
+
+        async with lock as grant:
+            assert await asyncio.create_task(helper()) == grant.fencing_token
+            grant.check()
+
+
+@in_memory
+async def test_who_has_not_taken_it_can_not_give_it_back(world: MemoryCluster) -> None:
+    """Another task's release is an error, not the end of the holder's grant (kazoo 134)."""
+    async with world.client() as client:
+        lock = ReentrantLock(client, "daily")
+        await lock.acquire()
+
+        with pytest.raises(NotOwnerError, match="owner="):
+            await asyncio.create_task(lock.release())
+
+        assert lock.count == 1
+        await lock.release()
+
+
+@in_memory
+async def test_a_grant_given_back_by_itself_counts_once(world: MemoryCluster) -> None:
+    """``grant.release()`` gives back that grant's part only, however often it is called."""
+    async with world.client() as client:
+        first = await ReentrantLock(client, "daily").acquire()
+        second = await ReentrantLock(client, "daily").acquire()
+
+        assert await second.release()
+        assert not await second.release()
+        first.check()
+        assert await first.release()
+        assert await world.queue(client, "daily") == []
+
+
+@in_memory
+async def test_what_was_lost_is_not_counted_on(world: MemoryCluster) -> None:
+    """Inside a body that lost its lock it can not be taken again; afterwards it can."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client:
+        lock = ReentrantLock(client, "daily", when_unsure="continue")
+        async with lock as grant:
+            network.is_cut = True
+            await asyncio.sleep(3)
+            network.is_cut = False
+            assert grant.is_unsure
+            with pytest.raises(LockLostError):
+                await lock.acquire()
+        async with lock as again:
+            assert again.fencing_token > grant.fencing_token
+
+
+@in_memory
+async def test_both_bodies_end_when_the_lock_is_lost(world: MemoryCluster) -> None:
+    """The inner body is cancelled, and the outer one raises what happened."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client:
+        lock = ReentrantLock(client, "daily")
+        with pytest.raises(LockLostError):  # noqa: PT012
+            async with lock, lock:
+                network.is_cut = True
+                await asyncio.sleep(60)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        network.is_cut = False
+
+
+@in_memory
+async def test_a_try_that_fails_leaves_nothing_counted(world: MemoryCluster) -> None:
+    """Not had, not counted; had, counted."""
+    async with world.client() as client, world.client() as other:
+        lock = ReentrantLock(client, "daily")
+        async with Lock(other, "daily"):
+            assert await lock.try_acquire() is None
+            assert lock.count == 0
+        assert await lock.try_acquire() is not None
+        assert lock.count == 1
+
+
+def test_threads_of_a_sync_client_are_owners_of_their_own() -> None:
+    """One object, two threads: each counts for itself."""
+    seen: list[object] = []
+    with serving() as url, connect(url) as client:
+        lock = ReentrantLock(client, "daily")
+
+        def another() -> None:
+            seen.append(lock.try_acquire())
+
+        with lock as grant, lock as again:
+            assert again.fencing_token == grant.fencing_token
+            thread = threading.Thread(target=another)
+            thread.start()
+            thread.join()
+        assert seen == [None]
+        assert lock.try_acquire() is not None

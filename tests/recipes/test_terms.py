@@ -1,0 +1,97 @@
+"""What a lock may be made with, and what is said about it to others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.errors import BadArgumentsError
+from recipes import Election, Lock, ReentrantLock, TreeLock
+from recipes.terms import Terms
+from tests.client.memory_cluster import MemoryCluster, in_memory
+
+
+class Store:
+    """A guard that says what it guards."""
+
+    resource = "accounts/17"
+
+    def raise_to(self, token: int, /) -> None:
+        """Accept everything."""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"when_unsure": "pray"},
+        {"owner": 7},
+        {"owner": "x" * 201},
+        {"lock_delay": -1},
+        {"lock_delay": 61},
+        {"lock_delay": float("nan")},
+        {"max_hold": 0},
+        {"max_hold": 0.4},
+        {"max_hold": 8 * 24 * 3_600},
+        {"max_hold": True},
+        {"purpose": "fun"},
+        {"waiver": "who cares"},
+        {"timeout": -1},
+    ],
+    ids=str,
+)
+@in_memory
+async def test_what_is_out_of_range_is_refused_when_the_lock_is_made(
+    world: MemoryCluster, options: dict[str, Any]
+) -> None:
+    """Said at once, naming the argument, what was expected and what was found."""
+    async with world.client() as client:
+        for make in (Lock, ReentrantLock):
+            with pytest.raises(BadArgumentsError, match=next(iter(options))):
+                make(client, "daily", **options)
+
+
+@in_memory
+async def test_for_correctness_a_lock_insists_on_a_guard_or_a_waiver(world: MemoryCluster) -> None:
+    """Without either no object is handed out; for efficiency nothing is asked (S097)."""
+    async with world.client() as client:
+        with pytest.raises(BadArgumentsError, match="guards"):
+            Lock(client, "daily", purpose="correctness")
+        with pytest.raises(BadArgumentsError, match="waiver"):
+            Lock(client, "daily", purpose="correctness", waiver="   ")
+
+        Lock(client, "daily", purpose="correctness", guards=[Store()])
+        Lock(client, "daily", purpose="correctness", waiver="the job is idempotent")
+        Lock(client, "daily", purpose="efficiency")
+
+
+@in_memory
+async def test_what_guards_the_writes_is_told_to_everybody_who_looks(world: MemoryCluster) -> None:
+    """Guards by their kind and resource, a waiver by its words, never more than 200 characters."""
+    async with world.client() as client:
+        guarded = Terms.of(client, purpose="correctness", guards=[Store()]).wish_of("me")
+        waived = Terms.of(client, purpose="correctness", waiver="idempotent " * 50).wish_of("me")
+
+        assert guarded.guard == "Store accounts/17"
+        assert (guarded.purpose, guarded.owner) == ("correctness", "me")
+        assert waived.guard.startswith("waived: idempotent")
+        assert len(waived.guard) <= 200
+
+
+@in_memory
+async def test_times_are_told_in_milliseconds(world: MemoryCluster) -> None:
+    """Seconds at the face, milliseconds on the wire."""
+    async with world.client() as client:
+        wish = Terms.of(client, lock_delay=1.5, max_hold=60, when_unsure="continue").wish_of("")
+
+        assert (wish.lock_delay_ms, wish.max_hold_ms) == (1_500, 60_000)
+        assert wish.when_unsure == "continue"
+
+
+@in_memory
+async def test_every_recipe_refuses_an_unknown_policy(world: MemoryCluster) -> None:
+    """Also those that are not made from Lock."""
+    async with world.client() as client:
+        for make in (TreeLock, Election):
+            with pytest.raises(BadArgumentsError, match="when_unsure"):
+                make(client, "daily", when_unsure="pray")  # type: ignore[arg-type]
