@@ -1,7 +1,8 @@
 """Questions between members and their answers (``Engine.request``): correlation and bounds.
 
 Every question ends in exactly one of: its answer, an error of the tree that the handler raised,
-NoLeaderError (certainly not handled), ConnectionLostError or LeaderChangedError (nobody knows).
+NoLeaderError (certainly not handled), ConnectionLostError or LeaderChangedError (nobody knows). An
+answer goes over the connection over which the question came, or nowhere.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class RequestDesk:
         self._next_id = 0
         self._asked: dict[int, tuple[str, asyncio.Future[bytes]]] = {}
         self._answering: dict[str, set[asyncio.Task[None]]] = {}
+        self._connections: dict[str, int] = {}
+        """How often the connection to each member has changed."""
 
     def set_handler(self, kind: str, handler: RequestHandler) -> None:
         self._handlers[kind] = handler
@@ -83,12 +86,18 @@ class RequestDesk:
         if handler is None or len(tasks) >= REQUESTS_IN_FLIGHT_MAX:
             self._transport.send(member_id, Reply(request.request_id, REPLY_REFUSED, "", b""))
             return
-        task = asyncio.get_running_loop().create_task(self._answer(member_id, handler, request))
+        connection = self._connections.get(member_id, 0)
+        answering = self._answer(member_id, connection, handler, request)
+        task = asyncio.get_running_loop().create_task(answering)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
     def on_connection_changed(self, member_id: str) -> None:
-        """What was asked of ``member_id`` may or may not have reached it."""
+        """What was asked of ``member_id`` may or may not have reached it.
+
+        Nor is it answered what it asked over the connection that is gone: it may have begun anew
+        since, counts its questions from one again, and would take the answer for another's."""
+        self._connections[member_id] = self._connections.get(member_id, 0) + 1
         self._give_up(
             member_id, ConnectionLostError(f"the connection to member {member_id!r} was lost")
         )
@@ -114,7 +123,9 @@ class RequestDesk:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, member_id: str, handler: RequestHandler, request: Request) -> None:
+    async def _answer(
+        self, member_id: str, connection: int, handler: RequestHandler, request: Request
+    ) -> None:
         try:
             payload = await handler(member_id, request.payload)
             reply = Reply(request.request_id, REPLY_OK, "", payload)
@@ -127,7 +138,8 @@ class RequestDesk:
         if len(reply.payload) > self._payload_bytes_max:
             unknown = OutcomeUnknownError(f"the answer to {request.kind!r} is too large")
             reply = Reply(request.request_id, REPLY_ERROR, unknown.code, _pack_error(unknown))
-        self._transport.send(member_id, reply)
+        if self._connections.get(member_id, 0) == connection:
+            self._transport.send(member_id, reply)
 
 
 def _pack_error(error: CoordinatorError) -> bytes:
