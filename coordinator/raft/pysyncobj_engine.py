@@ -246,6 +246,7 @@ class PySyncObjEngine:
         self._is_running = False
         logger.critical("member %s stops: %s", self._member_id, error, exc_info=error)
         self._cancel_timers()
+        self._desk.silence()
         if self._durability is not None:
             self._durability.drop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} has failed: {error}"))

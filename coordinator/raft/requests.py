@@ -21,6 +21,7 @@ from coordinator.errors import (
     LeaderChangedError,
     NoLeaderError,
     OutcomeUnknownError,
+    ShuttingDownError,
     from_code,
 )
 from coordinator.raft.engine import RequestHandler
@@ -46,9 +47,14 @@ class RequestDesk:
         self._answering: dict[str, set[asyncio.Task[None]]] = {}
         self._connections: dict[str, int] = {}
         """How often the connection to each member has changed."""
+        self._is_silent = False
 
     def set_handler(self, kind: str, handler: RequestHandler) -> None:
         self._handlers[kind] = handler
+
+    def silence(self) -> None:
+        """This member has failed: neither ask nor answer any more."""
+        self._is_silent = True
 
     async def ask(self, member_id: str, kind: str, payload: bytes) -> bytes:
         """Send a question and return its answer; no deadline of its own."""
@@ -57,6 +63,8 @@ class RequestDesk:
                 f"expected at most {self._payload_bytes_max} bytes between members,"
                 f" found {len(payload)}"
             )
+        if self._is_silent:
+            raise ShuttingDownError("this member has failed")
         self._next_id += 1
         request_id = self._next_id
         if not self._transport.send(member_id, Request(request_id, kind, payload)):
@@ -138,7 +146,7 @@ class RequestDesk:
         if len(reply.payload) > self._payload_bytes_max:
             unknown = OutcomeUnknownError(f"the answer to {request.kind!r} is too large")
             reply = Reply(request.request_id, REPLY_ERROR, unknown.code, _pack_error(unknown))
-        if self._connections.get(member_id, 0) == connection:
+        if self._connections.get(member_id, 0) == connection and not self._is_silent:
             self._transport.send(member_id, reply)
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coordinator.errors import ConnectionLostError
+from coordinator.errors import ConnectionLostError, ShuttingDownError
 from coordinator.raft.messages import REPLY_OK, Message, Reply, Request
 from coordinator.raft.requests import RequestDesk
 
@@ -46,6 +46,26 @@ async def test_what_an_earlier_life_asked_is_not_answered_to_the_next_one() -> N
         await asyncio.sleep(0)
 
     assert line.sent == [("2", Reply(1, REPLY_OK, "", b"mine"))]
+
+
+async def test_a_member_that_failed_neither_asks_nor_answers() -> None:
+    """What was under way when its disk failed says nothing more, and asks nothing more."""
+    desk, line = a_desk()
+
+    async def echo(_member_id: str, payload: bytes) -> bytes:
+        await asyncio.sleep(0)
+        return payload
+
+    desk.set_handler("propose", echo)
+    desk.on_request("2", Request(1, "propose", b"x"))
+
+    desk.silence()
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert line.sent == []
+    with pytest.raises(ShuttingDownError):
+        await desk.ask("2", "propose", b"x")
 
 
 async def test_another_members_connection_takes_no_answer_away() -> None:
