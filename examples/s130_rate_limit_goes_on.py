@@ -1,0 +1,37 @@
+"""S130 A rate limiter tolerates two holders for a while, not none: it goes on when unsure.
+
+Running twice costs a few requests too many; standing still costs all of them. So it keeps running
+through an outage, and says that it is unsure.
+"""
+
+from __future__ import annotations
+
+from coordinator.errors import LockLostError
+from examples.stage import Stage, perform
+from recipes import Lock
+
+
+def story(stage: Stage) -> None:
+    let_through = 0
+    with stage.connect("limiter", lease=3, timeout=0.5) as client:
+        with Lock(client, "limiter", cancel_on_loss=False) as grant:
+            outage = stage.cluster.cut_off(client)
+            said = False
+            for _ in range(8):
+                stage.wait(1)
+                let_through += 1
+                if grant.is_lost and not said:
+                    said = True
+                    stage.say("The lease has ended in the outage; going on, unsure.")
+            outage.end()
+        stage.say(
+            f"Let {let_through} of 8 through. Afterwards the grant says: lost = {grant.is_lost}"
+        )
+        try:
+            grant.check()
+        except LockLostError:
+            stage.say("and what must not be done twice would be refused: its token is an old one.")
+
+
+if __name__ == "__main__":
+    perform(story)

@@ -1,0 +1,135 @@
+"""Every story in ``examples`` is told, and comes out as it says."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import examples
+from coordinator.testing import LocalCluster
+from examples.stage import Stage
+
+ROOT = Path(__file__).resolve().parents[2]
+PACE = 0.1
+
+# What each must have said, in this order: regular expressions, each found behind the last one.
+SAID: dict[str, tuple[str, ...]] = {
+    "s100_one_job_two_workers": (
+        r"job 41 ran 2 times",
+        r"worker \d has it|done before I came",
+        r"job 42 ran 1 time",
+    ),
+    "s105_one_seat": (r"Two tickets, one seat", r"sold out", r"1 ticket, one seat"),
+    "s106_daily_report": (
+        r"node 1: crashed",
+        r"reported 2026-01-31 with token \d+",
+        r"node 5, 90 s late: (the ledger has|it was done)",
+        r"Reports of that day: 1",
+    ),
+    "s107_report_or_leave": (r"another node is processing", r"reported, and stored it with token"),
+    "s108_at_most_at_least_once": (
+        r"at_most_once, quiet night: sent 1 times",
+        r"at_most_once, bad night: sent 0 times",
+        r"at_least_once, quiet night: sent 1 times",
+        r"at_least_once, bad night: sent 2 times",
+    ),
+    "s109_wall_clock_steps": (r"Two holders", *[r"Ada holds, Bob is refused"] * 3),
+    "s110_clock_drift": (
+        r"0\.99: it stops before",
+        r"1\.01: it stops before",
+        r"0\.25.*: it stops only after",
+    ),
+    "s112_cluster_split": (
+        *(r"1 \+ 2", r"grants nothing", r"no quorum", r"how old it is", r"goes on", r"reads v2"),
+        *(r"2 \+ 3", r"grants nothing", r"no quorum", r"how old it is", r"goes on", r"reads v2"),
+    ),
+    "s113_partition_longer_than_session": (
+        r"next holds",
+        r"is told that it lost the lock: LockLostError",
+        r"is current: False",
+    ),
+    "s114_garbage_collection": (
+        r"without the token: the data is by A",
+        r"with the token: refused\. The data is by B",
+        r"gives the lock back.*: False",
+        r"B still holds: True",
+    ),
+    "s119_renewal_fails": (r"the work goes on", r"The work was cancelled: .*no heartbeat"),
+    "s120_someone_elses_lock": (
+        r"B's lock is gone",
+        r"was it still A's\? False",
+        r"B holds: True\. Waiting: C\.",
+        r"now C holds",
+    ),
+    "s121_partition_while_holding": (r"cannot release", r"The waiter goes on", r"lost = True"),
+    "s123_payment_across_five_sites": (
+        r"Five sites: paid",
+        r"three left: paid",
+        r"two left: not paid",
+        r"Charged: A, B\.",
+    ),
+    "s124_partitioned_jobs": (
+        r"Two workers: w1 7, w2 5",
+        r"A third joins: w1 5, w2 3, w3 4; moved between the living: 4 of 12",
+        r"The third dies: w1 7, w2 5; moved between the living: 0 of 12",
+        r"higher token",
+    ),
+    "s127_stock_without_a_lock": (r"8 sold of 5", r"5 sold of 5, 0 left"),
+    "s129_ambiguous_payment": (r"charged 0 times\. Lost", *[r"charged 1 time\b"] * 3),
+    "s130_rate_limit_goes_on": (r"going on, unsure", r"8 of 8 through.*lost = True"),
+    "s131_bank_account_stops": (r"stopped by ourselves", r"before: True.*now: False"),
+}
+
+STORIES = [each.name for each in pkgutil.iter_modules(examples.__path__) if each.name[0] == "s"]
+
+
+@pytest.mark.parametrize("name", [each for each in STORIES if re.match(r"s\d", each)])
+def test_a_story_comes_out_as_it_says(
+    name: str, shared_coordinator_cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S100 to S131: told ten times as fast."""
+    story = import_module(f"examples.{name}")
+
+    story.story(Stage(shared_coordinator_cluster, PACE))
+
+    said = capsys.readouterr().out
+    at = 0
+    for expected in SAID[name]:
+        found = re.compile(expected).search(said, at)
+        assert found, f"not said (any more): {expected}\n{said}"
+        at = found.end()
+
+
+def test_each_story_says_what_it_is_about() -> None:
+    """The first line of each names its scenario, and the list shows it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "examples"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    for name in SAID:
+        number = name.partition("_")[0].upper()
+        assert re.search(rf"python -m examples\.{name} +{number} \S", done.stdout), name
+
+
+def test_a_story_is_told_by_itself() -> None:
+    """As a reader runs it: one command, and exit code 0."""
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.s107_report_or_leave", "--pace", "0.1"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONWARNINGS": "error::ResourceWarning"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "another node is processing" in done.stdout
+    assert done.stderr == ""
