@@ -184,7 +184,9 @@ async def test_a_storm_leaves_one_holder_at_a_time_and_nothing_behind(seed: int)
         await storm.calm_down()
 
         assert storm.broken == []
-        view = (await soon(world.leader.lock_views.query(LOCK, LINEARIZABLE, world.deadline()))).value
+        view = (
+            await soon(world.leader.lock_views.query(LOCK, LINEARIZABLE, world.deadline()))
+        ).value
         assert (view.holder, view.queue) == (None, ())
         digests = {each._replica.machine.digest() for each in world.members.values()}
         assert len(digests) == 1
