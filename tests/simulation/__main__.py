@@ -21,7 +21,11 @@ from tests.simulation.world import Settings, Verdict, simulate
 def main() -> int:
     arguments = _arguments()
     quiet()
-    settings = Settings(seconds=arguments.seconds, keep_lines=None if arguments.trace else 400)
+    settings = Settings(
+        seconds=arguments.seconds,
+        only_faults=tuple(filter(None, arguments.faults.split(","))),
+        keep_lines=None if arguments.trace else 400,
+    )
     if arguments.seed is not None:
         return _show(simulate(arguments.seed, settings), is_whole=arguments.trace)
     seeds = range(arguments.start, arguments.start + arguments.seeds)
@@ -67,6 +71,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="run this one world only")
     parser.add_argument("--trace", action="store_true", help="print all of its trace")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--faults", default="", help="only these, each as often: crash_all,storm")
     parser.add_argument("--minutes", type=float, help="stop after so long")
     parser.add_argument("--ledger", type=Path, help="add one row about this run to a file")
     return parser.parse_args()

@@ -171,4 +171,5 @@ def failure_text(verdict: Verdict, settings: Settings) -> str:
 
 
 def replay_command(seed: int, settings: Settings) -> str:
-    return f"python -m tests.simulation --seed {seed} --seconds {settings.seconds:g} --trace"
+    only = f" --faults {','.join(settings.only_faults)}" if settings.only_faults else ""
+    return f"python -m tests.simulation --seed {seed} --seconds {settings.seconds:g}{only} --trace"

@@ -121,7 +121,7 @@ class SimulatedClient:
 
     def note_session(self) -> None:
         """Write down the session that the client has now, if it has one."""
-        opening = self.client._session if hasattr(self, "client") else None
+        opening = self.client._session._opening if hasattr(self, "client") else None
         if opening is None or not opening.done() or opening.cancelled():
             return
         if opening.exception() is None:

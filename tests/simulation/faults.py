@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.members import SimulatedMember
+from tests.simulation.schemes import Schemes
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -30,6 +31,7 @@ class Faults:
         self._world = world
         self._random = random.Random(seed)
         self._tasks: list[asyncio.Task[None]] = []
+        schemes = Schemes(world, self._random.randrange(1 << 60))
         table: list[tuple[Fault, float]] = [
             (self._crash_one, 5),
             (self._kill_one, 2),
@@ -53,6 +55,13 @@ class Faults:
             (self._kill_client, 2),
             (self._pause_client, 3),
             (self._crash_quorum, 2),
+            (schemes.die_after_vote, 1),
+            (schemes.die_after_append, 2),
+            (schemes.die_in_snapshot, 2),
+            (schemes.lean_quorum, 2),
+            (schemes.wake_up_alone, 3),
+            (schemes.stand_still, 1),
+            (schemes.lose_disk, 1),
         ]
         # Each run has a taste of its own: some faults often, some never.
         self._faults = [fault for fault, _ in table]
@@ -315,6 +324,7 @@ class Faults:
             reply_loss=draw.choice((0.0, 0.1, 0.4)),
             duplicates=draw.choice((0.0, 0.2)),
             resets=draw.choice((0.0, 0.1)),
+            stragglers=draw.choice((0.0, 0.0, 0.1)),
         )
         await asyncio.sleep(draw.uniform(0.5, 6.0))
         world.link_weather = replace(world.calm_link_weather)

@@ -40,6 +40,8 @@ class LinkWeather:
     loss: float = 0.0
     reply_loss: float = 0.0
     duplicates: float = 0.0
+    stragglers: float = 0.0
+    """Share of requests that take up to five seconds, whoever has given up meanwhile."""
     resets: float = 0.0
     """Share of requests whose connection breaks at once after they were sent."""
 
@@ -106,7 +108,7 @@ class ClientLink:
         answer: asyncio.Future[Response] = self._loop.create_future()
         call = _Call(self, member, request, answer)
         if draw.random() >= weather.loss:
-            call.deliver(self._delay_s())
+            call.deliver(self._way_s())
         if draw.random() < weather.duplicates:
             call.deliver(self._delay_s() + draw.uniform(0.0, 2.0))
         if draw.random() < weather.resets:
@@ -118,6 +120,11 @@ class ClientLink:
 
     def _delay_s(self) -> float:
         return self._random.uniform(*self._world.link_weather.delay_ms) / 1000
+
+    def _way_s(self) -> float:
+        """How long a request is under way."""
+        is_straggler = self._random.random() < self._world.link_weather.stragglers
+        return self._random.uniform(0.1, 5.0) if is_straggler else self._delay_s()
 
     def _loses_reply(self, member: SimulatedMember) -> bool:
         return self._random.random() < self._world.link_weather.reply_loss or (
@@ -172,8 +179,12 @@ class _Call:
 
     async def _serve(self) -> None:
         member, link = self._member, self._link
+        arrived_s = link._loop.time()
         response = await Door(member.service, member.clock).answer(self._request)
-        if member.failure is None and not link._loses_reply(member):
+        if member.failure is not None:
+            return
+        link._world.note_answer(self._request, response, arrived_s)
+        if not link._loses_reply(member):
             link._owner.at(link._loop.time() + link._delay_s(), self._tell, response)
 
     def _tell(self, response: Response) -> None:
@@ -229,7 +240,7 @@ class _Stream:
         """Send the request; return when the head of the answer is here."""
         link = self._link
         if link._random.random() >= link._world.link_weather.loss:
-            when_s = self._loop.time() + link._delay_s()
+            when_s = self._loop.time() + link._way_s()
             self._loop.call_at(when_s, self._arrive, request, context=NOBODY)
         response = await self._head
         self.status, self.headers, self._body = response.status, response.headers, response.body
@@ -262,9 +273,12 @@ class _Stream:
     def _arrive(self, request: Request) -> None:
         member = self._member
         is_same = member.is_started and member.life == self._life
-        if is_same and not self._is_closed:
+        if is_same:
             self._server = member.owner.spawn(self._serve(request), f"serve {request.target}")
             self._server.add_done_callback(self._link._world.check_served)
+            if self._is_closed:  # what comes late is begun, and the end of the connection follows
+                when_s = self._loop.time() + self._link._delay_s()
+                member.owner.at(when_s, self._server.cancel)
 
     async def _serve(self, request: Request) -> None:
         member = self._member
@@ -280,6 +294,8 @@ class _Stream:
 
     async def _send_lines(self, lines: Lines) -> None:
         async for line in lines:
+            if self._member.failure is None:
+                self._link._world.note_line(self._link._owner.name, line)
             while self._under_way >= WINDOW_LINES:
                 self._room.clear()
                 await self._room.wait()

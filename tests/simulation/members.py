@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from coordinator.config import Config, MemberConfig
 from coordinator.errors import StorageError
+from coordinator.raft import probation
 from coordinator.raft.engine import Replica, Role
 from coordinator.raft.hardening import HardenedSyncObj
-from coordinator.raft.messages import Appended, Message, Reply, Request
+from coordinator.raft.messages import Appended, Message
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.service.member import Member
 from tests.raft.simulated_disk import SimulatedCrashError, SimulatedDisk
@@ -158,11 +159,8 @@ class SimulatedMember:
             self.kill(is_power_cut=self.random.random() < 0.5)
 
     def _check_sending(self, message: Message) -> None:
-        """A member that failed promises nothing more.
-
-        A question that was on its way out, and an answer with what was known before, do no harm.
-        """
-        if self.failure is not None and not isinstance(message, Request | Reply):
+        """A member that failed says nothing more."""
+        if self.failure is not None:
             self.world.record.violate(
                 "stops when its disk fails", f"{self.who} says {message} after {self.failure!r}"
             )
@@ -194,6 +192,12 @@ class SimulatedMember:
         consensus = self.engine._consensus
         assert consensus is not None
         return consensus.core
+
+    @property
+    def is_proven(self) -> bool:
+        """Its disk holds what it promised (``raft.probation``), whether it runs or not."""
+        disk = self.disk
+        return "data" in disk.directories and not disk.exists(f"data/{probation.NAME}")
 
     @property
     def applied_index(self) -> int:

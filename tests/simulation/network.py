@@ -43,7 +43,9 @@ class MemberNetwork:
         """(from, to): what is sent there vanishes."""
         self.broken: set[tuple[str, str]] = set()
         """Pairs (sorted) whose connection both ends know to be gone."""
-        self.sent_total = 0
+        self.leaving: dict[tuple[str, str], float] = {}
+        """(who died, who still hears it): until when what was under way arrives."""
+        self.on_sent: list[Callable[[str, Message], None]] = []
         self._arrivals: dict[tuple[str, str], float] = {}
 
     def cut(self, source: str, target: str) -> None:
@@ -72,13 +74,28 @@ class MemberNetwork:
     def is_connected(self, one: str, other: str) -> bool:
         return one in self.ends and other in self.ends and pair(one, other) not in self.broken
 
+    def seems_connected(self, here: str, there: str) -> bool:
+        """Whether ``here`` has no way to know better."""
+        if self.is_connected(here, there):
+            return True
+        until_s = self.leaving.get((there, here))
+        return until_s is not None and asyncio.get_running_loop().time() <= until_s
+
+    def part(self, gone: str, other: str) -> float:
+        """Return when ``other`` learns that ``gone`` has died."""
+        loop, draw = asyncio.get_running_loop(), self.random
+        lag_s = 0.0 if draw.random() < 0.3 else draw.uniform(0, 2 * self.weather.delay_ms[1]) / 1000
+        self.leaving[gone, other] = loop.time() + lag_s
+        return loop.time() + lag_s
+
     def carry(self, source: str, target: str, message: Message) -> None:
-        self.sent_total += 1
         payload = encode(message)
         draw, weather = self.random, self.weather
         if (source, target) in self.cuts or (weather.loss and draw.random() < weather.loss):
             return
-        end = self.ends[target]
+        end = self.ends.get(target)
+        if end is None:
+            return  # it has died, and the sender does not know yet
         now_s = asyncio.get_running_loop().time()
         arrival_s = now_s + draw.uniform(*weather.delay_ms) / 1000
         arrival_s = max(arrival_s, self._arrivals.get((source, target), 0.0))
@@ -91,8 +108,8 @@ class MemberNetwork:
             end.owner.at(late_s, self._arrive, source, end, payload)
 
     def _arrive(self, source: str, end: NetworkEnd, payload: bytes) -> None:
-        # Its connection went with the sender, or with the cut.
-        if end.is_up and self.is_connected(source, end.member_id):
+        # What was under way when its sender died arrives until the end of the connection does.
+        if end.is_up and self.seems_connected(end.member_id, source):
             end.listener.on_message(source, decode(payload))
 
     def _notice(self, source: str, target: str) -> None:
@@ -137,6 +154,9 @@ class NetworkEnd:
         self.is_up = True
         network = self._network
         network.ends[self.member_id] = self
+        network.leaving = {
+            both: until_s for both, until_s in network.leaving.items() if self.member_id not in both
+        }
         network.broken = {both for both in network.broken if self.member_id not in both}
         for other_id, other in list(network.ends.items()):
             if other is self:
@@ -152,7 +172,7 @@ class NetworkEnd:
         self.vanish()
 
     def vanish(self) -> None:
-        """The process is gone: the others see its connections close."""
+        """The process is gone: the others hear its last words, and see its connections close."""
         if not self.is_up:
             return
         self.is_up = False
@@ -161,7 +181,8 @@ class NetworkEnd:
             del network.ends[self.member_id]
         for other_id, other in list(network.ends.items()):
             if (self.member_id, other_id) not in network.cuts:
-                other.owner.soon(other.tell_lost, self.member_id)
+                until_s = network.part(self.member_id, other_id)
+                other.owner.at(until_s, other.tell_lost, self.member_id)
 
     def tell_connected(self, member_id: str) -> None:
         if self.is_up and self.is_connected(member_id):
@@ -172,17 +193,19 @@ class NetworkEnd:
             self.listener.on_disconnected(member_id)
 
     def send(self, member_id: str, message: Message) -> bool:
-        if not self.is_up or not self.is_connected(member_id):
+        if not self.is_connected(member_id):
             return False
         self._on_send(message)
         self._network.carry(self.member_id, member_id, message)
+        for listener in self._network.on_sent:
+            listener(self.member_id, message)
         return True
 
     def flush(self) -> None:
         """Everything left when it was sent."""
 
     def is_connected(self, member_id: str) -> bool:
-        return self.is_up and self._network.is_connected(self.member_id, member_id)
+        return self.is_up and self._network.seems_connected(self.member_id, member_id)
 
 
 def pair(one: str, other: str) -> tuple[str, str]:

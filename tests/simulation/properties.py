@@ -69,6 +69,7 @@ def judge(world: World) -> None:
         (check_grants, (log, world.grants)),
         (check_written, (log, world.written)),
         (check_refused, (log, world.refused)),
+        (check_abandoned, (log, world.abandoned)),
         (check_history, (world.recorder.history(),)),
     ]
     for watching in world.watchings:
@@ -238,6 +239,23 @@ def check_refused(log: Sequence[Entry], refused: Mapping[bytes, str]) -> Found:
                     f"{operation.data!r} was reported as {refused[operation.data]} and was "
                     f"done at {entry.index}.{entry.part}"
                 )
+
+
+def check_abandoned(log: Sequence[Entry], abandoned: Iterable[tuple[str, int, int]]) -> Found:
+    """An attempt that was reported as undone when the log was so long is never made afterwards."""
+    undone: dict[tuple[str, int], int] = {}
+    for client_id, number, length in abandoned:
+        undone[client_id, number] = min(length, undone.get((client_id, number), length))
+    for position, entry in enumerate(log):
+        request, outcome = entry.command.request, entry.outcome
+        if request is None or outcome.refusal is not None or outcome.is_repeat:
+            continue
+        length = undone.get((request.client_id, request.number), position + 1)
+        if position >= length and outcome.events:
+            yield "nothing is left behind", (
+                f"request {request.number} of {request.client_id} was reported as undone and was "
+                f"done at {entry.index}.{entry.part}"
+            )
 
 
 def check_watching(log: Sequence[Entry], watching: Watching) -> Found:

@@ -17,9 +17,11 @@ from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import Command, ExpireSession
 from coordinator.state.events import EventType
-from coordinator.state.outcomes import Outcome, SessionEnded
+from coordinator.state.outcomes import Outcome, SessionEnded, SessionOpened
 
 DIGEST_EVERY_ENTRIES = 128
+CLOCK_RATE_LEAST = 0.985
+"""How much of a timeout passes at the least while a clock 1 % fast counts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,11 @@ class Record:
         self.ephemerals: dict[str, str] = {}
         """The owner of each ephemeral znode that stands at the end of the log."""
         self.on_expired: list[Any] = []
+        self.on_snapshot: list[Callable[[str], None]] = []
+        self.timeouts_s: dict[str, float] = {}
+        """Of every session that was ever opened."""
+        self.acknowledged: dict[str, float] = {}
+        """When the last acknowledged heartbeat of each session arrived at a member."""
         self._places: dict[tuple[int, int], Entry] = {}
         self._digests: dict[tuple[int, int], str] = {}
         self._leaders: dict[int, str] = {}
@@ -140,12 +147,35 @@ class Record:
             elif event.type is EventType.DELETED:
                 self.ephemerals.pop(event.path, None)
         result = outcome.result
+        if isinstance(result, SessionOpened):
+            self.timeouts_s.setdefault(result.session_id, result.timeout_ms / 1000)
         is_end = isinstance(result, SessionEnded) and result.was_open
         if is_end and isinstance(command.operation, ExpireSession):
             self.tally.expiries += 1
             self.ended_sessions[result.session_id] = self.now_s()
+            self._check_lease(result.session_id)
             for listener in self.on_expired:
                 listener(result.session_id)
+
+    def note_heartbeat(self, session_id: str, arrived_s: float) -> None:
+        """A member acknowledges a heartbeat that arrived at its door then."""
+        known_s = self.acknowledged.get(session_id, 0.0)
+        self.acknowledged[session_id] = max(known_s, arrived_s)
+        self._check_lease(session_id)
+
+    def _check_lease(self, session_id: str) -> None:
+        """A session that was expired lived for its full timeout after what was acknowledged."""
+        ended_s, arrived_s = self.ended_sessions.get(session_id), self.acknowledged.get(session_id)
+        if ended_s is None or arrived_s is None:
+            return
+        least_s = self.timeouts_s[session_id] * CLOCK_RATE_LEAST
+        if ended_s < arrived_s + least_s:
+            self.violate(
+                "no session ends early",
+                f"{session_id} was expired at {ended_s:.4f}, {ended_s - arrived_s:.4f} s after the "
+                f"arrival of a heartbeat that was acknowledged at {self.now_s():.4f}; its timeout "
+                f"is {self.timeouts_s[session_id]} s",
+            )
 
     def note_digest(self, who: str, place: tuple[int, int], digest: str) -> None:
         """Digests at one place of the log must be equal on all members."""
@@ -194,6 +224,8 @@ class ObservedReplica:
     def snapshot(self) -> Iterator[bytes]:
         self._note_digest()
         self._record.trace.add(self._who, f"snapshot at {self._place}")
+        for listener in self._record.on_snapshot:
+            listener(self._who)
         return self._replica.snapshot()
 
     def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:

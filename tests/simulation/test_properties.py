@@ -14,6 +14,7 @@ from coordinator.state.commands import (
     Create,
     CreateMode,
     Delete,
+    ExpireSession,
     OpenSession,
     Operation,
     Release,
@@ -107,6 +108,7 @@ def test_a_good_log_breaks_nothing() -> None:
     assert promises(properties.check_grants(log, [GRANT])) == set()
     assert promises(properties.check_written(log, [WRITTEN])) == set()
     assert promises(properties.check_refused(log, {b"c1:4": "NodeExists"})) == set()
+    assert promises(properties.check_abandoned(log, [("client", 2, 0)])) == set()
     assert promises(properties.check_watching(log, watched(log))) == set()
 
 
@@ -267,6 +269,16 @@ def test_a_member_that_differs_from_the_log_is_found() -> None:
     assert promises(properties.check_replay(log, [behind])) == {"equal digests"}
 
 
+@pytest.mark.parametrize(("length", "found"), [(2, {"nothing is left behind"}), (3, set())])
+def test_an_attempt_that_was_undone_and_is_made_after_that_is_found(
+    length: int, found: set[str]
+) -> None:
+    """What comes late must find its number spent; what was done before it was undone may stand."""
+    log = a_log()
+
+    assert promises(properties.check_abandoned(log, [("client", 1, length)])) == found
+
+
 @pytest.mark.parametrize(("called_at", "zxid", "shown"), [(3, 6, 7), (3, 7, None), (1, 6, None)])
 def test_a_read_that_goes_back_is_found(called_at: int, zxid: int, shown: int | None) -> None:
     """What is asked after an answer shows at least the same state; what overlaps it need not."""
@@ -328,6 +340,31 @@ def test_an_entry_that_the_first_member_skipped_is_found() -> None:
     applied(record, [log[0], log[2], log[1]], "m1")
 
     assert found_by(record) == {"one log"}
+
+
+@pytest.mark.parametrize(
+    ("arrived_s", "ended_s", "found"),
+    [(10.0, 15.0, set()), (10.0, 14.9, {"no session ends early"}), (10.0, 14.96, set())],
+    ids=["in time", "early", "by a clock 1 % fast"],
+)
+@pytest.mark.parametrize("is_told_late", [False, True])
+def test_a_session_that_ends_before_its_acknowledged_lease_is_found(
+    arrived_s: float, ended_s: float, found: set[str], is_told_late: bool
+) -> None:
+    """It lives for its timeout after the arrival of a heartbeat, whoever heard of that."""
+    now_s = [arrived_s]
+    record = Record(lambda: now_s[0])
+    log = log_of(OpenSession(SESSION, 5_000), ExpireSession(SESSION, 1))
+
+    applied(record, log[:1], "m1")
+    if not is_told_late:
+        record.note_heartbeat(SESSION, arrived_s)
+    now_s[0] = ended_s
+    applied(record, log[1:], "m1")
+    if is_told_late:
+        record.note_heartbeat(SESSION, arrived_s)
+
+    assert found_by(record) == found
 
 
 def test_digests_that_differ_are_found() -> None:

@@ -18,6 +18,8 @@ from coordinator.config import (
     SessionConfig,
 )
 from coordinator.wire import messages
+from coordinator.wire.messages import acquire
+from coordinator.wire.strict_json import decode_json
 from tests.history.operations import Recorder
 from tests.simulation.clients import SimulatedClient
 from tests.simulation.faults import Faults
@@ -99,6 +101,9 @@ class World:
         self.faults = Faults(self, draw.randrange(1 << 60))
         self.watchings: list[Watching] = []
         self.grants: list[Told] = []
+        """Each grant that a member told, whether it was heard or not."""
+        self.abandoned: list[tuple[str, int, int]] = []
+        """(client id, number, length of the log) of each attempt that was reported as undone."""
         self.written: list[Written] = []
         self.refused: dict[bytes, str] = {}
         self.is_healed = False
@@ -238,13 +243,38 @@ class World:
         if error is not None and not self.loop.is_tearing_down:
             self.record.violate("no task fails", f"{task.get_name()}: {error!r}")
 
+    def note_answer(self, request: Request, response: Response, arrived_s: float) -> None:
+        """A member answers so; what it says must be true, whether anybody hears it or not."""
+        segments = request.target.partition("?")[0].split("/")
+        if response.status != 200:
+            return
+        match request.method, segments[2:]:
+            case "POST", ["sessions", session_id, "heartbeat"]:
+                self.record.note_heartbeat(session_id, arrived_s)
+            case "DELETE", ["locks" | "elections", _, "attempts", client_id, number]:
+                self.abandoned.append((client_id, int(number), len(self.record.log)))
+
+    def note_line(self, who: str, line: bytes) -> None:
+        """A member tells a waiting contender that it holds."""
+        if not line.startswith(b'{"type":"granted"'):
+            return
+        granted = acquire.read_acquire_line(decode_json(line))
+        assert isinstance(granted, acquire.Granted)
+        grant = granted.grant
+        room = grant.path.split("/")[1]
+        self.grants.append(
+            Told(
+                who, room, grant.lock, grant.grant_id, grant.fencing_token,
+                grant.session_id, grant.zxid, self.loop.time(),
+            )
+        )  # fmt: skip
+
     def note_grant(self, client: SimulatedClient, award: Award, told: Told) -> None:
         """A lock is granted: no other client may believe in an earlier grant of it now."""
         self.record.tally.grants += 1
         self.record.trace.add(
             client.name, f"granted {told.room}/{told.name} {told.grant_id} at {told.zxid}"
         )
-        self.grants.append(told)
         key = (told.room, told.name)
         if client.believes(award.session):
             for other in self.clients:
