@@ -22,8 +22,8 @@ async def test_a_znode_is_created_read_changed_and_deleted(api: Api) -> None:
 
     assert (created.status, created.headers["Location"]) == (201, "/v1/tree/config")
     assert created.body["stat"] == read.body["stat"]
-    assert (read.status, read.body["data"], read.headers["ETag"]) == (200, "größer", '"0"')
-    assert (written.status, written.headers["ETag"]) == (200, '"1"')
+    assert (read.status, read.body["data"], read.headers["ETag"]) == (200, "größer", '"0-1"')
+    assert (written.status, written.headers["ETag"]) == (200, '"1-1"')
     assert (deleted.status, deleted.body) == (200, {"path": "/config", "deleted_count": 1})
     assert (gone.status, gone.code) == (404, "NoNode")
     assert [r.headers["Coordinator-Zxid"] for r in (created, read, written, deleted, gone)] == list(
@@ -47,7 +47,7 @@ async def test_bytes_travel_as_base64_raw_and_msgpack(api: Api) -> None:
     assert (await api.get("/v1/tree/a")).body["data_base64"] == "AP8b"
     again = await api.get("/v1/tree/a?raw")
     assert (again.raw, again.headers["Content-Type"]) == (data, "application/octet-stream")
-    assert again.headers["ETag"] == '"0"'
+    assert again.headers["ETag"] == '"0-1"'
     assert raw.body["path"] == "/b0000000000"
     assert (await api.get("/v1/tree/b0000000000?raw")).raw == data
     assert msgpack.unpackb(packed.raw)["path"] == "/c"
@@ -119,14 +119,106 @@ async def test_unchanged_data_is_not_sent_again(api: Api) -> None:
     """If-None-Match and HEAD say the same with fewer bytes."""
     await api.post("/v1/tree/a", {"data": "12345"})
 
-    unchanged = await api.get("/v1/tree/a", **{"If-None-Match": '"0"'})
+    unchanged = await api.get("/v1/tree/a", **{"If-None-Match": '"7-1", "0-1"'})
+    anything = await api.get("/v1/tree/a", **{"If-None-Match": "*"})
     changed = await api.get("/v1/tree/a", **{"If-None-Match": '"7"'})
     head = await api.call("HEAD", "/v1/tree/a?raw")
 
-    assert (unchanged.status, unchanged.raw, unchanged.headers["ETag"]) == (304, b"", '"0"')
+    assert (unchanged.status, unchanged.raw, unchanged.headers["ETag"]) == (304, b"", '"0-1"')
+    assert anything.status == 304
     assert changed.status == 200
     assert (head.status, head.raw, head.headers["Content-Length"]) == (200, b"", "5")
     assert (await api.call("HEAD", "/v1/tree/b")).status == 404
+
+
+async def test_an_etag_names_one_incarnation(api: Api) -> None:
+    """Versions begin anew when a znode does: what was seen of the old one is not taken for it."""
+    await api.post("/v1/tree/a", {"data": "old"})
+    seen = (await api.get("/v1/tree/a")).headers["ETag"]
+    await api.delete("/v1/tree/a")
+    created = await api.post("/v1/tree/a", {"data": "new"})
+
+    read = await api.get("/v1/tree/a", **{"If-None-Match": seen})
+    written = await api.put("/v1/tree/a", {"data": "mine"}, **{"If-Match": seen})
+    deleted = await api.delete("/v1/tree/a", **{"If-Match": seen})
+    torn = await api.delete("/v1/tree/a?expected_czxid=1", **{"If-Match": created.headers["ETag"]})
+    known = await api.put("/v1/tree/a", {"data": "b"}, **{"If-Match": created.headers["ETag"]})
+
+    assert (read.status, read.body["data"]) == (200, "new")
+    assert (written.status, written.code) == (412, "BadVersion")
+    assert (deleted.status, deleted.code) == (412, "BadVersion")
+    assert torn.code == "BadArguments"
+    assert (known.status, known.headers["ETag"], known.body["path"]) == (200, '"1-3"', "/a")
+    gone = await api.put("/v1/tree/gone", {"data": "b"}, **{"If-Match": seen})
+    assert (gone.status, gone.code) == (404, "NoNode")
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "name", "value"),
+    [
+        ("PUT", "", "If-None-Match", "*"),
+        ("PUT", "?create", "If-None-Match", "*"),
+        ("PUT", "?create", "If-Match", "*"),
+        ("PUT", "", "If-Unmodified-Since", "Mon, 01 Jan 2001 00:00:00 GMT"),
+        ("DELETE", "", "If-None-Match", '"0"'),
+        ("POST", "", "If-Match", '"0"'),
+        ("POST", "", "If-None-Match", '"0"'),
+    ],
+)
+async def test_a_condition_is_judged_or_refused(
+    api: Api, method: str, query: str, name: str, value: str
+) -> None:
+    """Who asks not to overwrite must not learn by the loss that nobody listened."""
+    path = "/v1/tree/b" if method == "POST" else "/v1/tree/a"
+    await api.post("/v1/tree/a", {"data": "kept"})
+
+    body = None if method == "DELETE" else {"data": "x"}
+    reply = await api.call(method, path + query, body, headers={name: value})
+
+    assert (reply.status, reply.code) == (400, "BadArguments")
+    assert name in reply.body["detail"] or "found both" in reply.body["detail"]
+    assert (await api.get("/v1/tree/a")).body["data"] == "kept"
+    assert (await api.get("/v1/tree/b")).status == 404
+
+
+async def test_a_create_may_say_that_it_is_one(api: Api) -> None:
+    """``If-None-Match: *`` is what a POST means anyway."""
+    first = await api.post("/v1/tree/a", {"data": "1"}, **{"If-None-Match": "*"})
+    second = await api.post("/v1/tree/a", {"data": "2"}, **{"If-None-Match": "*"})
+
+    assert (first.status, second.status) == (201, 409)
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_msgpack"),
+    [
+        ("application/msgpack", True),
+        ("application/msgpack;q=0", False),
+        ("application/msgpack;q=0, application/json", False),
+        ("application/msgpack;q=0.5, application/json;q=0.9", False),
+        ("application/json;q=0.2, application/x-msgpack", True),
+        ("application/msgpack;q=x", True),
+        ("text/html, */*", False),
+        ("application/vnd.msgpack-like", False),
+    ],
+)
+async def test_accept_is_weighed(api: Api, accept: str, is_msgpack: bool) -> None:
+    """A format that is not wanted is not sent; JSON where it is left open."""
+    reply = await api.get("/v1/tree", Accept=accept)
+
+    kind = "application/msgpack" if is_msgpack else "application/json"
+    assert reply.headers["Content-Type"] == kind
+
+
+async def test_a_compressed_body_is_named(api: Api) -> None:
+    """Not as bad UTF-8, which it would be next."""
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+    reply = await api.call("POST", "/v1/tree/a", data=b"\x1f\x8b\x08", headers=headers)
+    plain = await api.post("/v1/tree/a", {"data": "x"}, **{"Content-Encoding": "identity"})
+
+    assert reply.code == "BadArguments"
+    assert "Content-Encoding" in reply.body["detail"]
+    assert plain.status == 201
 
 
 async def test_put_with_create_writes_in_any_case(api: Api) -> None:

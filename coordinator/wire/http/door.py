@@ -35,8 +35,6 @@ from coordinator.wire.strict_json import encode_json, shortened
 logger = logging.getLogger("coordinator.http")
 
 _CLIENT_ID = re.compile(r"[\x21-\x7e]{1,64}")
-_VERSION_TAG = re.compile(r'"(\d{1,10})"', re.ASCII)
-_ANY_VERSION = -1
 _RETRY_AFTER_S = "1"
 _SERVER = "coordinator"
 _JSON_TYPES = frozenset({"application/json"})
@@ -181,9 +179,15 @@ class Door:
         return decode(raw, self.body_encoding(request), self.config.json_depth_max)
 
     def body_encoding(self, request: web.Request) -> Encoding:
-        """Return what the Content-Type says; a form or a plain text is refused.
+        """Return what the Content-Type says; a form, a plain text, a compressed body are refused.
 
         A page in a browser can send those to a loopback address without asking anybody."""
+        coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding != "identity":
+            raise BadArgumentsError(
+                f"Content-Encoding: expected none, found {shortened(ascii(coding))}: bodies are "
+                "not inflated here"
+            )
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if content_type in _JSON_TYPES:
             return Encoding.JSON
@@ -200,20 +204,10 @@ class Door:
         accept = request.headers.get("Accept")
         if accept is None or "msgpack" not in accept:
             return Encoding.JSON
-        return Encoding.MSGPACK
-
-    @staticmethod
-    def expected_version(request: web.Request) -> int:
-        """Return the version in If-Match, ANY_VERSION when it is absent or ``*``."""
-        tag = request.headers.get("If-Match")
-        if tag is None or tag.strip() == "*":
-            return _ANY_VERSION
-        match = _VERSION_TAG.fullmatch(tag.strip())
-        if match is None:
-            raise BadArgumentsError(
-                f'If-Match: expected one ETag such as "3", found {shortened(ascii(tag))}'
-            )
-        return int(match.group(1))
+        wanted = dict(map(_quality, accept.lower().split(",")))
+        msgpack = max(wanted.get(each, 0.0) for each in _MSGPACK_TYPES)
+        is_wanted = msgpack > 0 and msgpack >= wanted.get(Encoding.JSON.value, 0.0)
+        return Encoding.MSGPACK if is_wanted else Encoding.JSON
 
     # --- what is answered
 
@@ -315,6 +309,16 @@ def checked_client_id(client_id: str) -> str:
             f"found {shortened(ascii(client_id))}"
         )
     return client_id
+
+
+def _quality(item: str) -> tuple[str, float]:
+    """Return one type of an Accept header and its weight (RFC 9110, section 12.4.2)."""
+    media_type, *parameters = (each.strip() for each in item.split(";"))
+    weights = [each[2:] for each in parameters if each.startswith("q=")]
+    try:
+        return media_type, float(weights[0]) if weights else 1.0
+    except ValueError:
+        return media_type, 1.0
 
 
 async def _tidied(work: Awaitable[object], name: str) -> None:

@@ -261,7 +261,7 @@ _WRITE_HEADERS: dict[str, Schema] = {
 }
 _ALWAYS = (400, 403, 408, 500, 503, 504)
 _REASONS = {
-    304: "not modified: the version is the one in If-None-Match",
+    304: "not modified: the data is that of an ETag in If-None-Match",
     400: "the request is not what the route needs; the detail says what was expected and found",
     403: "not allowed",
     404: "no such znode",
@@ -324,9 +324,9 @@ def _parameters(described: Described) -> list[dict[str, Any]]:
     headers: dict[str, Schema] = {messages.TIMEOUT_HEADER: integer(1, 60_000)}
     headers.update(_WRITE_HEADERS if described.is_write else {})
     if described.method in ("PUT", "DELETE") and described.template == _TREE:
-        headers["If-Match"] = {**TEXT, "description": "the expected version as an ETag"}
+        headers["If-Match"] = {**TEXT, "description": "an ETag, or the expected version in quotes"}
     if 304 in described.also:
-        headers["If-None-Match"] = {**TEXT, "description": "an ETag"}
+        headers["If-None-Match"] = {**TEXT, "description": "ETags, or *"}
     return [
         *(
             {"name": n, "in": "path", "required": True, "schema": _PATH_PARAMETERS[n]}

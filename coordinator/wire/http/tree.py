@@ -9,12 +9,20 @@ from aiohttp import web
 import coordinator.state.commands as commands
 from coordinator.errors import BadArgumentsError
 from coordinator.service.proposals import Committed
+from coordinator.state.outcomes import GuardedDone
 from coordinator.wire import messages
 from coordinator.wire.encoding import data_fields
 from coordinator.wire.fields import Fields
 from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.convert import create_command, written_body
 from coordinator.wire.http.door import Door
+from coordinator.wire.http.etags import (
+    Expected,
+    etag_of,
+    expected,
+    is_unchanged,
+    refuse_on_create,
+)
 from coordinator.wire.http.paths import path_url, znode_path
 from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.http.routes import Route
@@ -61,8 +69,8 @@ class TreeRoutes:
         door = self._door
         read = await door.member.get(path, query.read_mode(), door.deadline_ms(request))
         data, stat = read.value
-        etag = {"ETag": f'"{stat.version}"'}
-        if request.headers.get("If-None-Match", "").strip() == etag["ETag"]:
+        etag = {"ETag": etag_of(stat)}
+        if is_unchanged(request, etag["ETag"]):
             return door.reply_bytes(read, None, etag, status=304)
         if query.flag("raw"):
             return door.reply_bytes(read, data, {**etag, **_RAW_HEADERS})
@@ -102,6 +110,7 @@ class TreeRoutes:
         """Create a znode; a sequential mode answers with the full name."""
         door = self._door
         path = znode_path(request.path_qs)
+        refuse_on_create(request)
         query = Query(request.rel_url.raw_query_string, _CREATE_QUERY)
         if query.flag("raw"):
             fields: dict[str, Any] = {name: query.text(name) for name in _CREATE_FIELDS}
@@ -122,7 +131,7 @@ class TreeRoutes:
         door = self._door
         path = znode_path(request.path_qs)
         query = Query(request.rel_url.raw_query_string, _SET_QUERY)
-        version = door.expected_version(request)
+        tag = expected(request)
         if query.flag("raw"):
             body, data = None, await door.raw_body(request)
             given = _queried_version(query)
@@ -132,12 +141,16 @@ class TreeRoutes:
             known = shapes.SetData.FIELDS | {IF_HELD_FIELD}
             shape = shapes.SetData.from_fields(path, Fields(body, "body", known))
             data, given = shape.data, shape.expected_version
-        operation = commands.SetData(path, data, _one_version(version, given))
+        operation = commands.SetData(path, data, _one_version(tag.version, given))
         if_held = conditions(query, body)
         if query.flag("create"):
+            if tag.is_given or given != shapes.ANY_VERSION:
+                raise BadArgumentsError("query: expected create or an expected version, found both")
             return await self._upsert(request, operation, if_held)
-        committed = await self._submit(request, operation, if_held)
-        return self._written(request, committed, committed.outcome.unwrap(), status=200)
+        committed = await self._submit(request, _bound(operation, tag), if_held)
+        done: Any = committed.outcome.unwrap()
+        result = done.results[0] if isinstance(done, GuardedDone) else done
+        return self._written(request, committed, result, status=200)
 
     async def _upsert(
         self,
@@ -145,8 +158,6 @@ class TreeRoutes:
         operation: commands.SetData,
         if_held: tuple[commands.IfHeld, ...],
     ) -> web.Response:
-        if operation.expected_version != shapes.ANY_VERSION:
-            raise BadArgumentsError("query: expected create or an expected version, found both")
         guarded = commands.Guarded(
             conditions=(commands.Check(operation.path, exists=False),),
             then=(commands.Create(operation.path, operation.data),),
@@ -164,10 +175,11 @@ class TreeRoutes:
         query = Query(request.rel_url.raw_query_string, _DELETE_QUERY)
         if request.body_exists:
             raise BadArgumentsError("body: expected none (conditions are in the query), found one")
+        tag = expected(request)
         operation = commands.Delete(
             path=path,
-            expected_version=_one_version(door.expected_version(request), _queried_version(query)),
-            expected_czxid=query.integer("expected_czxid", minimum=0),
+            expected_version=_one_version(tag.version, _queried_version(query)),
+            expected_czxid=_one_czxid(tag.czxid, query.integer("expected_czxid", minimum=0)),
             is_recursive=query.flag("recursive"),
         )
         committed = await self._submit(request, operation, conditions(query))
@@ -192,7 +204,7 @@ class TreeRoutes:
     def _written(
         self, request: web.Request, committed: Committed, result: Any, *, status: int
     ) -> web.Response:
-        headers = {"ETag": f'"{result.stat.version}"'}
+        headers = {"ETag": etag_of(result.stat)}
         if status == 201:
             headers["Location"] = path_url(result.path)
         return self._door.reply(
@@ -211,6 +223,26 @@ def _one_version(in_header: int, given: int) -> int:
             f"expected_version: expected the same as in If-Match ({in_header}), found {given}"
         )
     return given if in_header == shapes.ANY_VERSION else in_header
+
+
+def _one_czxid(in_header: int | None, given: int | None) -> int | None:
+    if None not in (in_header, given) and in_header != given:
+        raise BadArgumentsError(
+            f"expected_czxid: expected the same as in If-Match ({in_header}), found {given}"
+        )
+    return given if in_header is None else in_header
+
+
+def _bound(operation: commands.SetData, tag: Expected) -> commands.Operation:
+    """Return ``operation``, bound to the incarnation of the znode that ``tag`` names, if it does.
+
+    The check that fails is done again, so that its refusal is that of the whole."""
+    if tag.czxid is None:
+        return operation
+    check = commands.Check(
+        operation.path, expected_version=operation.expected_version, expected_czxid=tag.czxid
+    )
+    return commands.Guarded(conditions=(check,), then=(operation,), otherwise=(check,))
 
 
 def _queried_version(query: Query) -> int:

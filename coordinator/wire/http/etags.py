@@ -1,0 +1,78 @@
+"""ETags and preconditions: which data of which incarnation of a znode a client has seen.
+
+1. ``"<version>-<czxid>"``: a version alone comes again when a znode is deleted and created anew.
+2. ``If-Match`` also takes ``"<version>"``, which is ``expected_version`` by another name.
+3. A precondition that would not be judged is refused: a client that asked not to overwrite must not
+   learn by the loss that nobody listened (RFC 9110, section 13.1).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from coordinator.errors import BadArgumentsError
+from coordinator.state.outcomes import Stat
+from coordinator.wire.messages.operations import ANY_VERSION, VERSION_MAX
+from coordinator.wire.strict_json import shortened
+
+_TAG = re.compile(r'"(\d{1,10})(?:-(\d{1,19}))?"', re.ASCII)
+_OTHERS = ("If-None-Match", "If-Unmodified-Since", "If-Modified-Since", "If-Range")
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What ``If-Match`` expects; ``*`` is any version of what is there."""
+
+    version: int = ANY_VERSION
+    czxid: int | None = None
+    is_given: bool = False
+
+
+def etag_of(stat: Stat) -> str:
+    """Return the ETag of a znode's data."""
+    return f'"{stat.version}-{stat.czxid}"'
+
+
+def is_unchanged(request: web.Request, tag: str) -> bool:
+    """Return whether ``If-None-Match`` names ``tag``, or anything."""
+    named = [each.strip() for each in request.headers.get("If-None-Match", "").split(",")]
+    return tag in named or named == ["*"]
+
+
+def expected(request: web.Request) -> Expected:
+    """Return what a change expects of the znode, by its headers.
+
+    Raises:
+        BadArgumentsError: ``If-Match`` is not one ETag, or there is a precondition of another kind.
+    """
+    for name in _OTHERS:
+        if name in request.headers:
+            raise BadArgumentsError(
+                f"{name}: expected If-Match or expected_version as the condition of a change "
+                f"(POST creates only what is not there), found {name}"
+            )
+    given = request.headers.getall("If-Match", [])
+    if not given:
+        return Expected()
+    tag = given[0].strip()
+    if len(given) == 1 and tag == "*":
+        return Expected(is_given=True)
+    match = _TAG.fullmatch(tag)
+    if len(given) > 1 or match is None or int(match[1]) > VERSION_MAX:
+        found = shortened(ascii(", ".join(given)))
+        raise BadArgumentsError(f'If-Match: expected one ETag such as "3-89" or "3", found {found}')
+    return Expected(int(match[1]), None if match[2] is None else int(match[2]), is_given=True)
+
+
+def refuse_on_create(request: web.Request) -> None:
+    """Raise BadArgumentsError for a precondition, beside the one that every create has anyway."""
+    for name in ("If-Match", *_OTHERS):
+        value = request.headers.get(name)
+        if value is not None and (name, value.strip()) != ("If-None-Match", "*"):
+            raise BadArgumentsError(
+                f"{name}: expected none (a create is refused if the znode exists), "
+                f"found {shortened(ascii(value))}"
+            )
