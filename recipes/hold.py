@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from coordinator.client import AsyncClient, Session, SessionState
+from coordinator.client.award import remaining_safe_ms
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 
 _AGAIN_S = 1.0
@@ -58,8 +59,8 @@ class Life(Protocol):
 class Hold:
     """The hold that ``grant_id`` names; made in the client's event loop.
 
-    ``bounded_paths``: the contenders of a hold that ends by itself (``max_hold``). ``locks`` and
-    ``owner``: in whose name it stands in which queues.
+    ``paths`` are its contenders, one for each of its locks; ``is_bounded``: it ends by itself
+    (``max_hold``). ``locks`` and ``owner``: in whose name it stands in which queues.
     """
 
     def __init__(
@@ -67,11 +68,13 @@ class Hold:
         core: AsyncClient,
         *,
         grant_id: str,
+        fencing_token: int,
+        paths: Sequence[str],
         session: Session,
         queue: Queue,
         locks: Sequence[str] = (),
         owner: str = "",
-        bounded_paths: Sequence[str] = (),
+        is_bounded: bool = False,
     ) -> None:
         self._core = core
         self._grant_id = grant_id
@@ -79,14 +82,16 @@ class Hold:
         self._queue = queue
         self._locks = locks
         self._owner = owner
-        self._bounded_paths = bounded_paths
+        self._paths = paths
+        self._is_bounded = is_bounded
         self._reason = ""
         self._is_released = False
         self._callbacks: list[Callable[[], None]] = []
         self._guard = threading.Lock()
         self._unsubscribe = session.on_state(self._on_session_state)
+        session.tidings.attend(paths, fencing_token, self.lose)
         self._end_of_bound: asyncio.TimerHandle | None = None
-        if bounded_paths:
+        if is_bounded:
             self._await_end_of_bound()
 
     @property
@@ -103,16 +108,15 @@ class Hold:
             return "it was released"
         if self._session.reason or self._session.remaining_safe_ms() == 0:
             return self._session.reason
+        if taken := self._session.tidings.taken(self._paths):
+            return taken
         return "its time (max_hold) is over" if self.remaining_safe_ms() == 0 else ""
 
     def remaining_safe_ms(self) -> int:
         """Return for how long nobody else can certainly be granted the lock, 0 when unknown."""
         if self._is_released or self._reason:
             return 0
-        remaining_ms = self._session.remaining_safe_ms()
-        if self._bounded_paths:
-            return min(remaining_ms, self._session.hold_remaining_ms(self._bounded_paths))
-        return remaining_ms
+        return remaining_safe_ms(self._session, self._paths, is_bounded=self._is_bounded)
 
     def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback()`` once when it is lost; returns how to stop that."""
@@ -172,7 +176,7 @@ class Hold:
     def _retire(self) -> None:
         self._is_released = True
         self._unsubscribe()
-        self._session.unbind(self._bounded_paths)
+        self._session.tidings.forget(self._paths)
         if self._end_of_bound is not None:
             self._end_of_bound.cancel()
         with self._guard:
@@ -184,7 +188,7 @@ class Hold:
 
     def _await_end_of_bound(self) -> None:
         """Tell of the end of a bounded hold when it comes; heartbeats may have moved it."""
-        remaining_ms = self._session.hold_remaining_ms(self._bounded_paths)
+        remaining_ms = self._session.tidings.hold_remaining_ms(self._paths)
         if remaining_ms == 0:
             self.lose("its time (max_hold) is over")
             return

@@ -47,14 +47,14 @@ class Lock(Generic[ClientT]):
         when_unsure: ``stop``: when the lock is lost cancel the task in an ``async with``, and raise
             LockLostError when either ``with`` is left. ``continue``: let the body go on, for work
             where twice is better than not at all; ``grant.is_unsure`` tells it (S041).
-        owner: in whose name it stands, for the deadlock detection: the asyncio task or the thread
-            that acquires, unless said otherwise. Who holds a lock and asks for it again gets
-            DeadlockError at once. "" is an owner of its own, for a grant that is taken by one
-            task or thread and given back by another.
+        owner: in whose name it stands, for the deadlock detection, at most 128 characters: unless
+            said otherwise the asyncio task or the thread that acquires. Who holds a lock and asks
+            for it again gets DeadlockError at once. "" is an owner of its own, for a grant that is
+            taken by one task or thread and given back by another.
         lock_delay: seconds, 0 to 60, for which nobody is granted the lock after this grant was lost
             without being given back, so that what its holder had sent can still arrive.
         max_hold: seconds after which the grant ends by itself although its holder lives, 0.5 to
-            604,800 (a week); None without a bound. Costs one more round trip to acquire.
+            2,592,000 (30 days); None without a bound. Costs one more round trip to acquire.
         purpose: ``correctness`` refuses to be without a guard or a waiver; ``efficiency`` does
             not insist. Recorded with the grant (S097).
         guards: what refuses stale tokens in the stores that the lock protects (``recipes.guards``).

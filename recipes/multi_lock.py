@@ -1,115 +1,107 @@
-"""Several locks at once, always taken in one order, so that two programs never wait in a circle.
+"""Several locks at once, all or none: one place in all their queues, one grant, one token.
 
 ::
 
     with MultiLock(client, "account-a", "account-b") as (a, b):
-        transfer(token_a=a.fencing_token, token_b=b.fencing_token)
+        transfer(token=a.fencing_token)
 
-1. The locks are taken in the order of their names, in whatever order they are given (S083). This
-   helps only against programs that do the same.
-2. ``timeout`` is one overall deadline for all of them; if one is not had, those had are given back.
-3. The grants come in the order in which the names were given.
-4. When any of them is lost, all of them end: the body is left as that of a ``Lock`` is.
+1. One command enters all the queues, so two programs never wait for each other in a circle,
+   whatever the order in which they name the locks (S083), and nobody holds one of them while it
+   waits for another.
+2. They are granted together, when the place is the first in every queue, with one fencing token.
+   Whoever came later to any of the queues waits behind, so nobody is overtaken for ever.
+3. The grants come in the order in which the names were given. Given back or lost, they are so
+   together.
+4. ``timeout`` is one overall deadline for all of them; after it nothing of the attempt is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
-from typing import Generic
+from typing import Generic, Literal, Unpack
 
 from coordinator.client import AsyncClient, Client
-from coordinator.client.facing import ClientT, expect_face
-from coordinator.errors import BadArgumentsError, DeadlockError
+from coordinator.client.facing import ClientT, both, expect_face
+from coordinator.errors import BadArgumentsError
 from recipes.grant import Grant
-from recipes.lock import Lock
-from recipes.terms import WhenUnsure
-from recipes.waiting import DEFAULT_TIMEOUT_S, FOREVER, Timeout, wait_ms_of
+from recipes.holding import Holding
+from recipes.obtaining import obtain
+from recipes.terms import LockOptions, Terms
+from recipes.waiting import Timeout, wait_ms_of
 
 
 class MultiLock(Generic[ClientT]):
-    """One contender for all the locks ``names``; see ``Lock`` for the other arguments."""
+    """One contender for all the locks ``names`` (up to 64); see ``Lock`` for the options."""
 
-    def __init__(
-        self,
-        client: ClientT,
-        *names: str,
-        timeout: Timeout = DEFAULT_TIMEOUT_S,
-        when_unsure: WhenUnsure = "stop",
-        label: str = "",
-    ) -> None:
-        if not names or len(set(names)) != len(names):
+    def __init__(self, client: ClientT, *names: str | int, **options: Unpack[LockOptions]) -> None:
+        self.client = client
+        self.names = tuple(str(name) for name in names)
+        if not names or len(set(self.names)) != len(names):
             raise BadArgumentsError(
                 f"MultiLock: expected one name or more, each once; found {names!r}"
             )
-        self.client = client
-        self.names = names
-        self._wait_ms = wait_ms_of(timeout)
-        self._when_unsure: WhenUnsure = when_unsure
-        self._label = label
-        self._stack: ExitStack | None = None
-        self._async_stack: AsyncExitStack | None = None
+        self._terms = Terms.of(client, **options)
+        self._contest = client.core.contest("locks", *self.names)
+        self._grants: tuple[Grant[ClientT], ...] = ()
+        # All the grants share one hold, so whoever holds the first holds them all.
+        self._holding: Holding[ClientT] = Holding(
+            f"MultiLock {self.names!r}", self._obtain, when_unsure=self._terms.when_unsure
+        )
+
+    @property
+    def grants(self) -> tuple[Grant[ClientT], ...]:
+        """What this object holds, in the order of the names; empty when nothing."""
+        return () if self._holding.grant is None else self._grants
+
+    async def _acquire(
+        self, *, blocking: bool = True, timeout: Timeout | None = None
+    ) -> tuple[Grant[ClientT], ...]:
+        """Wait for all the locks and return their grants; raises as ``Lock.acquire`` does."""
+        await self._enter(self._terms.wait(blocking, timeout))
+        return self._grants
+
+    async def _try_acquire(self, *, timeout: Timeout = 0) -> tuple[Grant[ClientT], ...] | None:
+        """Return the grants, None when not all were had within ``timeout`` (0: try once)."""
+        first = await self._holding.try_acquire(wait_ms_of(timeout))
+        return None if first is None else self._grants
+
+    async def _release(self) -> bool:
+        """Give all the locks back; False when they were not held any more. Idempotent."""
+        return await self._holding.release()
+
+    acquire = both(_acquire, undo=_release)
+    try_acquire = both(_try_acquire, undo=_release)
+    release = both(_release)
 
     def __enter__(self: MultiLock[Client]) -> tuple[Grant[Client], ...]:
         expect_face(self.client, Client, "with")
-        self._refuse_second(self._stack)
-        grants: dict[str, Grant[Client]] = {}
-        with ExitStack() as stack:
-            for name, timeout in self._in_order():
-                grants[name] = stack.enter_context(self._lock(name, timeout))
-            self._stack = stack.pop_all()
-        return tuple(grants[name] for name in self.names)
+        self.client.call(self._enter(self._terms.wait_ms), self._holding.release)
+        return self._grants
 
     def __exit__(
         self: MultiLock[Client],
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None:
-        stack, self._stack = self._stack, None
-        assert stack is not None, "left a body that was not entered"
-        stack.__exit__(kind, error, traceback)
+    ) -> Literal[None]:
+        self.client.call(self._holding.leave(error))
 
     async def __aenter__(self: MultiLock[AsyncClient]) -> tuple[Grant[AsyncClient], ...]:
         expect_face(self.client, AsyncClient, "async with")
-        self._refuse_second(self._async_stack)
-        grants: dict[str, Grant[AsyncClient]] = {}
-        async with AsyncExitStack() as stack:
-            for name, timeout in self._in_order():
-                grants[name] = await stack.enter_async_context(self._lock(name, timeout))
-            self._async_stack = stack.pop_all()
-        return tuple(grants[name] for name in self.names)
+        self._holding.watch_over_task(await self._enter(self._terms.wait_ms))
+        return self._grants
 
     async def __aexit__(
         self: MultiLock[AsyncClient],
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None:
-        stack, self._async_stack = self._async_stack, None
-        assert stack is not None, "left a body that was not entered"
-        await stack.__aexit__(kind, error, traceback)
+    ) -> Literal[None]:
+        await self._holding.leave(error)
 
-    def _in_order(self) -> Iterator[tuple[str, Timeout]]:
-        """Yield each name in the one order, with the time that is left when it is its turn."""
-        clock = self.client.clock
-        began_ms = clock.monotonic_ms()
-        for name in sorted(self.names):
-            if self._wait_ms is None:
-                yield name, FOREVER
-            else:
-                yield name, max(0, began_ms + self._wait_ms - clock.monotonic_ms()) / 1000
+    async def _enter(self, wait_ms: int | None) -> Grant[ClientT]:
+        return await self._holding.acquire(wait_ms)
 
-    def _lock(self, name: str, timeout: Timeout) -> Lock[ClientT]:
-        return Lock(
-            self.client,
-            name,
-            timeout=timeout,
-            when_unsure=self._when_unsure,
-            label=self._label,
-        )
-
-    def _refuse_second(self, held: object) -> None:
-        if held is not None:
-            raise DeadlockError(f"MultiLock {self.names!r}: this very object holds them already")
+    async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
+        self._grants = await obtain(self.client, self._contest, self._terms, wait_ms)
+        return self._grants[0]

@@ -40,11 +40,13 @@ def grants_of(
     hold = Hold(
         client.core,
         grant_id=award.grant.grant_id,
+        fencing_token=award.grant.fencing_token,
+        paths=award.paths,
         session=award.session,
         queue=contest,
         locks=contest.names,
         owner=owner,
-        bounded_paths=award.bounded_paths,
+        is_bounded=award.is_bounded,
     )
     each_of = {each.lock: each for each in award.grant.grants or (award.grant,)}
     grants = []

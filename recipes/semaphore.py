@@ -13,7 +13,7 @@
    the next ones wait until fewer than the new size are left.
 3. Each grant has its own fencing token; they grow with each grant, but holders overlap, so a guard
    that wants the highest token would refuse the older holders of a semaphore.
-4. When the last contender has gone, its size is forgotten with it.
+4. The size outlives its holders: ``/locks/<name>`` stays, empty, until somebody deletes it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Semaphore(Generic[ClientT]):
         """Let ``size`` hold at once, 1 to 10,000; return the size that it has now.
 
         Raises:
-            NoNodeError: nobody stands at this semaphore, so it has no size to change.
+            NoNodeError: there is no such semaphore yet.
         """
         return (await self.client.core.resize(self.name, checked_size(size))).size
 

@@ -24,7 +24,8 @@ Purpose = Literal["efficiency", "correctness"]
 
 LOCK_DELAY_S_MAX = 60.0
 MAX_HOLD_S_MIN = 0.5
-MAX_HOLD_S_MAX = 7 * 24 * 3_600.0
+MAX_HOLD_S_MAX = 30 * 24 * 3_600.0
+OWNER_CHARACTERS_MAX = 128
 _TEXT_CHARACTERS_MAX = 200
 
 
@@ -81,9 +82,9 @@ class Terms:
         """
         checked_when_unsure(when_unsure)
         _check_purpose(purpose, guards, waiver)
-        if not isinstance(owner, str | None) or len(owner or "") > _TEXT_CHARACTERS_MAX:
+        if not isinstance(owner, str | None) or len(owner or "") > OWNER_CHARACTERS_MAX:
             raise BadArgumentsError(
-                f"owner: expected at most {_TEXT_CHARACTERS_MAX} characters, found {owner!r}"
+                f"owner: expected at most {OWNER_CHARACTERS_MAX} characters, found {owner!r}"
             )
         wish = replace(
             wish_of(label, trace_id),

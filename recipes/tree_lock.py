@@ -143,7 +143,14 @@ class TreeLock(Generic[ClientT]):
         if session.remaining_safe_ms() == 0:
             await contender.leave()
             raise SessionExpiredError(f"lock {self.name!r}: granted too late, given back")
-        hold = Hold(core, grant_id=contender.grant_id, session=session, queue=contender)
+        hold = Hold(
+            core,
+            grant_id=contender.grant_id,
+            fencing_token=contender.czxid,
+            paths=(contender.path,),
+            session=session,
+            queue=contender,
+        )
         return Grant(
             self.client,
             hold,

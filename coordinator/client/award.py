@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.client.session import Session
@@ -20,39 +21,40 @@ class Award:
     session: Session
 
     @property
-    def bounded_paths(self) -> tuple[str, ...]:
-        """The contenders whose hold has an end of its own (``max_hold``), none without one."""
-        if not self.grant.max_hold_ms:
-            return ()
+    def paths(self) -> tuple[str, ...]:
+        """The contenders that hold, as one: one for each lock."""
         return tuple(each.path for each in self.grant.grants) or (self.grant.path,)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the hold has an end of its own (``max_hold``)."""
+        return self.grant.max_hold_ms > 0
 
     def remaining_safe_ms(self) -> int:
         """Return for how long nobody else can certainly be granted the lock, 0 when unknown."""
-        remaining_ms = self.session.remaining_safe_ms()
-        paths = self.bounded_paths
-        return min(remaining_ms, self.session.hold_remaining_ms(paths)) if paths else remaining_ms
+        return remaining_safe_ms(self.session, self.paths, is_bounded=self.is_bounded)
 
     @property
     def is_lost(self) -> bool:
         return self.remaining_safe_ms() == 0
 
-    async def learn_bound(self, timeout_ms: int) -> None:
-        """Return once a heartbeat has told how much is left of a bounded hold.
+    async def attend(self, timeout_ms: int) -> None:
+        """Listen for the end of this grant; a bounded one only returns when its bound is known.
 
         Raises:
             SessionExpiredError: the session has ended meanwhile.
             UnavailableError: no member answered a heartbeat in time.
             OutcomeUnknownError: no heartbeat told of the hold; it may be over already.
         """
-        paths = self.bounded_paths
-        if not paths:
+        tidings, paths = self.session.tidings, self.paths
+        tidings.attend(paths, self.grant.fencing_token)
+        if not self.is_bounded:
             return
-        self.session.bind(paths)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while not self.session.hold_remaining_ms(paths):
+                while not tidings.hold_remaining_ms(paths):
                     await self.session.renew(timeout_ms)
-                    if not self.session.hold_remaining_ms(paths):
+                    if not tidings.hold_remaining_ms(paths):
                         await asyncio.sleep(_AGAIN_S)
         except TimeoutError:
             raise OutcomeUnknownError(
@@ -66,5 +68,18 @@ class Award:
             ) from error
 
     def forget(self) -> None:
-        """Listen no more for the end of the hold."""
-        self.session.unbind(self.bounded_paths)
+        """Listen no more for the end of this grant."""
+        self.session.tidings.forget(self.paths)
+
+
+def remaining_safe_ms(session: Session, paths: Sequence[str], *, is_bounded: bool) -> int:
+    """Return for how long the contenders ``paths``, which hold as one, certainly hold.
+
+    The least of what is left of the lease and of the bound; 0 once they were taken.
+    """
+    remaining_ms = session.remaining_safe_ms()
+    if session.tidings.taken(paths):
+        return 0
+    return (
+        min(remaining_ms, session.tidings.hold_remaining_ms(paths)) if is_bounded else remaining_ms
+    )

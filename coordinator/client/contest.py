@@ -172,7 +172,7 @@ class Contest:
             self._delivery.lanes.give_back(attempt.lane)
         award = Award(grant, session)
         try:
-            await award.learn_bound(self._timeout_ms)
+            await award.attend(self._timeout_ms)
             if session.remaining_safe_ms() == 0:
                 raise SessionExpiredError(
                     f"{self.name}: the grant {grant.grant_id} came when its session had no safe "

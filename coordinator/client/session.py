@@ -13,17 +13,13 @@
 2. Once anybody was told "lost" it stays lost, even if an acknowledgement arrives later.
 3. A failed heartbeat is tried again until the safe time has run out, never less (S059).
 4. Safe to ask from any thread; callbacks run in the client's event loop and must not block.
-5. A bounded hold (``max_hold``) ends at the leader's time although the session lives. Heartbeats
-   bring what is left of it, counted like the lease from when they were sent, less the margin. The
-   latest end that any of them promised counts: a new leader begins the count anew, so a promise
-   is only ever exceeded. A hold of which no heartbeat has told is not safe.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -32,6 +28,7 @@ from urllib.parse import quote
 from coordinator.client.calls import Call
 from coordinator.client.delivery import Delivery, Trouble
 from coordinator.client.lease import Lease, margin_ms
+from coordinator.client.tidings import Tidings
 from coordinator.errors import (
     CoordinatorError,
     OutcomeUnknownError,
@@ -68,7 +65,8 @@ class Session:
         self._delivery = delivery
         self._clock = delivery.clock
         self._lease = lease
-        self._margin_ratio = margin_ratio
+        self.tidings = Tidings(delivery.clock, margin_ratio)
+        """What heartbeats tell of the grants of this session."""
         self._state = SessionState.CONNECTED
         self._announced = SessionState.CONNECTED
         self._guard = threading.Lock()
@@ -76,7 +74,6 @@ class Session:
         self._ended = asyncio.Event()
         self._callbacks: dict[int, Callable[[SessionState], None]] = {}
         self._callback_number = 0
-        self._holds_until_ms: dict[str, int] = {}
         self._heartbeats = self._loop.create_task(
             self._keep_alive(), name=f"heartbeats of session {session_id}"
         )
@@ -124,27 +121,6 @@ class Session:
         self._callbacks[number] = callback
         return lambda: void(self._callbacks.pop(number, None))
 
-    def bind(self, paths: Iterable[str]) -> None:
-        """Listen from now on for how long the bounded holds of these contenders last."""
-        with self._guard:
-            for path in paths:
-                self._holds_until_ms.setdefault(path, 0)
-
-    def unbind(self, paths: Iterable[str]) -> None:
-        """Listen no more for these holds."""
-        with self._guard:
-            for path in paths:
-                self._holds_until_ms.pop(path, None)
-
-    def hold_remaining_ms(self, paths: Iterable[str]) -> int:
-        """Return for how long the leader certainly lets all of ``paths`` hold, 0 when unknown.
-
-        Contenders that are held as one end as one, so it is enough to know it of one of them.
-        """
-        with self._guard:
-            known_ms = [until for path in paths if (until := self._holds_until_ms.get(path, 0))]
-        return max(0, min(known_ms) - self._clock.monotonic_ms()) if known_ms else 0
-
     async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``, but no longer than this session lives; then SessionExpiredError."""
         waiting = self._loop.create_task(work)
@@ -173,11 +149,11 @@ class Session:
         sent_ms = self._clock.monotonic_ms()
         call = Call("POST", f"/v1/sessions/{quote(self.session_id, safe='')}/heartbeat")
         try:
-            lease = await self._delivery.read(call, SessionLease.from_body, timeout_ms)
+            told = await self._delivery.read(call, SessionLease.from_body, timeout_ms)
         except SessionError as error:
             self._end(SessionState.LOST, f"the member says: {error.message}")
             raise
-        self._renew(sent_ms, lease.holds)
+        self._renew(sent_ms, told)
         self.check()
         return self.remaining_safe_ms()
 
@@ -231,7 +207,7 @@ class Session:
         call = Call("POST", f"/v1/sessions/{quote(self.session_id, safe='')}/heartbeat")
         sent_ms = self._clock.monotonic_ms()
         try:
-            acknowledged = await self._delivery.attempt(
+            told = await self._delivery.attempt(
                 call, SessionLease.from_body, min(attempt_ms, remaining_ms)
             )
         except SessionError as error:
@@ -243,18 +219,14 @@ class Session:
                 self._delivery.endpoints.avoid(self._delivery.endpoints.current)
         else:
             trouble.failures = 0
-            self._renew(sent_ms, acknowledged.holds)
+            self._renew(sent_ms, told)
 
-    def _renew(self, sent_ms: int, holds: Mapping[str, int]) -> None:
+    def _renew(self, sent_ms: int, told: SessionLease) -> None:
         if self.remaining_safe_ms() == 0:
             return  # too late: somebody may have been told "lost" already
         with self._guard:
             self._lease = self._lease.renewed(sent_ms)
-            for path, left_ms in holds.items():
-                if path in self._holds_until_ms:
-                    margin = margin_ms(left_ms, self._margin_ratio)
-                    until_ms = sent_ms + left_ms - margin
-                    self._holds_until_ms[path] = max(self._holds_until_ms[path], until_ms)
+        self.tidings.hear(sent_ms, told)
         self._turn(SessionState.CONNECTED)
 
     def _turn(self, state: SessionState) -> None:

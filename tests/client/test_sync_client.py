@@ -30,7 +30,16 @@ from coordinator.errors import (
     TooManyRetriesError,
     UnavailableError,
 )
-from recipes import Election, Lock, MultiLock, exclusive, execute_exclusive
+from recipes import (
+    Election,
+    Lock,
+    MultiLock,
+    ReentrantLock,
+    RWLock,
+    Semaphore,
+    exclusive,
+    execute_exclusive,
+)
 from recipes.grant import Grant
 from tests.client.server_thread import serving
 
@@ -157,9 +166,44 @@ def test_several_locks_at_once(client: Client, name: str) -> None:
     """The sync face of MultiLock takes and frees all (S083)."""
     with MultiLock(client, f"{name}-b", f"{name}-a") as (b, a):
         assert (b.lock, a.lock) == (f"{name}-b", f"{name}-a")
-        assert b.fencing_token > a.fencing_token  # taken in the order of the names
+        assert b.fencing_token == a.fencing_token  # one command entered both queues
     assert client.lock(f"{name}-a").holder is None
     assert client.lock(f"{name}-b").holder is None
+    locks = MultiLock(client, f"{name}-a", f"{name}-b")
+    assert [grant.lock for grant in locks.acquire(timeout=1)] == [f"{name}-a", f"{name}-b"]
+    assert locks.release() is True
+    assert locks.try_acquire() is not None
+    assert locks.release() is True
+    assert locks.release() is False
+
+
+def test_the_other_kinds_of_locks_have_both_faces(client: Client, name: str) -> None:
+    """Readers and writers, slots, counted: waited for, with the same promises."""
+    with RWLock(client, name).write() as writing:
+        writing.downgrade()
+        assert writing.kind == "shared"
+        writing.note(b"half")
+    with RWLock(client, name).read() as reading:
+        assert reading.previous is not None
+        assert reading.previous.note == b"half"
+    semaphore = Semaphore(client, f"{name}-slots", 1)
+    with semaphore as slot:
+        assert semaphore.resize(2) == 2
+        assert semaphore.grant is slot
+    assert semaphore.acquire(timeout=1).kind == "slot"
+    assert semaphore.release() is True
+    with ReentrantLock(client, name) as outer, ReentrantLock(client, name) as inner:
+        assert outer.fencing_token == inner.fencing_token
+
+
+def test_history_and_force_have_a_sync_face(client: Client, name: str) -> None:
+    """What was, what became of it, and the end of what is stuck."""
+    grant = Lock(client, name).acquire()
+    revoked = client.revoke(name, by="ops", reason="stuck")
+    told = list(client.grants(name))
+    assert revoked.grant.grant_id == grant.grant_id
+    assert [each.how for each in told] == ["forced"]
+    assert client.grant(name, grant.grant_id).grant.by == "ops"
 
 
 def test_a_recipe_of_the_other_face_is_refused_with_an_explanation(

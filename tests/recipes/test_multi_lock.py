@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from coordinator.client import AsyncClient
 from coordinator.errors import BadArgumentsError, DeadlockError, LockLostError, LockTimeoutError
 from recipes import Lock, MultiLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
@@ -42,6 +43,52 @@ async def test_if_one_is_not_had_the_others_are_given_back(world: MemoryCluster)
         assert 2.0 <= now() - began < 3.0
         for name in "ac":
             assert await world.queue(client, name) == []
+
+
+@in_memory
+async def test_they_are_one_grant(world: MemoryCluster) -> None:
+    """One token, one request in, one request out; what ends one of them ends them all."""
+    network = world.network()
+    async with world.client(network) as client, world.client() as other:
+        await client.session()
+        sent, proposals = len(network.sent), world.proposals
+
+        b, a = await MultiLock(client, "b", "a").acquire()
+        assert (b.lock, a.lock) == ("b", "a")
+        assert b.fencing_token == a.fencing_token
+        assert await a.release()
+
+        assert len(network.sent) - sent == 2
+        assert world.proposals - proposals == 2
+        assert b.is_released
+        assert not await b.release()
+        for name in "ab":
+            assert await Lock(other, name).try_acquire() is not None
+
+
+@in_memory
+async def test_nobody_holds_a_part_while_waiting_for_the_rest(world: MemoryCluster) -> None:
+    """It waits in all queues, holds none before all, and nobody who came later goes first."""
+    order: list[str] = []
+
+    async def hold(lock: Lock[AsyncClient] | MultiLock[AsyncClient], name: str) -> None:
+        async with lock:
+            order.append(name)
+            await asyncio.sleep(1)
+
+    async with world.client() as client, world.client() as other, Lock(other, "b") as first:
+        both = asyncio.create_task(hold(MultiLock(client, "a", "b", timeout=60), "both"))
+        await asyncio.sleep(1)
+        view = await other.lock("a")
+        assert view.holder is None
+        assert len(view.queue) == 1
+        late = asyncio.create_task(hold(Lock(other, "a", timeout=60), "late"))
+        await asyncio.sleep(1)
+        assert order == []
+        await first.release()
+        await asyncio.gather(both, late)
+
+    assert order == ["both", "late"]
 
 
 @in_memory

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.errors import BadArgumentsError
-from recipes import Election, Lock, ReentrantLock, TreeLock
+from recipes import Election, Lock, MultiLock, ReentrantLock, TreeLock
 from recipes.terms import Terms
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
@@ -26,13 +26,13 @@ class Store:
     [
         {"when_unsure": "pray"},
         {"owner": 7},
-        {"owner": "x" * 201},
+        {"owner": "x" * 129},
         {"lock_delay": -1},
         {"lock_delay": 61},
         {"lock_delay": float("nan")},
         {"max_hold": 0},
         {"max_hold": 0.4},
-        {"max_hold": 8 * 24 * 3_600},
+        {"max_hold": 31 * 24 * 3_600},
         {"max_hold": True},
         {"purpose": "fun"},
         {"waiver": "who cares"},
@@ -92,6 +92,6 @@ async def test_times_are_told_in_milliseconds(world: MemoryCluster) -> None:
 async def test_every_recipe_refuses_an_unknown_policy(world: MemoryCluster) -> None:
     """Also those that are not made from Lock."""
     async with world.client() as client:
-        for make in (TreeLock, Election):
+        for make in (TreeLock, Election, MultiLock):
             with pytest.raises(BadArgumentsError, match="when_unsure"):
                 make(client, "daily", when_unsure="pray")  # type: ignore[arg-type]
