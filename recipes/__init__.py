@@ -2,9 +2,9 @@
 
 ``lock.Lock`` and ``election.Election`` are run by the server, ``tree_lock.TreeLock`` is the same
 lock made by the client alone. ``reentrant_lock``, ``rw_lock``, ``semaphore`` and ``multi_lock`` are
-the other kinds; ``exclusion`` runs a function under a lock. ``contention`` is the one decision they
-share with the server, pure, so it is importable without the client: the names below are loaded when
-they are first used.
+the other kinds; ``exclusion`` runs a function under a lock, ``once`` once for each key.
+``contention`` is the one decision they share with the server, pure, so it is importable without the
+client: the names below are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from recipes.grant import Held as Held
     from recipes.lock import Lock as Lock
     from recipes.multi_lock import MultiLock as MultiLock
+    from recipes.once import Once as Once
     from recipes.reentrant_lock import ReentrantLock as ReentrantLock
     from recipes.rw_lock import RWLock as RWLock
     from recipes.semaphore import Semaphore as Semaphore
@@ -35,6 +36,7 @@ _HOMES = {
     "FOREVER": "recipes.waiting",
     "Lock": "recipes.lock",
     "MultiLock": "recipes.multi_lock",
+    "Once": "recipes.once",
     "ReentrantLock": "recipes.reentrant_lock",
     "RWLock": "recipes.rw_lock",
     "Semaphore": "recipes.semaphore",

@@ -1,0 +1,297 @@
+"""Work that is done once for each key, however often and by whomever it is asked for.
+
+::
+
+    once = Once(client)
+    done = once.run(f"charge-{order}", lambda attempt: provider.charge(order, key=attempt.key))
+    done.result          # what the work returned, the first time
+
+1. A lock for each key lets one caller work at a time. Another one waits for ``timeout``, gets the
+   first one's result when that is done, and LockTimeoutError, "in progress", when it is not.
+2. The record has two states: "started", written before the work, and "done" with its result,
+   after it. One state would lose the work of who crashes in between (or do it twice).
+3. Who crashed in between leaves "started". The next caller repeats the work, with
+   ``attempt.number`` above 1: the work itself has to bear that, which is why it gets ``key``, to
+   hand to the store or provider it calls. ``when_interrupted="raise"`` asks a person instead.
+4. Both records are written only while the lock is held, in the same command. A lock that is lost
+   meanwhile is LockLostError: the next attempt finds "started".
+5. Records are forgotten ``keep`` seconds after they were written; then the key may run again.
+
+The pattern is Stripe's idempotency key with the lock's fencing token in the record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, overload
+from urllib.parse import quote
+
+from coordinator.client import AsyncClient, Client
+from coordinator.client.facing import ClientT, both
+from coordinator.errors import (
+    BadArgumentsError,
+    DataTooLargeError,
+    LockTimeoutError,
+    NoNodeError,
+    OutcomeUnknownError,
+)
+from recipes.grant import Grant
+from recipes.lock import Lock
+from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, is_seconds
+
+ROOT = "/once"
+KEEP_S_DEFAULT = 24 * 3600.0
+_KEY_CHARACTERS_MAX = 150
+
+
+class NotDone(Exception):
+    """Raised by the work: certainly nothing was done; the record is removed and this raised on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One run of the work. ``number`` above 1: an earlier run began and did not come to its end."""
+
+    key: str
+    number: int
+    fencing_token: int
+    """Of the key's lock: pass it to a guard, so that an earlier run that wakes late is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The end of the work. ``result`` is a JSON value; ``is_first`` if this very call worked."""
+
+    key: str
+    result: Any
+    attempts: int
+    is_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    state: Literal["started", "done"]
+    attempt: int
+    fencing_token: int
+    result: Any = None
+
+    def to_bytes(self) -> bytes:
+        said = {
+            "state": self.state,
+            "attempt": self.attempt,
+            "fencing_token": self.fencing_token,
+            "result": self.result,
+        }
+        return json.dumps(said, allow_nan=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def of(cls, path: str, data: bytes) -> _Record:
+        try:
+            said = json.loads(data)
+            record = cls(said["state"], said["attempt"], said["fencing_token"], said["result"])
+        except (ValueError, KeyError, TypeError):
+            record = None
+        if record is None or record.state not in ("started", "done"):
+            raise BadArgumentsError(f"{path}: expected a record of Once, found {data[:60]!r}")
+        return record
+
+
+class Once(Generic[ClientT]):
+    """Runs work once for each key.
+
+    Args:
+        timeout: seconds to wait while another caller works on the same key; 0 asks once.
+        keep: for how many seconds a record is remembered after it was written; None for ever.
+        when_interrupted: what to do about work that was begun and not known to be done: "repeat"
+            it, or "raise" OutcomeUnknownError until somebody calls ``settle`` or ``forget``.
+    """
+
+    def __init__(
+        self,
+        client: ClientT,
+        *,
+        timeout: Timeout = DEFAULT_TIMEOUT_S,
+        keep: float | None = KEEP_S_DEFAULT,
+        when_interrupted: Literal["repeat", "raise"] = "repeat",
+    ) -> None:
+        if keep is not None and not (is_seconds(keep) and keep >= 1):
+            raise BadArgumentsError(f"keep: expected seconds from 1, or None; found {keep!r}")
+        if when_interrupted not in ("repeat", "raise"):
+            raise BadArgumentsError(
+                f"when_interrupted: expected 'repeat' or 'raise', found {when_interrupted!r}"
+            )
+        self.client = client
+        self._timeout = timeout
+        self._keep_ms = None if keep is None else int(keep * 1000)
+        self._when_interrupted = when_interrupted
+
+    @overload
+    def run(self: Once[Client], key: str, work: Callable[[Attempt], Any]) -> Done: ...
+    @overload
+    def run(
+        self: Once[AsyncClient], key: str, work: Callable[[Attempt], Awaitable[Any]]
+    ) -> Coroutine[Any, Any, Done]: ...
+
+    def run(self: Any, key: str, work: Callable[[Attempt], Any]) -> Any:
+        """Return the end of the work of ``key``, doing it now if nobody has.
+
+        ``work(attempt)`` returns a JSON value; with an AsyncClient it is a coroutine function.
+
+        Raises:
+            LockTimeoutError: another caller is at it still; the work did not run here.
+            LockLostError: the lock was lost while the work ran; the next call repeats it.
+            OutcomeUnknownError: with "raise", an earlier run did not come to its end.
+            BadArgumentsError: the result could not be kept; the work is recorded as done.
+        """
+        if isinstance(self.client, Client):
+            return self._run(key, work)
+        return self._run_awaited(key, work)
+
+    @both
+    async def look(self, key: str) -> Done | None:
+        """Return the end of the work of ``key``, None if nobody is known to have come to it."""
+        record = await self._read(_path_of(key))
+        return None if record is None or record.state != "done" else _done(key, record)
+
+    @both
+    async def forget(self, key: str) -> bool:
+        """Remove the record, so that the key may run again; False when there was none."""
+        try:
+            await self.client.core.delete(_path_of(key))
+        except NoNodeError:
+            return False
+        return True
+
+    @both
+    async def settle(self, key: str, result: Any = None) -> Done:
+        """Record that the work of ``key`` was done, as somebody found out; returns the end."""
+        record = await self._read(_path_of(key))
+        if record is not None and record.state == "done":
+            return _done(key, record)
+        attempts, token = (1, 0) if record is None else (record.attempt, record.fencing_token)
+        settled = _Record("done", attempts, token, result)
+        await self._write(_path_of(key), settled.to_bytes(), None)
+        return _done(key, settled)
+
+    # --- the two faces
+
+    def _run(self: Once[Client], key: str, work: Callable[[Attempt], Any]) -> Done:
+        if (known := self.look(key)) is not None:
+            return known
+        try:
+            with self._lock(key) as grant:
+                begun = self._begin(key, grant)
+                if isinstance(begun, Done):
+                    return begun
+                try:
+                    result = work(begun)
+                except NotDone:
+                    self._take_back(key, grant)
+                    raise
+                return self._finish(begun, grant, result)
+        except LockTimeoutError:
+            if (known := self.look(key)) is not None:
+                return known
+            raise
+
+    async def _run_awaited(
+        self: Once[AsyncClient], key: str, work: Callable[[Attempt], Awaitable[Any]]
+    ) -> Done:
+        if (known := await self.look(key)) is not None:
+            return known
+        try:
+            async with self._lock(key) as grant:
+                begun = await self._begin(key, grant)
+                if isinstance(begun, Done):
+                    return begun
+                try:
+                    result = await work(begun)
+                except NotDone:
+                    await self._take_back(key, grant)
+                    raise
+                return await self._finish(begun, grant, result)
+        except LockTimeoutError:
+            if (known := await self.look(key)) is not None:
+                return known
+            raise
+
+    # --- the steps
+
+    def _lock(self, key: str) -> Lock[ClientT]:
+        return Lock(self.client, f"once:{key}", timeout=self._timeout)
+
+    @both
+    async def _begin(self, key: str, grant: Grant[Any]) -> Attempt | Done:
+        path = _path_of(key)
+        record = await self._read(path)
+        if record is not None and record.state == "done":
+            return _done(key, record)
+        number = 1
+        if record is not None:
+            if self._when_interrupted == "raise":
+                raise OutcomeUnknownError(
+                    f"{key}: attempt {record.attempt} began with fencing token "
+                    f"{record.fencing_token} and is not known to be done; find out, then call "
+                    f"settle({key!r}, result) or forget({key!r})",
+                    key=key,
+                    attempt=record.attempt,
+                )
+            number = record.attempt + 1
+        started = _Record("started", number, grant.fencing_token)
+        await self._write(path, started.to_bytes(), grant)
+        return Attempt(key, number, grant.fencing_token)
+
+    @both
+    async def _finish(self, attempt: Attempt, grant: Grant[Any], result: Any) -> Done:
+        path = _path_of(attempt.key)
+        try:
+            record = _Record("done", attempt.number, attempt.fencing_token, result)
+            await self._write(path, record.to_bytes(), grant)
+        except (TypeError, ValueError, RecursionError, DataTooLargeError) as error:
+            bare = _Record("done", attempt.number, attempt.fencing_token)
+            await self._write(path, bare.to_bytes(), grant)
+            raise BadArgumentsError(
+                f"{attempt.key}: the work was done, and is recorded as done without its result, "
+                f"which could not be kept: {error}"
+            ) from error
+        return Done(attempt.key, result, attempt.number, is_first=True)
+
+    @both
+    async def _take_back(self, key: str, grant: Grant[Any]) -> None:
+        await self.client.core.delete(_path_of(key), if_held=grant)
+
+    async def _read(self, path: str) -> _Record | None:
+        try:
+            znode = await self.client.core.get(path)
+        except NoNodeError:
+            return None
+        return _Record.of(path, znode.data)
+
+    async def _write(self, path: str, data: bytes, grant: Grant[Any] | None) -> None:
+        core = self.client.core
+        try:
+            await core.set(path, data, if_held=grant)
+        except NoNodeError:
+            await core.create(
+                path,
+                data,
+                mode="persistent" if self._keep_ms is None else "ttl",
+                ttl_ms=self._keep_ms,
+                parents="container",
+                if_held=grant,
+            )
+
+
+def _path_of(key: str) -> str:
+    if not 1 <= len(key) <= _KEY_CHARACTERS_MAX:
+        raise BadArgumentsError(
+            f"key: expected 1 to {_KEY_CHARACTERS_MAX} characters, found {key[:60]!r}"
+        )
+    name = quote(key, safe="") if key not in (".", "..") else key.replace(".", "%2E")
+    return f"{ROOT}/{name}"
+
+
+def _done(key: str, record: _Record) -> Done:
+    return Done(key, record.result, record.attempt, is_first=False)

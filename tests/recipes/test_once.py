@@ -1,0 +1,197 @@
+"""Work that is done once for each key: the two faces, crashes, and what is asked meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from coordinator.client import connect
+from coordinator.errors import (
+    BadArgumentsError,
+    LockLostError,
+    LockTimeoutError,
+    OutcomeUnknownError,
+)
+from recipes import Lock, Once
+from recipes.once import Attempt, Done, NotDone
+from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.client.server_thread import serving
+
+
+class Work:
+    """Counts its runs; fails or waits as told."""
+
+    def __init__(self) -> None:
+        self.attempts: list[Attempt] = []
+        self.error: Exception | None = None
+        self.waits_s = 0.0
+        self.result: Any = {"receipt": 7}
+
+    async def __call__(self, attempt: Attempt) -> Any:
+        self.attempts.append(attempt)
+        await asyncio.sleep(self.waits_s)
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+@in_memory
+async def test_the_second_call_gets_the_first_result(world: MemoryCluster) -> None:
+    """Work is done once; who asks again, from anywhere, gets its result (S030)."""
+    async with world.client() as one, world.client() as other:
+        work = Work()
+
+        first = await Once(one).run("charge-1", work)
+        second = await Once(other).run("charge-1", work)
+
+        assert first == Done("charge-1", {"receipt": 7}, 1, is_first=True)
+        assert second == Done("charge-1", {"receipt": 7}, 1, is_first=False)
+        assert [each.number for each in work.attempts] == [1]
+        assert work.attempts[0].fencing_token > 0
+
+
+@in_memory
+async def test_who_asks_meanwhile_waits_for_the_first_or_is_told(world: MemoryCluster) -> None:
+    """While somebody works: "in progress" when the time is up, else the first result (S030)."""
+    async with world.client() as one, world.client() as other:
+        work = Work()
+        work.waits_s = 3.0
+        running = asyncio.create_task(Once(one).run("k", work))
+        await asyncio.sleep(1)
+
+        with pytest.raises(LockTimeoutError):
+            await Once(other, timeout=0).run("k", work)
+        waited = await Once(other, timeout=10).run("k", work)
+
+        assert (await running).is_first
+        assert waited.result == {"receipt": 7}
+        assert not waited.is_first
+        assert len(work.attempts) == 1
+
+
+@in_memory
+async def test_work_that_fails_or_crashes_is_repeated_and_told_so(world: MemoryCluster) -> None:
+    """What was begun is known to have been begun: the next attempt has a number (S129, E10)."""
+    async with world.client() as client:
+        once, work = Once(client), Work()
+        work.error = RuntimeError("the process dies here, for all that is known")
+        with pytest.raises(RuntimeError):
+            await once.run("k", work)
+        assert await once.look("k") is None
+        work.error = None
+
+        done = await once.run("k", work)
+
+        assert done.attempts == 2
+        assert [each.number for each in work.attempts] == [1, 2]
+        assert work.attempts[0].fencing_token < work.attempts[1].fencing_token
+
+
+@in_memory
+async def test_work_that_may_not_be_repeated_waits_for_a_person(world: MemoryCluster) -> None:
+    """With "raise", unknown is said to be unknown until somebody has found out."""
+    async with world.client() as client:
+        once, work = Once(client, when_interrupted="raise"), Work()
+        work.error = RuntimeError("crash")
+        for key in ("a", "b"):
+            with pytest.raises(RuntimeError):
+                await once.run(key, work)
+            with pytest.raises(OutcomeUnknownError, match="attempt 1 began"):
+                await once.run(key, work)
+        assert len(work.attempts) == 2
+        work.error = None
+
+        assert (await once.settle("a", "found it")).result == "found it"
+        assert await once.forget("b")
+        assert not await once.forget("b")
+
+        assert (await once.run("a", work)).result == "found it"
+        assert (await once.run("b", work)).is_first
+        assert len(work.attempts) == 3
+
+
+@in_memory
+async def test_work_that_says_not_done_leaves_no_trace(world: MemoryCluster) -> None:
+    """NotDone is the work's word that nothing happened."""
+    async with world.client() as client:
+        once, work = Once(client, when_interrupted="raise"), Work()
+        work.error = NotDone("the provider is closed")
+        with pytest.raises(NotDone):
+            await once.run("k", work)
+        work.error = None
+
+        assert (await once.run("k", work)).attempts == 1
+
+
+@in_memory
+async def test_a_result_that_cannot_be_kept_does_not_undo_the_work(world: MemoryCluster) -> None:
+    """It is recorded as done without its result, and said; nothing runs twice for it."""
+    async with world.client() as client:
+        for key, result in (("type", object()), ("size", "x" * 2_000_000), ("nan", float("nan"))):
+            once, work = Once(client), Work()
+            work.result = result
+            with pytest.raises(BadArgumentsError, match="recorded as done without its result"):
+                await once.run(key, work)
+
+            assert (await once.run(key, work)).result is None
+            assert len(work.attempts) == 1
+
+
+@in_memory
+async def test_who_lost_the_lock_records_nothing(world: MemoryCluster) -> None:
+    """The record of a later attempt is not overwritten by an earlier one that wakes (S101)."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as one, world.client() as other:
+        work = Work()
+        work.waits_s = 60.0
+        running = asyncio.create_task(Once(one).run("k", work))
+        await asyncio.sleep(1)
+        network.is_cut = True
+        with pytest.raises(LockLostError):
+            await running
+        work.waits_s = 0.0
+
+        done = await Once(other, timeout=30).run("k", work)
+
+        assert done.attempts == 2
+        assert done.is_first
+
+
+@in_memory
+async def test_arguments_and_foreign_records_are_refused(world: MemoryCluster) -> None:
+    """What was expected and what was found."""
+    async with world.client() as client:
+        with pytest.raises(BadArgumentsError, match="keep: expected seconds from 1"):
+            Once(client, keep=0)
+        with pytest.raises(BadArgumentsError, match="when_interrupted"):
+            Once(client, when_interrupted="maybe")  # type: ignore[arg-type]
+        for key in ("", "k" * 151):
+            with pytest.raises(BadArgumentsError, match="key: expected 1 to 150"):
+                await Once(client).run(key, Work())
+        await client.create("/once/k", b"[]", parents="container")
+        with pytest.raises(BadArgumentsError, match="expected a record of Once"):
+            await Once(client).run("k", Work())
+        assert (await Once(client, keep=None).run("a/b %", Work())).is_first
+        assert (await Once(client).run("..", Work())).is_first
+        async with Lock(client, "once:..", timeout=0):
+            pass
+
+
+def test_plain_functions_run_in_the_thread_of_their_caller() -> None:
+    """The sync face."""
+    with serving() as url, connect(url) as client:
+        numbers: list[int] = []
+
+        def work(attempt: Attempt) -> int:
+            numbers.append(attempt.number)
+            if len(numbers) == 1:
+                raise KeyError("mine")
+            return 5
+
+        with pytest.raises(KeyError):
+            Once(client).run("k", work)
+        assert Once(client).run("k", work).result == 5
+        assert Once(client).run("k", work) == Done("k", 5, 2, is_first=False)
+        assert numbers == [1, 2]
