@@ -43,6 +43,7 @@ from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
 
 REQUEST_KIND = "heartbeat"
+_LOST_LIKE = asdict(LostGrant(path="", fencing_token=0, how=""))
 
 _ROUND_DEADLINE_MS = 2_000
 _SESSIONS_PER_ROUND_MAX = 10_000
@@ -317,6 +318,9 @@ def _ack(session_id: str, timeout_ms: int | None, said: Mapping[str, Any]) -> He
     if any(type(each) is not int for each in holds.values()):
         raise ValueError("the holds cannot be read")
     lost = tuple([LostGrant(**one) for one in said.get("lost", {}).get(session_id, ())])
+    for each in lost:
+        if any(type(value) is not type(_LOST_LIKE[name]) for name, value in asdict(each).items()):
+            raise ValueError("the grants that were lost cannot be read")
     return HeartbeatAck(session_id, timeout_ms, holds, lost)
 
 

@@ -18,6 +18,7 @@ from coordinator.errors import (
 )
 from coordinator.state.commands import Create
 from tests.service.fake_cluster import World, cluster, settle, soon
+from tests.service.lock_scenes import acquired, looked
 
 GARBAGE = [b"", b"\x00", b"\xc1" * 20, b"null", b"5", b"{}", b"[" * 5_000, b'[{"a":1}]', b"[[]]"]
 
@@ -71,6 +72,49 @@ async def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown(reply: b
             await soon(
                 world.follower.submit(Create("/a", b""), request=None, deadline_ms=world.deadline())
             )
+
+
+STRANGE_ACKS = [
+    {"timeouts": {"{id}": 2_000}, "holds": {"{id}": {"/a": "soon"}}},
+    {"timeouts": {"{id}": 2_000}, "holds": {"{id}": [1]}},
+    {"timeouts": {"{id}": 2_000}, "holds": 5},
+    {"timeouts": {"{id}": 2_000}, "lost": {"{id}": [{"path": "/a"}]}},
+    {"timeouts": {"{id}": 2_000}, "lost": {"{id}": [{"path": 1, "fencing_token": 1, "how": ""}]}},
+    {"timeouts": {"{id}": 2_000}, "lost": {"{id}": [5]}},
+]
+
+
+@pytest.mark.parametrize("said", STRANGE_ACKS, ids=range(len(STRANGE_ACKS)))
+async def test_an_answer_with_strange_holds_confirms_nothing(said: object) -> None:
+    """A holder must not be told that it holds by an answer that may say otherwise."""
+    async with cluster() as world:
+        opened = await soon(world.leader.open_session(2_000, "", None, world.deadline()))
+        reply = json.dumps(said).replace("{id}", opened.session_id)
+        answer_with(world, "heartbeat", reply.encode())
+
+        waiting = asyncio.ensure_future(
+            world.follower.heartbeat(opened.session_id, world.deadline(500))
+        )
+        await settle()
+        await world.advance(1_000)
+
+        with pytest.raises(NoLeaderError):
+            await soon(waiting)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
+async def test_what_is_strange_about_promises_is_not_known(garbage: bytes) -> None:
+    """A question is refused, an answer leaves the look without what the leader would have said."""
+    async with cluster() as world:
+        session_id = (
+            await soon(world.leader.open_session(2_000, "", None, world.deadline()))
+        ).session_id
+        await soon(acquired(world, session_id))
+        reply = json.loads(await soon(handler_of(world, "promises")("2", garbage)))
+        answer_with(world, "promises", garbage)
+
+        assert reply["problem"]["code"] == "BadArguments"
+        assert [each.safe_ms for each in (await looked(world)).holders] == [None]
 
 
 @pytest.mark.parametrize("reply", [*GARBAGE, b'{"timeouts":5}', b'{"timeouts":{"a":"b"}}'])
