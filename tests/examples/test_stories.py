@@ -26,6 +26,31 @@ SAID: dict[str, tuple[str, ...]] = {
         r"worker \d has it|done before I came",
         r"job 42 ran 1 time",
     ),
+    "s101_ghost_writer": (
+        r"Without fencing tokens",
+        r"writes 'by A': taken",
+        r"B's work is lost",
+        r"With fencing tokens",
+        r"writes 'by A': refused: report: token \d+ is stale, \d+ has been seen",
+        r"The report is B's",
+    ),
+    "s102_job_42": (
+        r"B's work is lost",
+        *[r"token 7 is stale, 8 has been seen", r"job-42 is B's"] * 2,
+    ),
+    "s103_equal_tokens": (
+        r"B's work is lost",
+        *(r"token 33 is stale, 34 has been seen", r"B writes 'second of B': taken"),
+        *(r"token 33 is stale, 34 has been seen", r"is 'second of B'"),
+        *(r"token 42 is stale, 43 has been seen", r"B writes 'second of B': taken"),
+    ),
+    "s104_before_the_first_write": (
+        r"nothing ever stops A",
+        r"raise_on_acquire=False",
+        r"nothing was there to refuse A",
+        r"token 33 is stale, 34 has been seen",
+        r"The report is 'empty'",
+    ),
     "s105_one_seat": (r"Two tickets, one seat", r"sold out", r"1 ticket, one seat"),
     "s106_daily_report": (
         r"node 1: crashed",
@@ -45,6 +70,12 @@ SAID: dict[str, tuple[str, ...]] = {
         r"0\.99: it stops before",
         r"1\.01: it stops before",
         r"0\.25.*: it stops only after",
+    ),
+    "s111_two_holders": (
+        r"balance is 150; 180 were paid in",
+        r"adds 50: refused: account: token \d+ is stale",
+        r"A is in again, token \d+, and reads 130",
+        r"balance is 180; 180 were paid in",
     ),
     "s112_cluster_split": (
         *(r"1 \+ 2", r"grants nothing", r"no quorum", r"how old it is", r"goes on", r"reads v2"),
