@@ -1,4 +1,4 @@
-"""S119 The heartbeats stop in the midst of the work: a short silence is nothing, a long one ends it.
+"""S119 The heartbeats stop while it works: a short silence is nothing, a long one ends the work.
 
 The work is cancelled when the lock can no longer be relied upon, and told why; it is not a surprise
 at the release.

@@ -14,7 +14,7 @@ from recipes import Lock
 def story(stage: Stage) -> None:
     let_through = 0
     with stage.connect("limiter", lease=3, timeout=0.5) as client:
-        with Lock(client, "limiter", cancel_on_loss=False) as grant:
+        with Lock(client, "limiter", when_unsure="continue") as grant:
             outage = stage.cluster.cut_off(client)
             said = False
             for _ in range(8):

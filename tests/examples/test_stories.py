@@ -92,6 +92,14 @@ SAID: dict[str, tuple[str, ...]] = {
         r"gives the lock back.*: False",
         r"B still holds: True",
     ),
+    "s116_transfers": (r"5 transfers each way.*all are done", r"A has 100, B has 100"),
+    "s117_fifty_waiters": (r"50 grants", r"The wait dominates: the lock is the bottleneck"),
+    "s118_wait_or_hold": (
+        r"stock:shoes: the wait dominates",
+        r"video:42: never contended",
+        r"wait times of the class stock: True",
+        r"hold times of the class stock: True",
+    ),
     "s119_renewal_fails": (r"the work goes on", r"The work was cancelled: .*no heartbeat"),
     "s120_someone_elses_lock": (
         r"B's lock is gone",
@@ -100,6 +108,12 @@ SAID: dict[str, tuple[str, ...]] = {
         r"now C holds",
     ),
     "s121_partition_while_holding": (r"cannot release", r"The waiter goes on", r"lost = True"),
+    "s122_conflicting_results": (
+        r"worker 1 wakes and writes 41: refused",
+        r"The result is 42",
+        r"worker 1, token (\d+), from zxid \d+ until zxid \d+: expired",
+        r"worker 2, token (\d+), from zxid \d+ until zxid \d+: released",
+    ),
     "s123_payment_across_five_sites": (
         r"Five sites: paid",
         r"three left: paid",
@@ -112,7 +126,18 @@ SAID: dict[str, tuple[str, ...]] = {
         r"The third dies: w1 7, w2 5; moved between the living: 0 of 12",
         r"higher token",
     ),
+    "s125_token_bucket": (r"each request: 20 of 40", r"bucket: 20 of 40"),
+    "s126_compare_and_set_or_lock": (
+        r"own profile, by_compare_and_set: 18 updates, 0 tries in vain",
+        r"own profile, by_lock: 18 updates, 0 tries in vain",
+        r"same stock, by_compare_and_set: 18 updates, [1-9]\d* tries in vain",
+        r"same stock, by_lock: 18 updates, 0 tries in vain",
+    ),
     "s127_stock_without_a_lock": (r"8 sold of 5", r"5 sold of 5, 0 left"),
+    "s128_granularity": (
+        r"lock for the table: 1 at work at most",
+        r"lock for each record: [2-8] at work",
+    ),
     "s129_ambiguous_payment": (r"charged 0 times\. Lost", *[r"charged 1 time\b"] * 3),
     "s130_rate_limit_goes_on": (r"going on, unsure", r"8 of 8 through.*lost = True"),
     "s131_bank_account_stops": (r"stopped by ourselves", r"before: True.*now: False"),

@@ -15,7 +15,7 @@ from typing import Any
 
 from coordinator.client import AsyncClient
 from coordinator.errors import NoNodeError
-from recipes import Election, Lock, MultiLock, TreeLock
+from recipes import Election, Lock, MultiLock, ReentrantLock, RWLock, Semaphore, TreeLock
 from tests.client.memory_cluster import MemoryCluster, cluster
 from tests.client.virtual_time import VirtualLoop
 
@@ -26,8 +26,16 @@ ATTEMPTS: dict[str, Attempt] = {
     "TreeLock": lambda client: TreeLock(client, "a", timeout=60),
     "MultiLock": lambda client: MultiLock(client, "b", "a", timeout=60),
     "Election": lambda client: Election(client, "a", timeout=60),
+    "ReentrantLock": lambda client: ReentrantLock(client, "a", timeout=60),
+    "Reader": lambda client: RWLock(client, "a", timeout=60).read(),
+    "Writer": lambda client: RWLock(client, "a", timeout=60).write(),
+    "Semaphore": lambda client: Semaphore(client, "a", 2, timeout=60),
+    "Bounded": lambda client: Lock(client, "a", timeout=60, max_hold=60, lock_delay=1),
 }
 """What every kind of lock has in common: it is entered, and left."""
+
+APART = ("Lock", "TreeLock", "MultiLock", "Election")
+"""Those whose ways to a grant and back are their own."""
 
 
 class CountingLoop(VirtualLoop):

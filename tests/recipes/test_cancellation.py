@@ -12,6 +12,7 @@ from coordinator.errors import LeaderChangedError
 from recipes import Election, Lock
 from tests.client.memory_cluster import MemoryCluster
 from tests.recipes.cancelling import (
+    APART,
     ATTEMPTS,
     Attempt,
     begin_to_count,
@@ -21,6 +22,14 @@ from tests.recipes.cancelling import (
 )
 
 each_attempt = pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
+each_way = pytest.mark.parametrize(
+    "attempt",
+    [
+        pytest.param(attempt, id=name, marks=() if name in APART else pytest.mark.slow)
+        for name, attempt in ATTEMPTS.items()
+    ],
+)
+"""The others share the code of one of these; they are tried as well where there is time."""
 LEAVES_WITHIN_S = 1.0
 STEPS_MAX = 2_000
 
@@ -97,7 +106,7 @@ async def _give_back_later(held: list[Lock[AsyncClient] | Election[AsyncClient]]
         await asyncio.shield(asyncio.ensure_future(giving))
 
 
-@each_attempt
+@each_way
 def test_cancelled_twice_at_any_two_steps_it_leaves_nothing(attempt: Attempt) -> None:
     """Who does not wait for the clean-up does not stop it."""
 
@@ -123,7 +132,7 @@ async def _steps_of(attempt: Attempt, client: AsyncClient) -> int:
     raise AssertionError("counted to the end of the numbers")
 
 
-@each_attempt
+@each_way
 def test_cancelled_at_any_step_while_replies_are_lost_it_leaves_nothing(attempt: Attempt) -> None:
     """The answer to the deed under way does not come; the retry, or its withdrawal, does (S053)."""
 
@@ -148,7 +157,7 @@ def test_cancelled_at_any_step_while_replies_are_lost_it_leaves_nothing(attempt:
     run_counting(scenario)
 
 
-@each_attempt
+@each_way
 def test_cancelled_at_any_step_while_the_leader_changes_it_leaves_nothing(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
