@@ -273,8 +273,10 @@ class Queues:
     async def _granted(self, attempt: Attempt, mine: tuple[_Mine, ...]) -> tuple[Contender, ...]:
         """Wait until every one of ``mine`` holds, by the wait deadline."""
         position: int | None = None
+        # What a try finds waiting is of an earlier request of the same number, which would wait.
+        until_ms = self._clock.monotonic_ms() if attempt.is_try else attempt.wait_deadline_ms
         try:
-            async with self._timers.deadline(attempt.wait_deadline_ms):
+            async with self._timers.deadline(until_ms):
                 place = self._place(attempt, mine)
                 if not place.is_holder:
                     position = place.position

@@ -213,6 +213,22 @@ async def test_try_once_answers_at_once_and_leaves_nothing() -> None:
         assert len(world.log) == before + 1
 
 
+async def test_a_try_that_repeats_a_wait_answers_at_once_too() -> None:
+    """The contender of the same request number stands from before: it leaves, or it holds."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        session_id, request = await opened(world), RequestId("client", 1)
+        holder = await soon(acquired(world, session_id))
+        second = waiting(world, session_id, request=request, leave_on_cancel=False)
+        await settle()
+        second.cancel()
+        await settle()
+        assert len(await queue_of(world)) == 2
+
+        with pytest.raises(LockTimeoutError):
+            await soon(acquired(world, session_id, request=request, is_try=True))
+        assert await queue_of(world) == [holder.grant_id]
+
+
 async def test_fifty_tries_at_once_have_one_winner() -> None:
     """Exactly one grant, and 49 refusals that name it (S001)."""
     async with cluster(config=WITHOUT_LEASES) as world:
