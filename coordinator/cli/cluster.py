@@ -13,6 +13,7 @@ from coordinator.cli.seconds import Seconds
 from coordinator.client import AsyncClient
 from coordinator.errors import NotOwnerError
 from coordinator.wire.messages.locks import Contender, LockSummary, LockView
+from coordinator.wire.messages.status import MemberInfo, Status
 
 
 @click.command()
@@ -31,26 +32,40 @@ def status(settings: Settings) -> None:
     if settings.is_json:
         click.echo(document(reply.to_body()))
     else:
-        click.echo(one_line(reply.summary))
-        click.echo(
-            f"cluster {reply.cluster}, term {reply.term}, zxid {reply.zxid}, "
-            f"applied {reply.applied_index} of {reply.commit_index}, "
-            f"{reply.sessions} sessions, {reply.znodes} znodes, version {reply.version}"
-        )
-        show_table(
-            ("MEMBER", "URL", "ROLE", "REACHABLE"),
-            (
-                (
-                    member.member_id + (" (answers)" if member.is_self else ""),
-                    member.client_url,
-                    "leader" if member.is_leader else "follower",
-                    "yes" if member.is_reachable or member.is_self else "no",
-                )
-                for member in reply.members
-            ),
-        )
+        show_status(reply)
     if not reply.is_ready:
         sys.exit(EXIT_UNAVAILABLE)
+
+
+def show_status(reply: Status) -> None:
+    """Write it for people: a sentence, the numbers, the members."""
+    click.echo(one_line(reply.summary))
+    click.echo(
+        f"cluster {reply.cluster}, term {reply.term}, zxid {reply.zxid}, "
+        f"applied {reply.applied_index} of {reply.commit_index}, "
+        f"{reply.sessions} sessions, {reply.znodes} znodes, version {reply.version}"
+    )
+    show_table(
+        ("MEMBER", "URL", "ROLE", "REACHABLE"),
+        (
+            (
+                member.member_id + (" (answers)" if member.is_self else ""),
+                member.client_url,
+                _role(reply, member),
+                "yes" if member.is_reachable or member.is_self else "no",
+            )
+            for member in reply.members
+        ),
+    )
+
+
+def _role(reply: Status, member: MemberInfo) -> str | None:
+    """Return what is known of the role of a member: of one that is not reached, nothing."""
+    if member.is_self:
+        return reply.role
+    if member.is_leader:
+        return "leader"
+    return "follower" if member.is_reachable and reply.leader_id is not None else None
 
 
 @click.command()

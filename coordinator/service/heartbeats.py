@@ -181,7 +181,9 @@ class Heartbeats:
         ack = acks.get(session_id)
         if ack is None:
             self._metrics.heartbeats.labels("expired").inc()
-            raise SessionExpiredError(f"session {session_id} has ended", session_id=session_id)
+            raise SessionExpiredError(
+                f"session {session_id} has ended or never was", session_id=session_id
+            )
         self._metrics.heartbeats.labels("acknowledged").inc()
         return ack
 

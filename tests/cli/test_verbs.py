@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from coordinator.cli.cluster import show_status
 from coordinator.cli.main import SECTIONS, cli
 from coordinator.cli.output import (
     EXIT_REFUSED,
@@ -21,6 +22,7 @@ from coordinator.cli.output import (
     one_line,
 )
 from coordinator.errors import REGISTRY, ConfigError, UnavailableError
+from coordinator.wire.messages.status import MemberInfo, Status
 from tests.cli.conftest import CommandLine
 
 
@@ -184,6 +186,27 @@ def test_status_says_how_it_is(coordinator: CommandLine) -> None:
 
     assert status["is_ready"] is True
     assert coordinator.text("status").splitlines()[0] == status["summary"]
+
+
+def test_status_claims_no_role_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    """A member that cannot be reached is not called a follower."""
+    url = "http://127.0.0.1:1"
+    reply = Status(
+        member_id="2", cluster="c", role="follower", leader_id=None, term=2, commit_index=1,
+        applied_index=1, zxid=1, is_ready=False, summary="member 2 knows no leader", version="0",
+        sessions=0, znodes=1,
+        members=(MemberInfo("1", url, is_reachable=False, is_self=False, is_leader=False),
+                 MemberInfo("2", url, is_reachable=True, is_self=True, is_leader=False)),
+    )  # fmt: skip
+
+    show_status(reply)
+
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert lines == [
+        ["MEMBER", "URL", "ROLE", "REACHABLE"],
+        ["1", url, "-", "no"],
+        ["2", "(answers)", url, "follower", "yes"],
+    ]
 
 
 def test_locks_and_sessions_can_be_empty(coordinator: CommandLine) -> None:
