@@ -2,7 +2,8 @@
 
 ``lock.Lock`` and ``election.Election`` are run by the server, ``tree_lock.TreeLock`` is the same
 lock made by the client alone. ``reentrant_lock``, ``rw_lock``, ``semaphore`` and ``multi_lock`` are
-the other kinds; ``exclusion`` runs a function under a lock, ``once`` once for each key.
+the other kinds; ``exclusion`` runs a function under a lock, ``once`` once for each key;
+``token_bucket`` is a shared rate.
 ``contention`` is the one decision they share with the server, pure, so it is importable without the
 client: the names below are loaded when they are first used.
 """
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from recipes.reentrant_lock import ReentrantLock as ReentrantLock
     from recipes.rw_lock import RWLock as RWLock
     from recipes.semaphore import Semaphore as Semaphore
+    from recipes.token_bucket import TokenBucket as TokenBucket
     from recipes.tree_lock import TreeLock as TreeLock
     from recipes.waiting import FOREVER as FOREVER
 
@@ -40,6 +42,7 @@ _HOMES = {
     "ReentrantLock": "recipes.reentrant_lock",
     "RWLock": "recipes.rw_lock",
     "Semaphore": "recipes.semaphore",
+    "TokenBucket": "recipes.token_bucket",
     "TreeLock": "recipes.tree_lock",
 }
 

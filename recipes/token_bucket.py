@@ -1,0 +1,179 @@
+"""A rate shared by everybody: so many permits a second, with bursts, in one request each.
+
+::
+
+    bucket = TokenBucket(client, "mail", rate=50, burst=100)
+    if bucket.take():
+        send()
+
+1. One request looks and takes: it carries what this client believes the bucket to be, and writes
+   only if that is so; else it brings back what the bucket is, and is sent again. A lock for each
+   take would be two requests, and everybody would wait for everybody (S125).
+2. ``take(n)`` fetches a chunk for local use. With N clients that hold chunks of ``n`` the rate is
+   exceeded by at most N x n permits, since what was taken is used some time later.
+3. The bucket refills by the members' wall clocks, as its znode's Stat tells them; a client whose
+   own clock is off notices at its first take, which costs one burst at most. If the wall clocks of
+   the members are more than ten seconds apart the rate is not kept. Nothing here is a lock.
+4. An unknown outcome is raised as such: the permits may have been taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from dataclasses import dataclass
+from typing import Generic
+from urllib.parse import quote
+
+from coordinator.client import Check, Create, Operation, Read, SetData, Stat
+from coordinator.client.facing import ClientT, both
+from coordinator.errors import BadArgumentsError, NoNodeError, TooManyRetriesError
+from recipes.waiting import Timeout, is_seconds, wait_ms_of
+
+ROOT = "/buckets"
+_MILLI = 1_000
+_CONFLICTS_MAX = 100
+_NAME_CHARACTERS_MAX = 200
+_SKEW_MS = 5_000
+"""How far clocks may be apart before one of them is taken to be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """What was there at ``at_ms``, in thousandths of permits; None of ``stat`` is not there yet."""
+
+    milli: int
+    at_ms: int
+    stat: Stat | None
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({"milli": self.milli, "at_ms": self.at_ms}).encode()
+
+    @classmethod
+    def of(cls, path: str, data: bytes, stat: Stat) -> _Level:
+        try:
+            said = json.loads(data)
+            milli, at_ms = said["milli"], said["at_ms"]
+        except (ValueError, KeyError, TypeError):
+            milli = at_ms = None
+        if type(milli) is not int or type(at_ms) is not int:
+            raise BadArgumentsError(f"{path}: expected a TokenBucket, found {data[:60]!r}")
+        # Another time than the members' was said by somebody whose clock was wrong.
+        if abs(at_ms - stat.mtime_ms) > _SKEW_MS:
+            at_ms = stat.mtime_ms
+        return cls(milli, at_ms, stat)
+
+
+class TokenBucket(Generic[ClientT]):
+    """The bucket ``name``; all its clients name the same rate and burst.
+
+    Args:
+        rate: permits that come back each second, above 0.
+        burst: how many permits it holds at most, 1 or more; it is full at first.
+    """
+
+    def __init__(self, client: ClientT, name: str, *, rate: float, burst: int) -> None:
+        if not 1 <= len(name) <= _NAME_CHARACTERS_MAX:
+            raise BadArgumentsError(
+                f"name: expected 1 to {_NAME_CHARACTERS_MAX} characters, found {name[:60]!r}"
+            )
+        if not is_seconds(rate) or rate <= 0:
+            raise BadArgumentsError(f"rate: expected permits a second, above 0; found {rate!r}")
+        if isinstance(burst, bool) or not isinstance(burst, int) or burst < 1:
+            raise BadArgumentsError(f"burst: expected an integer from 1, found {burst!r}")
+        self.client = client
+        self.name = name
+        self.rate = rate
+        self.burst = burst
+        segment = quote(name, safe="") if name not in (".", "..") else name.replace(".", "%2E")
+        self._path = f"{ROOT}/{segment}"
+        self._known: _Level | None = None
+        self._offset_ms = 0
+        """What must be added to our own wall clock to agree with the members'."""
+
+    @both
+    async def take(self, count: int = 1, *, timeout: Timeout = 0) -> bool:
+        """Take ``count`` permits together; False if they are not there within ``timeout`` seconds.
+
+        Raises:
+            BadArgumentsError: more than ``burst`` at once would never be there.
+            OutcomeUnknownError: no answer in time; the permits may have been taken.
+        """
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= self.burst:
+            raise BadArgumentsError(
+                f"count: expected an integer from 1 to {self.burst}, the burst; found {count!r}"
+            )
+        wait_ms = wait_ms_of(timeout)
+        clock = self.client.clock
+        deadline_ms = None if wait_ms is None else clock.monotonic_ms() + wait_ms
+        while (missing_ms := await self._try_take(count * _MILLI)) > 0:
+            if deadline_ms is not None and clock.monotonic_ms() + missing_ms > deadline_ms:
+                return False
+            await asyncio.sleep(missing_ms / 1000)
+        return True
+
+    @both
+    async def available(self) -> int:
+        """Return how many permits are there now: the past when it is read."""
+        try:
+            znode = await self.client.core.get(self._path)
+        except NoNodeError:
+            self._known = None
+            return self.burst
+        self._known = _Level.of(self._path, znode.data, znode.stat)
+        return self._refilled().milli // _MILLI
+
+    # --- inside
+
+    async def _try_take(self, milli: int) -> int:
+        """Take, and return 0; or return for how many ms there will certainly not be enough."""
+        failures = 0
+        while True:
+            level = self._refilled()
+            if level.milli < milli:  # the others only take: there is no need to ask
+                return math.ceil((milli - level.milli) / self.rate)
+            if await self._exchange(level, milli):
+                return 0
+            failures += 1
+            if failures >= _CONFLICTS_MAX:
+                raise TooManyRetriesError(
+                    f"{self._path}: expected to be first once, found another in {failures} tries",
+                    path=self._path,
+                    tries=failures,
+                )
+            if failures > 1:  # the first only told what the bucket is
+                await asyncio.sleep(self.client.core.retry_delay_ms(failures - 1) / 1000)
+
+    async def _exchange(self, level: _Level, milli: int) -> bool:
+        """Write what is left if the bucket is as we know it; learn what it is if not."""
+        left = _Level(level.milli - milli, level.at_ms, None).to_bytes()
+        path, stat, sent_ms = self._path, level.stat, self.client.clock.wall_ms()
+        condition, write = Check(path, exists=False), Create(path, left, parents="persistent")
+        steps: list[Operation] = [write]
+        if stat is not None:
+            condition = Check(path, expected_version=stat.version, expected_czxid=stat.czxid)
+            steps = [SetData(path, left)]
+        reply = await self.client.core.guarded([condition], then=steps, otherwise=[Read(path)])
+        result = reply.results[0]
+        is_taken = reply.branch == "then"
+        data = left if is_taken else result.data
+        if is_taken and result.stat is not None:
+            offset_ms = result.stat.mtime_ms - sent_ms
+            self._offset_ms = offset_ms if abs(offset_ms) > _SKEW_MS else 0
+        self._known = None if result.stat is None else _Level.of(path, data, result.stat)
+        return is_taken
+
+    def _refilled(self) -> _Level:
+        """Return what is there by now, for all that is known here."""
+        now_ms, full = self.client.clock.wall_ms() + self._offset_ms, self.burst * _MILLI
+        known = self._known
+        if known is None:
+            return _Level(full, now_ms, None)
+        elapsed_ms = now_ms - known.at_ms
+        if elapsed_ms < -2 * _SKEW_MS:  # a clock was set back: begin again from what is there
+            return _Level(min(known.milli, full), now_ms, known.stat)
+        if elapsed_ms <= 0:
+            return known  # never back: many small differences would add up
+        milli = min(full, known.milli + int(elapsed_ms * self.rate))
+        return _Level(milli, now_ms, known.stat)
