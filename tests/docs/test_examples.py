@@ -77,11 +77,12 @@ PYTHON = list(examples("python"))
 
 @pytest.mark.parametrize("example", PYTHON, ids=[example.name for example in PYTHON])
 def test_python_examples_run(
-    example: Example, member: ServedMember, monkeypatch: pytest.MonkeyPatch
+    example: Example, member: ServedMember, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A Python example of the docs does what it says, as it stands."""
     if example.not_run:
         pytest.skip(example.not_run)
+    monkeypatch.chdir(tmp_path)  # some write files
     saved: list[tuple[object, int]] = []
     monkeypatch.setenv("COORDINATOR_ENDPOINTS", member.url)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guards import servers
+from tests.guards import proxied, servers
 
 
 @pytest.fixture
@@ -48,4 +48,11 @@ def redis_server() -> Iterator[Path]:
 def object_store() -> Iterator[str]:
     """The URL of moto's S3."""
     with servers.object_store() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[str]:
+    """The URL of a fencing proxy in front of a service."""
+    with proxied.in_thread() as url:
         yield url
