@@ -8,7 +8,7 @@ from importlib import import_module
 import examples
 
 for module in pkgutil.iter_modules(examples.__path__):
-    if module.name.startswith("s"):
-        about = (import_module(f"examples.{module.name}").__doc__ or "").partition("\n")[0]
-        if about.startswith("S1"):
-            print(f"{'python -m examples.' + module.name:<52} {about}")
+    told = import_module(f"examples.{module.name}") if module.name != "__main__" else None
+    if hasattr(told, "story"):
+        about = (told.__doc__ or "").partition("\n")[0]
+        print(f"{'python -m examples.' + module.name:<54} {about}")

@@ -1,15 +1,14 @@
 """S129 A payment is tried again after a crash: was it charged? A record in two steps knows.
 
-"started" is written before the charge and "done", with the result, after it. The provider is given
-the record's key each time, so a charge that was made already is found and not made again.
+"started" is written before the charge and "done", with its receipt, after it. The provider is given
+the payment's key each time, so a charge that was made already is found and not made again.
 """
 
 from __future__ import annotations
 
-from coordinator.client import Client, Create, SetData
-from coordinator.errors import NoNodeError
+from coordinator.client import Client
 from examples.stage import Stage, perform
-from recipes import Lock
+from recipes.once import Attempt, Once
 
 
 class Provider:
@@ -26,44 +25,35 @@ class CrashError(Exception):
     """The process dies here."""
 
 
-def pay(client: Client, provider: Provider, key: str, *, crash: str = "") -> str:
-    path = f"/payments/{key}"
-    with Lock(client, f"payment-{key}") as grant:
-        try:
-            record = client.get(path).data
-        except NoNodeError:
-            record = b""
-        if record.startswith(b"done "):
-            return record.removeprefix(b"done ").decode()
-        if not record:
-            client.multi([grant.condition(), Create(path, b"started")])
+def pay(client: Client, provider: Provider, order: str, *, crash: str = "") -> str:
+    def charge(attempt: Attempt) -> str:  # "started" has been written
         if crash == "after the mark":
             raise CrashError
-        receipt = provider.charge(key)
+        receipt = provider.charge(attempt.key)
         if crash == "after the charge":
             raise CrashError
-        client.multi([grant.condition(), SetData(path, f"done {receipt}".encode())])
-        return receipt
+        return receipt  # and is written as "done"
+
+    return str(Once(client).run(order, charge).result)
 
 
 def story(stage: Stage) -> None:
     with stage.connect("shop") as client:
-        client.create("/payments")
-        done: set[str] = set()
+        processed: set[str] = set()
         stage.say('With one mark, "processed", set before the charge:')
-        done.add("order-0")  # and here it crashes
-        stage.say(f"  the retry sees the mark: charged {int('order-0' not in done)} times. Lost.")
+        processed.add("order-0")  # and here it crashes
+        charged = int("order-0" not in processed)
+        stage.say(f"  the retry sees the mark: charged {charged} times. The payment is lost.")
 
         stage.say('With two steps, "started" and "done":')
         for number, crash in enumerate(("", "after the mark", "after the charge"), 1):
-            provider, key = Provider(), f"order-{number}"
+            provider, order = Provider(), f"order-{number}"
             try:
-                pay(client, provider, key, crash=crash)
+                pay(client, provider, order, crash=crash)
             except CrashError:
-                pass
-            receipt = pay(client, provider, key)  # the retry
-            again = pay(client, provider, key)  # and one too many
-            assert receipt == again
+                pass  # the customer tries again
+            receipt = pay(client, provider, order)
+            assert pay(client, provider, order) == receipt, "and one try too many"
             stage.say(f"  crash {crash or 'nowhere'}: charged {len(provider.charges)} time")
 
 

@@ -39,7 +39,7 @@ async def enter_and_leave(attempt: Attempt, client: AsyncClient) -> None:
         pass
 
 
-@each_attempt
+@each_way
 @pytest.mark.parametrize("is_cold", [False, True], ids=["warm", "cold"])
 def test_cancelled_at_any_step_it_leaves_nothing(attempt: Attempt, is_cold: bool) -> None:
     """From the first step of acquire to the last of release, also while the session is opened.
