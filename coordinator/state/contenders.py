@@ -69,8 +69,11 @@ class ContenderOperations:
                 )
             self._tree.remove(path, znode)
             contender = self._locks.contenders.get(path)
-            for each in (contender.group if contender is not None else ()) or (path,):
-                self._released.add(each, czxid)  # those of one group go together
+            if contender is None or not contender.group:
+                self._released.add(path, czxid)
+            else:
+                for each in contender.group:  # they go together
+                    self._released.add(each, czxid)
         elif (path, czxid) not in self._released:
             found = "none" if znode is None else f"one created at {znode.czxid}"
             raise NotOwnerError(

@@ -11,34 +11,29 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from enum import StrEnum
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from coordinator.state.commands import Kind
+from coordinator.state.places import Contender, Departure, Ending
 
 _GRANT_BYTES = 512
 LIMIT_DEFAULT = 1_000
 
 
-class Ending(StrEnum):
-    """How a grant ended; HELD is not ended."""
+class Ended(NamedTuple):
+    """A grant as it is kept: the contender as it was at the end, and how it went."""
 
-    HELD = ""
-    RELEASED = "released"
-    CLOSED = "closed"
-    """Its session was closed by its client."""
-    EXPIRED = "expired"
-    ABANDONED = "abandoned"
-    DELETED = "deleted"
-    """Its znode was deleted over the tree."""
-    FORCED = "forced"
-    MAX_HOLD = "max_hold"
+    contender: Contender
+    ended_zxid: int
+    ended_ms: int
+    departure: Departure
 
 
 class Grant(NamedTuple):
-    """One acquisition. ``session_id`` is None for a znode that outlives sessions."""
+    """One acquisition, as it is told. The fields that begin with ``ended`` are None while held."""
 
     number: int
     directory: str
@@ -49,7 +44,6 @@ class Grant(NamedTuple):
     session_id: str | None
     owner: str
     data: bytes
-    """As it was when it entered; empty when it was too long to be kept."""
     note: bytes
     group: tuple[str, ...]
     entered_ms: int
@@ -61,11 +55,9 @@ class Grant(NamedTuple):
     by: str = ""
     reason: str = ""
     silent_ms: int = 0
-    """For how long the leader had not heard of the session when it expired."""
     term: int = 0
-    """The term of the entry that ended it."""
     next_token: int | None = None
-    """The token of the next grant of the same queue behind this one; found when it is asked for."""
+    """The token of the next grant of the same queue, given when this one ended or later."""
 
     @property
     def fencing_token(self) -> int:
@@ -74,6 +66,30 @@ class Grant(NamedTuple):
     @property
     def entered_zxid(self) -> int:
         return self.czxid
+
+    @classmethod
+    def of(cls, contender: Contender, ended: Ended | None, next_token: int | None) -> Grant:
+        """Return the grant of a contender that holds, or that ended so."""
+        granted_zxid = contender.granted_zxid
+        assert granted_zxid is not None, "it holds, or did"
+        grant = cls(
+            contender.grant_number, contender.directory, contender.path, contender.czxid,
+            contender.kind, contender.session_id, contender.owner, contender.data, contender.note,
+            contender.group, contender.entered_ms, granted_zxid, contender.granted_ms,
+        )  # fmt: skip
+        if ended is None:
+            return grant
+        how, term, by, reason, silent_ms = ended.departure
+        return grant._replace(
+            ended_zxid=ended.ended_zxid,
+            ended_ms=ended.ended_ms,
+            how=how,
+            by=by,
+            reason=reason,
+            silent_ms=silent_ms,
+            term=term,
+            next_token=next_token,
+        )
 
 
 class GrantQuery(NamedTuple):
@@ -90,96 +106,105 @@ class GrantQuery(NamedTuple):
     after: int = 0
     limit: int = LIMIT_DEFAULT
 
-    def wants(self, grant: Grant) -> bool:
-        ended_ms = grant.ended_ms
+    def wants(self, contender: Contender, ended: Ended | None) -> bool:
         return (
-            grant.number > self.after
-            and (self.directory is None or grant.directory == self.directory)
-            and (self.session_id is None or grant.session_id == self.session_id)
-            and (self.token is None or grant.czxid == self.token)
-            and (self.since_ms is None or ended_ms is None or ended_ms >= self.since_ms)
-            and (self.until_ms is None or grant.granted_ms <= self.until_ms)
-            and (self.how is None or grant.how is self.how)
+            contender.grant_number > self.after
+            and (self.directory is None or contender.directory == self.directory)
+            and (self.session_id is None or contender.session_id == self.session_id)
+            and (self.token is None or contender.czxid == self.token)
+            and (self.since_ms is None or ended is None or ended.ended_ms >= self.since_ms)
+            and (self.until_ms is None or contender.granted_ms <= self.until_ms)
+            and (self.how is None or self.how is (ended.departure.how if ended else Ending.HELD))
         )
 
 
 class GrantHistory:
     """The last grants that ended, in the order of their ends."""
 
-    def __init__(self, *, count_max: int, bytes_max: int, ended: Iterable[Grant] = ()) -> None:
+    def __init__(self, *, count_max: int, bytes_max: int, ended: Iterable[Ended] = ()) -> None:
         self._count_max = count_max
         self._bytes_max = bytes_max
-        self._ended: deque[Grant] = deque()
-        self._last: dict[str, Grant] = {}
+        self._ended: deque[Ended] = deque()
+        self._last: dict[str, Ended] = {}
         self._bytes = 0
-        for grant in ended:
-            self.add(grant)
+        for each in ended:
+            self.add(each)
 
     def __len__(self) -> int:
         return len(self._ended)
 
-    def __iter__(self) -> Iterator[Grant]:
-        return iter(self._ended)
-
-    def add(self, grant: Grant) -> None:
-        """Keep a grant that has ended; drop the oldest beyond the limits."""
-        ended, last = self._ended, self._last
-        ended.append(grant)
-        last[grant.directory] = grant
-        self._bytes += _bytes_of(grant)
-        while len(ended) > self._count_max or (self._bytes > self._bytes_max and len(ended) > 1):
-            oldest = ended.popleft()
+    def add(self, ended: Ended) -> None:
+        """Keep a grant that has ended; drop the oldest beyond the limits, this one too."""
+        kept, last = self._ended, self._last
+        kept.append(ended)
+        last[ended.contender.directory] = ended
+        self._bytes += _bytes_of(ended)
+        while len(kept) > self._count_max or self._bytes > self._bytes_max:
+            oldest = kept.popleft()
             self._bytes -= _bytes_of(oldest)
-            if last.get(oldest.directory) is oldest:
-                del last[oldest.directory]
+            if last.get(oldest.contender.directory) is oldest:
+                del last[oldest.contender.directory]
 
     def last_of(self, directory: str) -> Grant | None:
         """Return the grant of the queue that ended last, None when none is known."""
-        return self._last.get(directory)
+        last = self._last.get(directory)
+        return None if last is None else Grant.of(last.contender, last, None)
+
+    def of(self, directory: str | None) -> Iterator[Grant]:
+        """Iterate over the grants of one queue, or of all, in the order of their ends."""
+        for each in self._ended:
+            if directory in (None, each.contender.directory):
+                yield Grant.of(each.contender, each, None)
 
     def ended_at(self, zxid: int) -> Iterator[Grant]:
         """Iterate over the grants that the latest command ended, if that was ``zxid``."""
-        for grant in reversed(self._ended):
-            if grant.ended_zxid != zxid:
+        for each in reversed(self._ended):
+            if each.ended_zxid != zxid:
                 return
-            yield grant
+            yield Grant.of(each.contender, each, None)
 
-    def capture(self) -> tuple[Grant, ...]:
+    def capture(self) -> tuple[Ended, ...]:
         return tuple(self._ended)
 
-    def find(self, query: GrantQuery, held: Callable[[], Iterable[Grant]]) -> tuple[Grant, ...]:
+    def find(self, query: GrantQuery, held: Iterable[Contender]) -> tuple[Grant, ...]:
         """Return what ``query`` asks for, in the order of the grants; ``held`` are those of now."""
-        every = sorted([*self._ended, *held()])
-        next_of: dict[str, list[Grant]] = {}
-        found: list[Grant] = []
-        for grant in reversed(every):
-            later = next_of.setdefault(grant.directory, [])
-            if query.wants(grant):
-                found.append(grant._replace(next_token=_next_token(grant, later)))
-            later.append(grant)
-        found.reverse()
-        return tuple(found[: max(query.limit, 0)])
+        every: list[tuple[Contender, Ended | None]] = [(each, None) for each in held]
+        every += [(each.contender, each) for each in self._ended]
+        every.sort(key=_number_of)
+        wanted = [each for each in every if query.wants(*each)][: max(query.limit, 0)]
+        grants_of: dict[str, list[Contender]] = {each.directory: [] for each, _ in wanted}
+        for contender, _ in every:
+            grants = grants_of.get(contender.directory)
+            if grants is not None:
+                grants.append(contender)
+        return tuple(
+            [
+                Grant.of(each, ended, ended and _next_token(ended, grants_of[each.directory]))
+                for each, ended in wanted
+            ]
+        )
 
 
-def _next_token(grant: Grant, later: list[Grant]) -> int | None:
-    """Return the token of the first of ``later``, latest first, that was granted at its end."""
-    if grant.ended_zxid is None:
-        return None
-    token = None
-    for each in reversed(later):
-        if each.granted_zxid >= grant.ended_zxid:
-            token = each.czxid
-            break
-    return token
+def _number_of(each: tuple[Contender, Ended | None]) -> int:
+    return each[0].grant_number
 
 
-def _bytes_of(grant: Grant) -> int:
-    """Return a fixed estimate of the memory of a grant."""
-    return (
-        _GRANT_BYTES
-        + 2 * len(grant.path)
-        + len(grant.data)
-        + len(grant.note)
-        + len(grant.reason)
-        + sum([len(path) for path in grant.group])
-    )
+def _granted_zxid(contender: Contender) -> int:
+    assert contender.granted_zxid is not None, "it holds, or did"
+    return contender.granted_zxid
+
+
+def _next_token(ended: Ended, grants: list[Contender]) -> int | None:
+    """Return the token of the first of a queue's ``grants``, in order, from this one's end on."""
+    at = bisect_left(grants, ended.ended_zxid, key=_granted_zxid)
+    return grants[at].czxid if at < len(grants) else None
+
+
+def _bytes_of(ended: Ended) -> int:
+    """Return a fixed estimate of the memory of a grant that ended."""
+    contender = ended.contender
+    total = _GRANT_BYTES + len(contender.path) + len(contender.data) + len(contender.note)
+    total += len(ended.departure.by) + len(ended.departure.reason)
+    for path in contender.group:
+        total += len(path)
+    return total

@@ -26,7 +26,6 @@ from coordinator.errors import (
 )
 from coordinator.state import paths
 from coordinator.state.commands import (
-    Create,
     CreateMode,
     Downgrade,
     EndHold,
@@ -50,7 +49,14 @@ from coordinator.state.outcomes import (
     Resized,
     Revoked,
 )
-from coordinator.state.places import DELAY_PREFIX, Contender, is_queue, kind_of, recorded
+from coordinator.state.places import (
+    DELAY_PREFIX,
+    Contender,
+    is_queue,
+    kind_of,
+    number_of,
+    recorded,
+)
 from coordinator.state.queues import LockTable
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
@@ -110,7 +116,7 @@ class LockOperations:
             for directory in operation.directories:
                 paths.validate(f"{directory}/{_LONGEST_DELAY}", self._limits)
         created = tuple([self._create(operation, each) for each in operation.directories])
-        self._record(operation, created)
+        self._record(operation, created, is_granted=is_granted)
         return Entered(created, is_granted, position)
 
     def _size(self, operation: Enter) -> int:
@@ -134,28 +140,27 @@ class LockOperations:
         return position
 
     def _create(self, operation: Enter, directory: str) -> Created:
-        is_semaphore = operation.kind is Kind.SLOT
-        return self._operations.create(
-            Create(
-                f"{directory}/{operation.prefix}",
-                operation.data,
-                CreateMode.EPHEMERAL_SEQUENTIAL,
-                operation.session_id,
-                None,
-                CreateMode.PERSISTENT if is_semaphore else CreateMode.CONTAINER,
-            )
+        return self._operations.create_contender(
+            f"{directory}/{operation.prefix}",
+            operation.data,
+            operation.session_id,
+            CreateMode.PERSISTENT if operation.kind is Kind.SLOT else CreateMode.CONTAINER,
         )
 
-    def _record(self, operation: Enter, created: tuple[Created, ...]) -> None:
+    def _record(self, operation: Enter, created: tuple[Created, ...], *, is_granted: bool) -> None:
         group = () if len(created) == 1 else tuple([each.path for each in created])
+        data = recorded(operation.data)
+        zxid, wall_ms = self._tree.zxid, self._tree.wall_ms
         for each in created:
-            self._locks.expect(
-                Contender(
-                    each.path, each.stat.czxid, operation.kind, operation.session_id,
-                    recorded(operation.data), each.stat.ctime_ms, operation.owner,
-                    operation.lock_delay_ms, operation.max_hold_ms, group,
-                )
+            number = number_of(each.path)
+            assert number is not None, "newcomers get a number"
+            contender = Contender(
+                each.path, number, zxid, operation.kind, operation.session_id, data, wall_ms,
+                operation.owner, operation.lock_delay_ms, operation.max_hold_ms, group, b"",
+                zxid if is_granted else None, wall_ms if is_granted else 0,
+                self._locks.next_grant_number() if is_granted else 0,
             )  # fmt: skip
+            self._locks.expect(contender)
         if operation.kind is Kind.SLOT:
             directory = operation.directories[0]
             if directory not in self._locks.sizes:
@@ -368,8 +373,9 @@ def _check_enter(operation: Enter) -> None:
             path=first,
         )
     _check_text("owner", operation.owner, OWNER_CHARACTERS_MAX)
-    _check_range("lock-delay in ms", operation.lock_delay_ms, LOCK_DELAY_MS_MAX)
-    _check_range("longest hold in ms", operation.max_hold_ms, MAX_HOLD_MS_MAX)
+    if operation.lock_delay_ms or operation.max_hold_ms:
+        _check_range("lock-delay in ms", operation.lock_delay_ms, LOCK_DELAY_MS_MAX)
+        _check_range("longest hold in ms", operation.max_hold_ms, MAX_HOLD_MS_MAX)
     if operation.size is not None:
         if kind is not Kind.SLOT:
             raise BadArgumentsError(f"enter {first}: expected a size for slots only", path=first)

@@ -101,12 +101,13 @@ class LockReads:
 
     def history(self, query: GrantQuery) -> tuple[Grant, ...]:
         """Return the grants asked for, ended and held, in the order in which they were granted."""
-        return self._table.history.find(query, self._table.held_grants)
+        every = self._table.contenders.values()
+        held = [each for each in every if each.granted_zxid is not None]
+        return self._table.history.find(query, held)
 
     def ended(self, directory: str | None = None) -> tuple[Grant, ...]:
         """Return the grants that have ended, of one queue or of all, in the order of their ends."""
-        ended = self._table.history
-        return tuple([each for each in ended if directory in (None, each.directory)])
+        return tuple(self._table.history.of(directory))
 
     def ended_at(self, zxid: int) -> tuple[Grant, ...]:
         """Return the grants that the latest command ended, if that was ``zxid``; the last first."""

@@ -55,9 +55,8 @@ from coordinator.state.commands import (
 )
 from coordinator.state.contenders import ContenderOperations
 from coordinator.state.dedup import ReleasedTable, RequestTable
-from coordinator.state.grants import Ending
 from coordinator.state.limits import MachineLimits
-from coordinator.state.lock_operations import LockOperations
+from coordinator.state.lock_operations import BY_CHARACTERS_MAX, LockOperations
 from coordinator.state.lock_reads import LockReads
 from coordinator.state.multi import MultiOperations
 from coordinator.state.operations import ZnodeOperations
@@ -73,7 +72,7 @@ from coordinator.state.outcomes import (
     SessionOpened,
     Stat,
 )
-from coordinator.state.places import Departure
+from coordinator.state.places import Departure, Ending
 from coordinator.state.queues import LockTable
 from coordinator.state.sessions import Session, SessionTable
 from coordinator.state.snapshot import Capture, decode_snapshot, digest_of, encode_snapshot
@@ -101,7 +100,7 @@ class StateMachine:
         self._applied_index = 0
         self._term = 0
         self._is_session_changed = False
-        self._request: RequestId | None = None
+        self._command: Command | None = None
         self._adopt(
             Tree(),
             SessionTable(limits),
@@ -203,7 +202,7 @@ class StateMachine:
         self._is_session_changed = False
         tree.begin(self._zxid + 1, command.wall_ms)
         locks.begin()
-        self._request = command.request
+        self._command = command
         operation = command.operation
         try:
             if command.if_held:
@@ -214,20 +213,23 @@ class StateMachine:
             locks.discard()
             assert not self._is_session_changed, "sessions change last, when nothing is refused"
             return self._refused(error)
-        granted = locks.settle(tree, self._departure(command))
+        granted = locks.settle(tree, self._departure) if tree.events or locks.is_changed else ()
         if tree.is_changed or self._is_session_changed or locks.is_changed:
             self._zxid += 1
         return Outcome(self._zxid, result, None, tree.commit(), False, granted)
 
-    def _departure(self, command: Command) -> Departure:
-        """Say why contenders that go in this command go."""
-        operation, by, reason, silent_ms = command.operation, command.identity, "", 0
-        if type(operation) is Revoke:
-            by, reason = operation.by, operation.reason
-        elif type(operation) is ExpireSession:
-            silent_ms = operation.silent_ms
+    def _departure(self) -> Departure:
+        """Say why contenders go that go in this command."""
+        command = self._command
+        assert command is not None, "a command is being settled"
+        operation = command.operation
         how = _ENDINGS.get(type(operation), Ending.DELETED)
-        return Departure(how, self._term, by, reason, silent_ms)
+        if type(operation) is Revoke:
+            return Departure(how, self._term, operation.by, operation.reason)
+        by = command.identity[:BY_CHARACTERS_MAX]
+        if type(operation) is ExpireSession:
+            return Departure(how, self._term, by, "", operation.silent_ms)
+        return Departure(how, self._term, by)
 
     def _refused(self, error: CoordinatorError) -> Outcome:
         return Outcome(self._zxid, None, Refusal(error.code, error.message, error.fields))
@@ -280,7 +282,8 @@ class StateMachine:
         return SessionEnded(session_id, was_open=True)
 
     def _abandon(self, operation: Abandon) -> Abandoned:
-        return self._contenders.abandon(operation, self._request, self._applied_index)
+        assert self._command is not None, "a command is being applied"
+        return self._contenders.abandon(operation, self._command.request, self._applied_index)
 
     def _reap(self, operation: Reap) -> Reaped:
         return self._contenders.reap(operation, self._term)

@@ -41,7 +41,7 @@ from coordinator.state.commands import (
 from coordinator.state.limits import MachineLimits
 from coordinator.state.outcomes import Checked, Created, DataSet, Deleted, ReadDone, ZnodeResult
 from coordinator.state.paths import ROOT
-from coordinator.state.places import QUEUE_ROOTS, is_queue
+from coordinator.state.places import QUEUE_ROOTS
 from coordinator.state.queues import LockTable, check_newcomer
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import EPHEMERAL, SEQUENTIAL, TTL, Tree, Znode, state_bytes_of
@@ -74,8 +74,28 @@ class ZnodeOperations:
     # --- create
 
     def create(self, operation: Create) -> Created:
-        path, mode, owner = operation.path, operation.mode, operation.session_id
+        """Create one znode; raises its refusal."""
         self._check_create(operation)
+        return self._create(
+            operation.path,
+            operation.mode,
+            operation.parents,
+            self.new_znode(operation.mode, operation.data, operation.session_id, operation.ttl_ms),
+        )
+
+    def create_contender(
+        self, path: str, data: bytes, session_id: str, parents: CreateMode
+    ) -> Created:
+        """Create a contender whose name begins like ``path``, for a session that is open."""
+        paths.validate_sequential(path, self._limits)
+        self._check_data(path, data, "create")
+        self._check_owner(path, session_id)
+        mode = CreateMode.EPHEMERAL_SEQUENTIAL
+        return self._create(path, mode, parents, self.new_znode(mode, data, session_id))
+
+    def _create(
+        self, path: str, mode: CreateMode, parents: CreateMode | None, child: Znode
+    ) -> Created:
         tree = self._tree
         is_sequential = mode in SEQUENTIAL
         if not is_sequential and tree.find(path) is not None:
@@ -83,10 +103,10 @@ class ZnodeOperations:
         parent_path, prefix = paths.split(path)
         parent = tree.find(parent_path)
         if parent is None:
-            parent = self._create_parents(path, parent_path, operation.parents)
+            parent = self._create_parents(path, parent_path, parents)
         self._check_parent(path, parent_path, parent)
         next_sequence = parent.next_sequence
-        if parent_path.startswith(QUEUE_ROOTS) and is_queue(parent_path):
+        if parent_path.startswith(QUEUE_ROOTS):
             lowest = check_newcomer(path, parent_path, self._locks, is_sequential=is_sequential)
             next_sequence = max(next_sequence, lowest)
         if is_sequential:
@@ -96,7 +116,6 @@ class ZnodeOperations:
                 next_sequence += 1
                 path = base + paths.sequence_suffix(next_sequence)
             next_sequence += 1
-        child = self.new_znode(mode, operation.data, owner, operation.ttl_ms)
         self._check_room(path, child)
         tree.add(path, parent, child, next_sequence)
         return Created(path, child.stat())

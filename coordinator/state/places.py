@@ -1,4 +1,4 @@
-"""A place in a queue: whose it is, what it is called, and what its name tells.
+"""A place in a queue: whose it is, what it is called, what its name tells, and how it is left.
 
 The queues themselves are in ``queues``; this is the vocabulary they share with the operations.
 
@@ -11,28 +11,36 @@ The queues themselves are in ``queues``; this is the vocabulary they share with 
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import NamedTuple
 
 from coordinator.state.commands import Kind
-from coordinator.state.grants import Ending
+from coordinator.state.paths import SEQUENCE_DIGITS
 
 QUEUE_ROOTS = ("/locks/", "/elections/")
+QUEUE_DEPTH = 2
+CONTENDER_DEPTH = 3
 DELAY_PREFIX = "delay-"
 HAND_MADE_NUMBER_MAX = 10**12
 """Higher than numbers get by themselves, and so that counting on stays within 18 digits."""
 RECORDED_DATA_BYTES_MAX = 2_048
 
-QUEUE_DEPTH = 2
-CONTENDER_DEPTH = 3
-_SEQUENCE = re.compile(r"(?<!\d)(\d{10,18})\Z", re.ASCII)
+_LONG_NUMBER = re.compile(r"(?<!\d)\d{11,18}\Z", re.ASCII)
 _KINDS_BY_PREFIX = {"read-": Kind.SHARED, "slot-": Kind.SLOT}
 _KIND_PREFIX_LENGTH = 5
 
 
 def number_of(name: str) -> int | None:
-    """Return the number at the end of a contender's name, None when it is no contender."""
-    match = _SEQUENCE.search(name)
-    return int(match.group(1)) if match else None
+    """Return the number at the end of a contender's name or path, None when it is no contender."""
+    digits = name[-SEQUENCE_DIGITS:]
+    if len(digits) < SEQUENCE_DIGITS or not (digits.isascii() and digits.isdigit()):
+        return None
+    if name[-SEQUENCE_DIGITS - 1 : -SEQUENCE_DIGITS] not in "0123456789":
+        return int(digits)
+    if len(name) == SEQUENCE_DIGITS:
+        return int(digits)
+    match = _LONG_NUMBER.search(name)
+    return int(match.group()) if match else None
 
 
 def kind_of(name: str) -> Kind:
@@ -49,10 +57,14 @@ class Contender(NamedTuple):
     """One place in a queue. ``czxid`` is its fencing token and the zxid at which it entered."""
 
     path: str
+    number: int
+    """The number at the end of its name, the order of its queue."""
     czxid: int
     kind: Kind
     session_id: str | None
+    """None for a znode, made by hand, that outlives sessions."""
     data: bytes
+    """As it was when it entered; empty when it was too long to be kept."""
     entered_ms: int
     owner: str = ""
     lock_delay_ms: int = 0
@@ -66,17 +78,19 @@ class Contender(NamedTuple):
 
     @property
     def directory(self) -> str:
-        return self.path.rpartition("/")[0]
-
-    @property
-    def number(self) -> int:
-        number = number_of(self.path)
-        assert number is not None, "a contender has a number"
-        return number
+        return self.path[: self.path.rindex("/")]
 
     @property
     def is_holder(self) -> bool:
         return self.granted_zxid is not None
+
+    def as_granted(self, zxid: int, wall_ms: int, grant_number: int) -> Contender:
+        """Return what this contender is from the command on that grants to it."""
+        # Every field by its place: this is on the way of every acquisition.
+        return Contender(
+            self[0], self[1], self[2], self[3], self[4], self[5], self[6], self[7], self[8],
+            self[9], self[10], self[11], zxid, wall_ms, grant_number,
+        )  # fmt: skip
 
 
 class Closing(NamedTuple):
@@ -87,14 +101,31 @@ class Closing(NamedTuple):
     delay_ms: int
 
 
+class Ending(StrEnum):
+    """How a grant ended; HELD is not ended."""
+
+    HELD = ""
+    RELEASED = "released"
+    CLOSED = "closed"
+    """Its session was closed by its client."""
+    EXPIRED = "expired"
+    ABANDONED = "abandoned"
+    DELETED = "deleted"
+    """Its znode was deleted over the tree."""
+    FORCED = "forced"
+    MAX_HOLD = "max_hold"
+
+
 class Departure(NamedTuple):
-    """Why contenders go in this command; kept with the grants that end by it."""
+    """Why contenders go in one command; kept with the grants that end by it."""
 
     how: Ending
     term: int
+    """The term of the entry."""
     by: str = ""
     reason: str = ""
     silent_ms: int = 0
+    """For how long the leader had not heard of the session when it expired."""
 
 
 def recorded(data: bytes) -> bytes:

@@ -20,14 +20,15 @@ events when a command is done, so that commands over the plain tree count as wel
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from coordinator.errors import BadArgumentsError
 from coordinator.state.commands import Kind
 from coordinator.state.events import Event, EventType
-from coordinator.state.grants import Grant, GrantHistory
+from coordinator.state.grants import Ended, GrantHistory
 from coordinator.state.limits import MachineLimits
+from coordinator.state.paths import split
 from coordinator.state.places import (
     CONTENDER_DEPTH,
     DELAY_PREFIX,
@@ -37,6 +38,7 @@ from coordinator.state.places import (
     Closing,
     Contender,
     Departure,
+    is_queue,
     kind_of,
     number_of,
     recorded,
@@ -51,7 +53,7 @@ class LocksCapture:
     contenders: tuple[Contender, ...]
     sizes: tuple[tuple[str, int], ...]
     closings: tuple[Closing, ...]
-    ended: tuple[Grant, ...]
+    ended: tuple[Ended, ...]
     grant_count: int
 
 
@@ -81,7 +83,7 @@ class Queue:
 class LockTable:
     """All contenders and queues, and the history of their grants."""
 
-    def __init__(self, limits: MachineLimits, ended: tuple[Grant, ...] = ()) -> None:
+    def __init__(self, limits: MachineLimits, ended: tuple[Ended, ...] = ()) -> None:
         self.contenders: dict[str, Contender] = {}
         self.queues: dict[str, Queue] = {}
         self.owners: dict[tuple[str, str], dict[str, None]] = {}
@@ -103,8 +105,15 @@ class LockTable:
     # --- what a command says before it is settled
 
     def expect(self, contender: Contender) -> None:
-        """Take this for the contender of its path when its creation is settled."""
+        """Take this for the contender of its path when its creation is settled.
+
+        One that says already that it holds is certain to; it has the ``next_grant_number``.
+        """
         self._pending[contender.path] = contender
+
+    def next_grant_number(self) -> int:
+        self.grant_count += 1
+        return self.grant_count
 
     def expect_closing(self, path: str, delay_ms: int) -> None:
         self._pending_delays[path] = delay_ms
@@ -131,88 +140,118 @@ class LockTable:
 
     # --- settling a command
 
-    def settle(self, tree: Tree, departure: Departure) -> tuple[str, ...]:
+    def settle(self, tree: Tree, departure: Callable[[], Departure]) -> tuple[str, ...]:
         """Follow the events of a command; return who holds from now on, in queue order.
 
-        Deletes the other contenders of a group of which one has gone: further events.
+        ``departure`` says why those go that go. Deletes the other contenders of a group of which
+        one has gone: further events.
         """
-        touched = self._touched
-        for event in tree.events:  # it grows while groups go
-            if event.path.startswith(QUEUE_ROOTS) and event.type is not EventType.DATA_CHANGED:
-                self._follow(tree, event, departure)
-        if not touched:
-            return ()
         granted: list[str] = []
-        for directory in touched:
-            queue = self.queues.get(directory)
-            if queue is not None:
-                self._grant(tree, directory, queue, granted)
-        touched.clear()
+        for event in tree.events:  # it grows while groups go
+            path = event.path
+            if not path.startswith(QUEUE_ROOTS) or event.type is EventType.DATA_CHANGED:
+                continue
+            if event.type is EventType.CREATED:
+                self._arrive(tree, event, granted)
+            elif path in self.contenders:
+                self._depart(tree, path, departure)
+            elif path.count("/") == QUEUE_DEPTH:
+                self.sizes.pop(path, None)
+            else:
+                self._reopen(path)
+        if self._touched:
+            for directory in self._touched:
+                queue = self.queues.get(directory)
+                if queue is not None and queue.held < len(queue.contenders):
+                    self._grant(tree, directory, queue, granted)
+            self._touched.clear()
         return tuple(granted)
 
-    def _follow(self, tree: Tree, event: Event, departure: Departure) -> None:
+    def _arrive(self, tree: Tree, event: Event, granted: list[str]) -> None:
         path = event.path
-        depth = path.count("/")
-        if depth == CONTENDER_DEPTH:
-            number = number_of(path)
-            if number is not None:
-                directory = path[: path.rindex("/")]
-                self._touched[directory] = None
-                if event.type is EventType.CREATED:
-                    self._arrive(tree, event, directory, number)
-                else:
-                    self._depart(tree, path, directory, number, departure)
-        elif depth == QUEUE_DEPTH and event.type is EventType.DELETED and self.sizes:
-            self.sizes.pop(path, None)
-
-    def _arrive(self, tree: Tree, event: Event, directory: str, number: int) -> None:
-        path = event.path
+        contender = self._pending.pop(path, None)
+        if contender is None:
+            contender = self._hand_made(tree, event)
+            if contender is None:
+                return
+        directory = contender.directory
         queue = self.queues.get(directory)
         if queue is None:
             queue = self.queues[directory] = Queue()
-        if path.startswith(DELAY_PREFIX, len(directory) + 1):
-            queue.closings[path] = number
-            delay_ms = self._pending_delays.pop(path, None)
-            if delay_ms is not None:
-                self.closings[path] = Closing(path, event.czxid, delay_ms)
-            return
-        contender = self._pending.pop(path, None)
-        if contender is None:
-            contender = _hand_made(tree, event, directory)
-        self._add(queue, contender, number)
+        if contender.granted_zxid is None:
+            self._touched[directory] = None
+        else:
+            assert queue.held == len(queue.contenders), "who holds at once stands behind holders"
+            queue.held += 1
+            granted.append(path)
+        self._place(queue, contender)
 
-    def _add(self, queue: Queue, contender: Contender, number: int) -> None:
+    def _place(self, queue: Queue, contender: Contender) -> None:
         path = contender.path
         self.contenders[path] = contender
-        if contender.owner:
-            assert contender.session_id is not None, "an owner is one of a session"
-            self.owners.setdefault((contender.session_id, contender.owner), {})[path] = None
-        place = (number, path)
+        place = (contender.number, path)
         if not queue.contenders or place > queue.contenders[-1]:
             queue.contenders.append(place)
         else:
             insort(queue.contenders, place)
+        if contender.owner:
+            assert contender.session_id is not None, "an owner is one of a session"
+            self.owners.setdefault((contender.session_id, contender.owner), {})[path] = None
 
-    def _depart(
-        self, tree: Tree, path: str, directory: str, number: int, departure: Departure
-    ) -> None:
-        queue = self.queues[directory]
-        contender = self.contenders.pop(path, None)
-        if contender is None:
-            del queue.closings[path]
+    def _hand_made(self, tree: Tree, event: Event) -> Contender | None:
+        """Return the contender that a plain znode is: anonymous, its kind told by its name.
+
+        None for other znodes below the roots; one that closes its queue is noted here.
+        """
+        path = event.path
+        number = number_of(path)
+        if number is None or path.count("/") != CONTENDER_DEPTH:
+            return None
+        directory, name = split(path)
+        if name.startswith(DELAY_PREFIX):
+            self._close(directory, path, number, event.czxid)
+            return None
+        znode = tree.find(path)
+        data, entered_ms = (b"", 0) if znode is None else (recorded(znode.data), znode.ctime_ms)
+        return Contender(
+            path, number, event.czxid, kind_of(name), event.ephemeral_owner, data, entered_ms
+        )
+
+    def _close(self, directory: str, path: str, number: int, czxid: int) -> None:
+        self.queues.setdefault(directory, Queue()).closings[path] = number
+        delay_ms = self._pending_delays.pop(path, None)
+        if delay_ms is not None:
+            self.closings[path] = Closing(path, czxid, delay_ms)
+
+    def _reopen(self, path: str) -> None:
+        directory, _ = split(path)
+        queue = self.queues.get(directory)
+        if queue is not None and queue.closings.pop(path, None) is not None:
             self.closings.pop(path, None)
-        else:
-            del queue.contenders[queue.index(number, path)]
-            if contender.owner:
-                self._disown(contender)
-            if contender.granted_zxid is not None:
-                queue.held -= 1
-                self.history.add(ended_grant(contender, directory, tree, departure))
+            self._look_at(directory, queue)
+
+    def _depart(self, tree: Tree, path: str, departure: Callable[[], Departure]) -> None:
+        contender = self.contenders.pop(path)
+        directory = contender.directory
+        queue = self.queues[directory]
+        del queue.contenders[queue.index(contender.number, path)]
+        if contender.owner:
+            self._disown(contender)
+        if contender.granted_zxid is not None:
+            queue.held -= 1
+            self.history.add(Ended(contender, tree.zxid, tree.wall_ms, departure()))
+        if contender.group:
             for other in contender.group:
                 znode = tree.find(other)
                 if znode is not None and znode.czxid == contender.czxid:
                     tree.remove(other, znode)
-        if not queue.contenders and not queue.closings:
+        self._look_at(directory, queue)
+
+    def _look_at(self, directory: str, queue: Queue) -> None:
+        """Grant in this queue when all have come and gone; forget it if nobody is left."""
+        if queue.contenders or queue.closings:
+            self._touched[directory] = None
+        else:
             del self.queues[directory]
 
     def _disown(self, contender: Contender) -> None:
@@ -230,24 +269,22 @@ class LockTable:
         while queue.held < len(queue.contenders):
             number, path = queue.contenders[queue.held]
             contender = self.contenders[path]
-            size = self.sizes.get(directory, 1)
-            if not self._may_hold(queue, contender.kind, number, size):
+            if (queue.held or queue.closings) and not self._may_hold(
+                queue, contender.kind, number, self.sizes.get(directory, 1)
+            ):
                 return
-            paths = contender.group or (path,)
             if contender.group and not self._may_group_hold(contender.group):
                 return
-            for each in paths:
+            for each in contender.group or (path,):
                 mine = self.contenders[each]
                 self.queues[mine.directory].held += 1
-                self.grant_count += 1
-                self.contenders[each] = mine._replace(
-                    granted_zxid=tree.zxid, granted_ms=tree.wall_ms, grant_number=self.grant_count
-                )
+                grant_number = self.next_grant_number()
+                self.contenders[each] = mine.as_granted(tree.zxid, tree.wall_ms, grant_number)
                 granted.append(each)
 
     def _may_hold(self, queue: Queue, kind: Kind, number: int, size: int) -> bool:
         """Whether the contender next behind the holders holds as well."""
-        if queue.closings and queue.is_closed_to(number):
+        if queue.is_closed_to(number):
             return False
         if queue.held == 0:
             return True
@@ -258,7 +295,7 @@ class LockTable:
 
     def _may_group_hold(self, group: tuple[str, ...]) -> bool:
         for path in group:
-            queue = self.queues[path[: path.rindex("/")]]
+            queue = self.queues[split(path)[0]]
             number, first = queue.contenders[0]
             if first != path or queue.is_closed_to(number):
                 return False
@@ -289,12 +326,6 @@ class LockTable:
             for _, path in queue.contenders[: queue.held]:
                 yield self.contenders[path]
 
-    def held_grants(self) -> Iterator[Grant]:
-        """Iterate over the grants that have not ended, in no order."""
-        for contender in self.contenders.values():
-            if contender.granted_zxid is not None:
-                yield _grant_of(contender, contender.directory)
-
     # --- capture and restore
 
     def capture(self) -> LocksCapture:
@@ -322,7 +353,7 @@ class LockTable:
         for root in QUEUE_ROOTS:
             for segment in tree.names(root[:-1]):
                 for name in tree.names(root + segment):
-                    table._arrive_again(tree, root + segment, f"{root}{segment}/{name}")
+                    table._arrive_again(tree, f"{root}{segment}/{name}")
         if capture is not None and (
             table._pending
             or table._pending_delays
@@ -339,18 +370,20 @@ class LockTable:
                 raise ValueError(f"{directory} has a size and is not there")
         return table
 
-    def _arrive_again(self, tree: Tree, directory: str, path: str) -> None:
-        number = number_of(path)
-        if number is None:
-            return
+    def _arrive_again(self, tree: Tree, path: str) -> None:
         znode = tree.find(path)
         assert znode is not None, "a listed child is there"
-        expected = self._pending.get(path)
-        if expected is not None and expected.czxid != znode.czxid:
-            raise ValueError(f"{path} is recorded as another than the one that is there")
         owner = znode.ephemeral_owner
         event = Event(EventType.CREATED, path, znode.version, znode.czxid, owner)
-        self._arrive(tree, event, directory, number)
+        contender = self._hand_made(tree, event)
+        if contender is None:
+            return
+        expected = self._pending.pop(path, None)
+        if expected is not None:
+            if expected[1:3] != contender[1:3] or expected.session_id != owner:
+                raise ValueError(f"{path} is recorded as another than the one that is there")
+            contender = expected
+        self._place(self.queues.setdefault(contender.directory, Queue()), contender)
 
     def _grant_again(self, tree: Tree, directory: str, queue: Queue) -> None:
         granted: list[str] = []
@@ -368,17 +401,8 @@ class LockTable:
             raise ValueError(f"{directory}: a contender holds behind one that waits")
 
 
-def _hand_made(tree: Tree, event: Event, directory: str) -> Contender:
-    """Return the contender that a plain znode is: anonymous, its kind told by its name."""
-    path = event.path
-    znode = tree.find(path)
-    data, entered_ms = (b"", 0) if znode is None else (recorded(znode.data), znode.ctime_ms)
-    kind = kind_of(path[len(directory) + 1 :])
-    return Contender(path, event.czxid, kind, event.ephemeral_owner, data, entered_ms)
-
-
 def check_newcomer(path: str, directory: str, table: LockTable, *, is_sequential: bool) -> int:
-    """Check the znode ``path`` that is to be created in the queue ``directory``.
+    """Check the znode ``path`` that is to be created in ``directory``, a queue or below a root.
 
     Returns:
         The lowest number a sequential one may get: newcomers stand behind all others.
@@ -387,6 +411,8 @@ def check_newcomer(path: str, directory: str, table: LockTable, *, is_sequential
         BadArgumentsError: its number, made by hand, would put it before others.
     """
     queue = table.queues.get(directory)
+    if queue is None and not is_queue(directory):
+        return 0
     last = -1 if queue is None else queue.last_number
     if is_sequential:
         if path[-1:].isdigit():
@@ -405,24 +431,3 @@ def check_newcomer(path: str, directory: str, table: LockTable, *, is_sequential
             last_number=last,
         )
     return 0
-
-
-def _grant_of(contender: Contender, directory: str) -> Grant:
-    assert contender.granted_zxid is not None, "it holds"
-    return Grant(
-        contender.grant_number, directory, contender.path, contender.czxid, contender.kind,
-        contender.session_id, contender.owner, contender.data, contender.note, contender.group,
-        contender.entered_ms, contender.granted_zxid, contender.granted_ms,
-    )  # fmt: skip
-
-
-def ended_grant(contender: Contender, directory: str, tree: Tree, departure: Departure) -> Grant:
-    """Return the grant of a contender that goes in this command."""
-    assert contender.granted_zxid is not None, "it holds"
-    return Grant(
-        contender.grant_number, directory, contender.path, contender.czxid, contender.kind,
-        contender.session_id, contender.owner, contender.data, contender.note, contender.group,
-        contender.entered_ms, contender.granted_zxid, contender.granted_ms, tree.zxid,
-        tree.wall_ms, departure.how, departure.by, departure.reason, departure.silent_ms,
-        departure.term,
-    )  # fmt: skip

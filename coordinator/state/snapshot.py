@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from coordinator.state.codec import outcome_of, outcome_row, pack, unpack_rows
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
-from coordinator.state.grants import Ending, Grant
-from coordinator.state.places import Closing, Contender
+from coordinator.state.grants import Ended
+from coordinator.state.places import Closing, Contender, Departure, Ending
 from coordinator.state.queues import LocksCapture
 from coordinator.state.sessions import Session
 from coordinator.state.shapes import (
@@ -127,22 +127,21 @@ def _rows(
 
 
 def _lock_rows(locks: LocksCapture) -> Iterator[Row]:
-    for each in sorted(locks.contenders):
-        yield (
-            each.path, each.czxid, kind_number(each.kind), each.session_id, each.data,
-            each.entered_ms, each.owner, each.lock_delay_ms, each.max_hold_ms, each.group,
-            each.note, each.granted_zxid, each.granted_ms, each.grant_number,
-        )  # fmt: skip
+    for contender in sorted(locks.contenders):
+        yield _contender_row(contender)
     yield from sorted(locks.sizes)
     for closing in sorted(locks.closings):
         yield tuple(closing)
-    for grant in locks.ended:
+    for ended in locks.ended:
         yield (
-            grant.number, grant.directory, grant.path, grant.czxid, kind_number(grant.kind),
-            grant.session_id, grant.owner, grant.data, grant.note, grant.group,
-            grant.entered_ms, grant.granted_zxid, grant.granted_ms, grant.ended_zxid,
-            grant.ended_ms, grant.how.value, grant.by, grant.reason, grant.silent_ms, grant.term,
+            _contender_row(ended.contender), ended.ended_zxid, ended.ended_ms,
+            tuple(ended.departure),
         )  # fmt: skip
+
+
+def _contender_row(contender: Contender) -> Row:
+    path, number, czxid, kind, *values = contender
+    return (path, number, czxid, kind_number(kind), *values)
 
 
 # --- decoding
@@ -155,14 +154,12 @@ _client_shape = shape("client", STR, INT, INT, INT, INT)
 _remembered_shape = shape("remembered outcome", INT, ROW)
 _pair_shape = shape("pair", STR, INT)
 _contender_shape = shape(
-    "contender", STR, INT, INT, MAYBE_STR, BYTES, INT, STR, INT, INT, ROW, BYTES, MAYBE_INT, INT,
-    INT,
+    "contender", STR, INT, INT, INT, MAYBE_STR, BYTES, INT, STR, INT, INT, ROW, BYTES, MAYBE_INT,
+    INT, INT,
 )  # fmt: skip
 _closing_shape = shape("lock-delay", STR, INT, INT)
-_grant_shape = shape(
-    "grant", INT, STR, STR, INT, INT, MAYBE_STR, STR, BYTES, BYTES, ROW, INT, INT, INT, INT, INT,
-    STR, STR, STR, INT, INT,
-)  # fmt: skip
+_ended_shape = shape("grant that ended", ROW, INT, INT, ROW)
+_departure_shape = shape("departure", STR, INT, STR, STR, INT)
 
 
 def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
@@ -258,20 +255,18 @@ def _locks_of(rows: Iterator[Row], counts: Row) -> LocksCapture:
         tuple([_contender_of(_next(rows)) for _ in range(contender_count)]),
         tuple([_pair_of(_next(rows)) for _ in range(size_count)]),
         tuple([Closing(*_closing_shape(_next(rows))) for _ in range(closing_count)]),
-        tuple([_grant_of(_next(rows)) for _ in range(ended_count)]),
+        tuple([_ended_of(_next(rows)) for _ in range(ended_count)]),
         grant_count,
     )
 
 
 def _contender_of(row: Row) -> Contender:
-    path, czxid, kind, *values = _contender_shape(row)
+    path, number, czxid, kind, *values = _contender_shape(row)
     texts_of(values[6])
-    return Contender(path, czxid, kind_of_number(kind), *values)
+    return Contender(path, number, czxid, kind_of_number(kind), *values)
 
 
-def _grant_of(row: Row) -> Grant:
-    values = list(_grant_shape(row))
-    values[4] = kind_of_number(values[4])
-    texts_of(values[9])
-    values[15] = Ending(values[15])
-    return Grant(*values)
+def _ended_of(row: Row) -> Ended:
+    contender, ended_zxid, ended_ms, departure = _ended_shape(row)
+    how, *values = _departure_shape(departure)
+    return Ended(_contender_of(contender), ended_zxid, ended_ms, Departure(Ending(how), *values))
