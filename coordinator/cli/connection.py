@@ -18,6 +18,7 @@ import click
 from coordinator.cli.output import failing_well
 from coordinator.cli.seconds import Seconds
 from coordinator.client import AsyncClient, Connector, Transport, connect
+from coordinator.errors import BadArgumentsError
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,14 +37,17 @@ class Settings:
     transport: Transport | None = None
 
     def connector(self, *, lease_s: float = LEASE_S, label: str | None = None) -> Connector:
-        """Return the way to a client of the chosen cluster."""
-        return connect(
-            self.endpoints,
-            timeout=self.timeout_s,
-            session_timeout=lease_s,
-            label=label,
-            transport=self.transport,
-        )
+        """Return the way to a client of the chosen cluster; nothing is sent by this."""
+        try:
+            return connect(
+                self.endpoints,
+                timeout=self.timeout_s,
+                session_timeout=lease_s,
+                label=label,
+                transport=self.transport,
+            )
+        except BadArgumentsError as error:
+            raise click.UsageError(error.message) from None
 
     def run(self, verb: Callable[[AsyncClient], Awaitable[R]]) -> R:
         """Run ``verb`` with a client in an event loop of its own; SIGTERM ends it like Ctrl-C."""

@@ -188,6 +188,23 @@ def test_status_says_how_it_is(coordinator: CommandLine) -> None:
     assert coordinator.text("status").splitlines()[0] == status["summary"]
 
 
+@pytest.mark.parametrize("endpoints", ["127.0.0.1:7071", ",", "ftp://h", "http://"])
+def test_endpoints_that_are_none_are_wrong_usage(endpoints: str) -> None:
+    """Nothing was refused by anybody: the command line is wrong, and told what was expected."""
+    result = CliRunner().invoke(cli, ["get", "/a", "--endpoints", endpoints])
+
+    assert result.exit_code == 2
+    assert "endpoints: expected" in result.output
+
+
+def test_a_missing_name_is_told(coordinator: CommandLine) -> None:
+    """An unset variable in a script makes an empty name."""
+    result = coordinator("lock", "", "--", "true")
+
+    assert result.exit_code == 1
+    assert "a name is missing" in result.stderr
+
+
 def test_status_claims_no_role_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
     """A member that cannot be reached is not called a follower."""
     url = "http://127.0.0.1:1"

@@ -78,7 +78,8 @@ def _problem_of(door: Door, request: web.Request, refusal: web.HTTPException) ->
         )
         return door.problem(error, {"Allow": allowed})
     if isinstance(refusal, web.HTTPNotFound):
-        error = UnknownRouteError(f"{path}: no such route; the routes are in /openapi.json")
+        gap = " (a name is missing after the last slash)" if path.endswith("/") else ""
+        error = UnknownRouteError(f"{path}: no such route{gap}; the routes are in /openapi.json")
     elif isinstance(refusal, web.HTTPRequestEntityTooLarge):
         error = DataTooLargeError("body: over the limit", limit=door.config.body_bytes_max)
     else:
