@@ -23,7 +23,7 @@ from coordinator.errors import ConnectionLostError, UnavailableError
 from coordinator.wire import messages
 from tests.simulation.door import Door, Lines
 from tests.simulation.loop import NOBODY, Owner
-from tests.simulation.members import SimulatedMember
+from tests.simulation.members import STALL_S, SimulatedMember
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -161,6 +161,8 @@ class _Call:
         self._life = member.life
         self._request = request
         self._answer = answer
+        segments = request.target.split("/")
+        self._session_id = segments[3] if segments[-1] == "heartbeat" else None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_left = False
         member.on_gone.append(self._gone)
@@ -173,13 +175,16 @@ class _Call:
         member = self._member
         is_same = member.is_started and member.life == self._life
         if is_same and not self._link._world.is_client_cut(self._link._owner, member):
-            task = member.owner.spawn(self._serve(), f"serve {self._request.target}")
+            serving = self._serve(self._link._loop.time())
+            task = member.owner.spawn(serving, f"serve {self._request.target}")
             task.add_done_callback(self._link._world.check_served)
             self._tasks.append(task)
 
-    async def _serve(self) -> None:
+    async def _serve(self, came_s: float) -> None:
         member, link = self._member, self._link
         arrived_s = link._loop.time()
+        if self._session_id is not None and arrived_s - came_s > STALL_S:
+            member.read_late[self._session_id] = arrived_s
         response = await Door(member.service, member.clock).answer(self._request)
         if member.failure is not None:
             return

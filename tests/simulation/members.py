@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from coordinator.config import Config, MemberConfig
 from coordinator.errors import StorageError
 from coordinator.raft import probation
-from coordinator.raft.engine import Replica, Role
+from coordinator.raft.engine import Applied, Replica, Role
 from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.messages import Appended, Message
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.service.member import Member
+from coordinator.state.codec import decode_command
+from coordinator.state.commands import ExpireSession
 from tests.raft.simulated_disk import SimulatedCrashError, SimulatedDisk
 from tests.simulation.loop import NOBODY, OwnClock, Owner
 from tests.simulation.network import NetworkEnd
@@ -33,11 +35,31 @@ EXIT_S = (0.0, 0.3)
 """How long the process of a failed member takes to end."""
 
 
+STALL_S = 1.25
+"""A leader that stood still for so long begins all leases anew (``service.leases``, rule 4)."""
+JUST_READ_S = 0.5
+
+
 class ObservedEngine(PySyncObjEngine):
-    """The real engine; what it applies is written down."""
+    """The real engine; what it applies is written down, and what it proposes is looked at."""
 
     record: Record
     who: str
+    read_late: dict[str, float]
+    """When a heartbeat of each session was read that had lain in a socket for ``STALL_S``."""
+
+    async def propose(self, command: bytes) -> Applied:
+        if self.read_late:
+            operation, now_s = decode_command(command).operation, self.record.now_s()
+            if isinstance(operation, ExpireSession):
+                read_s = self.read_late.get(operation.session_id)
+                if read_s is not None and now_s - read_s < JUST_READ_S:
+                    self.record.violate(
+                        "no session ends early",
+                        f"{self.who} proposes {operation} though it has just been woken, and read "
+                        f"a heartbeat that came while it stood still at {read_s:.4f}",
+                    )
+        return await super().propose(command)
 
     async def start(self, replica: Replica) -> None:
         await super().start(ObservedReplica(replica, self.record, self.who))
@@ -62,6 +84,7 @@ class SimulatedMember:
         self.may_fail = False
         """A fault of its disk was injected in this life: it may, and soon must, stop."""
         self.failure: BaseException | None = None
+        self.read_late: dict[str, float] = {}
         self.owner = Owner(f"m{member_id}")
         self.service: Member
         self.engine: ObservedEngine
@@ -82,6 +105,7 @@ class SimulatedMember:
             self.disk.capacity_bytes is not None
         )
         self.owner = Owner(self.who)
+        self.read_late = {}
         self.owner.spawn(self._boot(world.config_of(self.member_id)))
         world.record.trace.add(self.who, "boots")
 
@@ -100,6 +124,7 @@ class SimulatedMember:
             sync_in_place_ms_max=5.0 if self.is_in_place else 0.0,
         )
         self.engine.record, self.engine.who = world.record, self.who
+        self.engine.read_late = self.read_late
         self.engine.on_role_change(self._note_role)
         entropy = random.Random(self.random.randrange(1 << 60))
         self.service = Member(config, self.engine, self.clock, random=entropy)
