@@ -28,6 +28,8 @@ from tests.simulation.members import STALL_S, SimulatedMember
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+NOT_DONE = (429, 503)
+"""What a member answers that has not even proposed the request."""
 WINDOW_LINES = 16
 """How many lines of a stream may be under way before the member waits."""
 
@@ -165,9 +167,11 @@ class _Call:
         self._session_id = segments[3] if segments[-1] == "heartbeat" else None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_left = False
+        self._unanswered = 0
         member.on_gone.append(self._gone)
 
     def deliver(self, after_s: float) -> None:
+        self._unanswered += 1
         loop = self._link._loop
         loop.call_at(loop.time() + after_s, self._arrive, context=NOBODY)
 
@@ -193,6 +197,10 @@ class _Call:
             link._owner.at(link._loop.time() + link._delay_s(), self._tell, response)
 
     def _tell(self, response: Response) -> None:
+        """Hear an answer; "not done", of one copy, says nothing while there is another."""
+        self._unanswered -= 1
+        if response.status in NOT_DONE and self._unanswered:
+            return
         if not self._answer.done():
             self._answer.set_result(response)
 
