@@ -24,7 +24,7 @@ from coordinator.errors import (
     NotOwnerError,
     SessionExpiredError,
 )
-from coordinator.state import paths
+from coordinator.state import deadlock, paths
 from coordinator.state.commands import (
     CreateMode,
     Downgrade,
@@ -112,6 +112,8 @@ class LockOperations:
         position = 0 if is_granted else self._position(operation.directories)
         if operation.is_try and not is_granted:
             return Entered((), is_granted=False, position=position, is_entered=False)
+        if operation.owner and not is_granted:
+            deadlock.check_entry(locks, operation)
         if operation.lock_delay_ms:
             for directory in operation.directories:
                 paths.validate(f"{directory}/{_LONGEST_DELAY}", self._limits)
@@ -270,6 +272,7 @@ class LockOperations:
         if before is None:
             raise NoNodeError(f"resize {directory}: there is no such semaphore", path=directory)
         if size != before:
+            deadlock.check_resize(self._locks, directory, size)
             self._locks.resize(directory, size)
         return Resized(directory, size, before)
 

@@ -1,0 +1,433 @@
+"""Deadlocks: refused exactly when an attempt would wait for ever, by the word of brute force.
+
+The oracle knows nothing of reductions: it lets the owners who wait for nothing give back what they
+hold in every order there is, and looks whether the one who asks is ever served.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator.state.commands import (
+    Command,
+    Enter,
+    Kind,
+    OpenSession,
+    Operation,
+    Release,
+    Resize,
+)
+from coordinator.state.machine import StateMachine
+from coordinator.state.outcomes import Entered, Outcome
+
+PREFIX = {Kind.EXCLUSIVE: "lock-", Kind.SHARED: "read-", Kind.SLOT: "slot-"}
+DIRECTORIES = ("/locks/a", "/locks/b", "/locks/c", "/locks/d")
+SESSIONS = ("s1", "s2")
+OWNERS = ("", "t1", "t2", "t3")
+
+
+def enter(
+    owner: str,
+    *names: str,
+    kind: Kind = Kind.EXCLUSIVE,
+    session_id: str = "s1",
+    size: int | None = None,
+    is_try: bool = False,
+) -> Enter:
+    directories = tuple(f"/locks/{name}" for name in names)
+    return Enter(directories, PREFIX[kind], kind, session_id, b"", owner, is_try, size=size)
+
+
+class Locks:
+    """A machine with two sessions."""
+
+    def __init__(self) -> None:
+        self.machine = StateMachine()
+        self.entry = 0
+        for session_id in SESSIONS:
+            self.apply(OpenSession(session_id, 10_000))
+
+    def apply(self, operation: Operation) -> Outcome:
+        self.entry += 1
+        return self.machine.apply(Command(operation, self.entry), self.entry, 1)
+
+    def enter(self, owner: str, *names: str, **wish: object) -> Outcome:
+        return self.apply(enter(owner, *names, **wish))  # type: ignore[arg-type]
+
+    def granted(self, owner: str, *names: str, **wish: object) -> tuple[str, int]:
+        """Enter where that grants; return what names the contender."""
+        outcome = self.enter(owner, *names, **wish)
+        result = outcome.unwrap()
+        assert isinstance(result, Entered)
+        assert result.is_granted
+        return result.contenders[0].path, result.contenders[0].stat.czxid
+
+    def waiting(self, owner: str, *names: str, **wish: object) -> tuple[str, int]:
+        """Enter where that waits; return what names the contender."""
+        result = self.enter(owner, *names, **wish).unwrap()
+        assert isinstance(result, Entered)
+        assert not result.is_granted
+        return result.contenders[0].path, result.contenders[0].stat.czxid
+
+
+def cycle_of(outcome: Outcome) -> list[tuple[str, str, str]]:
+    """Return who holds what and waits for what, in order."""
+    assert outcome.refusal is not None
+    assert outcome.refusal.code == "Deadlock"
+    return [
+        (each["owner"], each["holds"], each["waits_for"])
+        for each in outcome.refusal.fields["cycle"]
+    ]
+
+
+# --- scenarios
+
+
+def test_two_owners_in_opposite_order_close_a_cycle() -> None:
+    """The request that closes it is refused and told; the other one goes on waiting."""
+    locks = Locks()
+    locks.granted("t1", "a")
+    locks.granted("t2", "b", session_id="s2")
+    locks.waiting("t1", "b")
+    before = locks.machine.digest()
+
+    refused = locks.enter("t2", "a", session_id="s2")
+
+    assert cycle_of(refused) == [("t2", "b", "a"), ("t1", "a", "b")]
+    assert locks.machine.digest() == before
+    assert refused.refusal is not None
+    assert "'t2' of session s2 (in 'b') waits for 'a'" in refused.refusal.message
+
+
+def test_a_longer_cycle_is_told_in_order() -> None:
+    """Each waits for the next, the last for the first."""
+    locks = Locks()
+    for owner, name in (("t1", "a"), ("t2", "b"), ("t3", "c")):
+        locks.granted(owner, name)
+    locks.waiting("t1", "b")
+    locks.waiting("t2", "c")
+
+    refused = locks.enter("t3", "a")
+
+    assert cycle_of(refused) == [("t3", "c", "a"), ("t1", "a", "b"), ("t2", "b", "c")]
+
+
+def test_converging_waits_are_no_cycle() -> None:
+    """Many who hold something and wait for the same lock are served one after the other."""
+    locks = Locks()
+    locks.granted("t1", "x")
+    for number in range(20):
+        locks.granted(f"w{number}", f"own{number}")
+
+        locks.waiting(f"w{number}", "x")
+
+
+def test_an_anonymous_contender_is_an_owner_of_its_own() -> None:
+    """Who names no owner is never taken for another of its session."""
+    locks = Locks()
+    locks.granted("", "a")
+    locks.granted("", "b")
+    locks.waiting("", "b")
+
+    locks.waiting("", "a")
+
+
+def test_a_lock_taken_twice_is_refused_at_once() -> None:
+    """A mutex is not reentrant, and says what to do instead."""
+    locks = Locks()
+    locks.granted("t1", "a")
+
+    refused = locks.enter("t1", "a")
+
+    assert cycle_of(refused) == [("t1", "a", "a")]
+    assert refused.refusal is not None
+    assert "not reentrant" in refused.refusal.message
+
+
+def test_a_try_is_told_that_it_was_not_granted_not_of_a_deadlock() -> None:
+    """Who does not wait is in no cycle."""
+    locks = Locks()
+    locks.granted("t1", "a")
+
+    result = locks.enter("t1", "a", is_try=True).unwrap()
+
+    assert isinstance(result, Entered)
+    assert not result.is_entered
+
+
+def test_there_is_no_upgrade() -> None:
+    """Two readers who both wanted to write would wait for each other for ever."""
+    locks = Locks()
+    locks.granted("t1", "a", kind=Kind.SHARED)
+
+    refused = locks.enter("t1", "a")
+
+    assert refused.refusal is not None
+    assert "release the shared grant first" in refused.refusal.message
+
+
+def test_reading_again_behind_a_writer_is_a_cycle() -> None:
+    """The queue is fair: the second read stands behind the writer, who waits for the first."""
+    locks = Locks()
+    locks.granted("t1", "a", kind=Kind.SHARED)
+    locks.waiting("t2", "a")
+
+    refused = locks.enter("t1", "a", kind=Kind.SHARED)
+
+    assert cycle_of(refused) == [("t1", "a", "a"), ("t2", "a", "a")]
+
+
+def test_a_slot_that_any_of_several_may_free_is_no_cycle() -> None:
+    """One of the two holders waits for us; the other one can go on."""
+    locks = Locks()
+    locks.granted("t1", "a")
+    locks.granted("t2", "pool", kind=Kind.SLOT, size=2)
+    locks.granted("t3", "pool", kind=Kind.SLOT)
+    locks.waiting("t2", "a")
+
+    locks.waiting("t1", "pool", kind=Kind.SLOT)
+
+
+def test_slots_that_nobody_can_free_are_a_cycle() -> None:
+    """Both holders wait for us."""
+    locks = Locks()
+    locks.granted("t1", "a")
+    locks.granted("t2", "pool", kind=Kind.SLOT, size=2)
+    locks.granted("t3", "pool", kind=Kind.SLOT)
+    locks.waiting("t2", "a")
+    locks.waiting("t3", "a")
+
+    refused = locks.enter("t1", "pool", kind=Kind.SLOT)
+
+    assert cycle_of(refused)[0] == ("t1", "a", "pool")
+
+
+def test_a_second_slot_of_a_full_semaphore_waits_for_oneself() -> None:
+    """Size one, taken twice by one owner."""
+    locks = Locks()
+    locks.granted("t1", "pool", kind=Kind.SLOT, size=1)
+
+    refused = locks.enter("t1", "pool", kind=Kind.SLOT)
+
+    assert cycle_of(refused) == [("t1", "pool", "pool")]
+
+
+def test_a_smaller_size_that_would_leave_somebody_waiting_for_ever_is_refused() -> None:
+    """With two slots one of them comes free; with one slot both would have to be."""
+    locks = Locks()
+    locks.granted("t3", "a")
+    locks.granted("t1", "pool", kind=Kind.SLOT, size=2)
+    locks.granted("t2", "pool", kind=Kind.SLOT)
+    locks.waiting("t2", "a")
+    locks.waiting("t3", "pool", kind=Kind.SLOT)
+
+    refused = locks.apply(Resize("/locks/pool", 1))
+
+    assert {owner for owner, _, _ in cycle_of(refused)} == {"t2", "t3"}
+    assert locks.machine.locks.size("/locks/pool") == 2
+
+
+def test_a_multi_lock_waits_for_all_of_its_queues() -> None:
+    """It stands in the way in one queue while it waits in the other."""
+    locks = Locks()
+    locks.granted("t1", "a")
+    locks.waiting("t2", "a", "b")
+    locks.granted("t3", "c")
+    locks.waiting("t3", "b")
+
+    refused = locks.enter("t1", "c")
+
+    assert cycle_of(refused) == [("t1", "a", "c"), ("t3", "c", "b"), ("t2", "b", "a")]
+
+
+def test_a_long_cycle_is_cut_and_counted() -> None:
+    """What is told is bounded; how long it is in truth is told too."""
+    locks = Locks()
+    for number in range(40):
+        locks.granted(f"w{number}", f"l{number}")
+    for number in range(39):
+        locks.waiting(f"w{number}", f"l{number + 1}")
+
+    refused = locks.enter("w39", "l0")
+
+    assert refused.refusal is not None
+    assert len(cycle_of(refused)) == 16
+    assert refused.refusal.fields["cycle_length"] == 40
+
+
+# --- the oracle
+
+
+@dataclass(frozen=True)
+class Place:
+    """One contender as the oracle sees it; those of one ``entry`` are granted together."""
+
+    owner: tuple[str, ...]
+    kind: Kind
+    holds: bool
+    entry: int
+
+
+Queues = dict[str, tuple[Place, ...]]
+
+
+def queues_of(machine: StateMachine, sizes: dict[str, int]) -> Queues:
+    queues: Queues = {}
+    for directory in DIRECTORIES:
+        places = []
+        for each in machine.locks.contenders(directory):
+            owner = (str(each.session_id), each.owner) if each.owner else (str(each.czxid),)
+            places.append(Place(owner, each.kind, each.is_holder, each.czxid))
+        queues[directory] = tuple(places)
+        sizes.setdefault(directory, machine.locks.size(directory) or 1)
+    return queues
+
+
+def can_hold(places: tuple[Place, ...], at: int, size: int) -> bool:
+    kind, before = places[at].kind, places[:at]
+    if not before:
+        return True
+    same = all(each.kind is kind for each in before)
+    return same and (kind is Kind.SHARED or (kind is Kind.SLOT and len(before) < size))
+
+
+def granted_in(queues: Queues, sizes: dict[str, int]) -> Queues:
+    """Grant what can be granted; those of one entry only when all of them can be."""
+    while True:
+        able: dict[int, bool] = {}
+        for directory, places in queues.items():
+            for at, place in enumerate(places):
+                may = place.holds or can_hold(places, at, sizes[directory])
+                able[place.entry] = able.get(place.entry, True) and may
+        granted = {
+            directory: tuple(
+                Place(each.owner, each.kind, able[each.entry], each.entry) for each in places
+            )
+            for directory, places in queues.items()
+        }
+        if granted == queues:
+            return queues
+        queues = granted
+
+
+def is_ever_served(
+    queues: Queues, sizes: dict[str, int], owner: tuple[str, ...], seen: set[object]
+) -> bool:
+    """Whether some order of giving back grants ``owner`` all that it asked for."""
+    queues = granted_in(queues, sizes)
+    state = tuple(sorted(queues.items()))
+    if state in seen:
+        return False
+    seen.add(state)
+    every = [place for places in queues.values() for place in places]
+    waiting = {place.owner for place in every if not place.holds}
+    if owner not in waiting:
+        return True
+    for free in sorted({place.owner for place in every} - waiting):
+        rest = {
+            directory: tuple(place for place in places if place.owner != free)
+            for directory, places in queues.items()
+        }
+        if is_ever_served(rest, sizes, owner, seen):
+            return True
+    return False
+
+
+def waits_for_ever(machine: StateMachine, operation: Enter | Resize) -> bool:
+    """Ask the oracle whether somebody waits for ever after ``operation``, if it were allowed."""
+    sizes: dict[str, int] = {}
+    if isinstance(operation, Resize):
+        sizes[operation.directory] = operation.size
+    elif operation.size is not None and machine.locks.size(operation.directories[0]) is None:
+        sizes[operation.directories[0]] = operation.size
+    queues = queues_of(machine, sizes)
+    if isinstance(operation, Enter):
+        owner: tuple[str, ...] = (operation.session_id, operation.owner)
+        if not operation.owner:
+            owner = ("new",)
+        for directory in operation.directories:
+            queues[directory] += (Place(owner, operation.kind, holds=False, entry=0),)
+        return not is_ever_served(queues, sizes, owner, set())
+    owners = sorted({place.owner for places in queues.values() for place in places})
+    return not all(is_ever_served(queues, sizes, owner, set()) for owner in owners)
+
+
+kinds = st.sampled_from([Kind.EXCLUSIVE, Kind.EXCLUSIVE, Kind.SHARED, Kind.SLOT])
+
+
+@st.composite
+def attempts(draw: st.DrawFn) -> Enter:
+    kind = draw(kinds)
+    names = draw(st.lists(st.sampled_from("abcd"), min_size=1, max_size=1))
+    if kind is Kind.EXCLUSIVE and draw(st.booleans()):
+        names = sorted(draw(st.sets(st.sampled_from("abcd"), min_size=2, max_size=3)))
+    return enter(
+        draw(st.sampled_from(OWNERS)),
+        *names,
+        kind=kind,
+        session_id=draw(st.sampled_from(SESSIONS)),
+        size=draw(st.integers(1, 3)) if kind is Kind.SLOT else None,
+    )
+
+
+steps = st.one_of(
+    attempts(),
+    attempts(),
+    attempts(),
+    st.integers(0, 20),
+    st.builds(Resize, st.sampled_from(DIRECTORIES), st.integers(1, 3)),
+)
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(steps, min_size=4, max_size=18))
+def test_refused_exactly_when_brute_force_finds_no_way_out(history: list[object]) -> None:
+    """Every attempt and every size: refused if and only if somebody would wait for ever."""
+    locks = Locks()
+    for step in history:
+        if isinstance(step, int):
+            standing = [
+                each
+                for directory in DIRECTORIES
+                for each in locks.machine.locks.contenders(directory)
+            ]
+            if standing:
+                gone = standing[step % len(standing)]
+                locks.apply(Release(gone.path, gone.czxid))
+            continue
+        assert isinstance(step, Enter | Resize)
+        expected = waits_for_ever(locks.machine, step)
+
+        outcome = locks.apply(step)
+
+        is_refused = outcome.refusal is not None and outcome.refusal.code == "Deadlock"
+        if outcome.refusal is None or is_refused:
+            assert is_refused == expected
+        else:
+            assert outcome.refusal.code == "NoNode"
+        if is_refused:
+            check_cycle(cycle_of(outcome))
+
+
+def check_cycle(cycle: list[tuple[str, str, str]]) -> None:
+    """Each holds, or stands in, what the one before it waits for."""
+    before = [cycle[-1], *cycle]
+    for (_, _, waits_for), (_, holds, _) in zip(before, cycle, strict=False):
+        assert holds == waits_for
+
+
+@pytest.mark.parametrize("length", [10, 1_000])
+def test_a_long_queue_is_no_burden_for_who_holds_nothing_else(length: int) -> None:
+    """The look is skipped altogether for an owner without another contender."""
+    locks = Locks()
+    for number in range(length):
+        locks.enter(f"w{number}", "a")
+
+    outcome = locks.enter("last", "a")
+
+    assert isinstance(outcome.result, Entered)
+    assert outcome.result.position == length
