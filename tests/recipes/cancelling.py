@@ -19,6 +19,7 @@ from recipes import Election, Lock, MultiLock, ReentrantLock, RWLock, Semaphore,
 from tests.client.memory_cluster import MemoryCluster, cluster
 from tests.client.virtual_time import VirtualLoop
 
+LEAVES_WITHIN_S = 1.0
 Attempt = Callable[[AsyncClient], AbstractAsyncContextManager[Any]]
 
 ATTEMPTS: dict[str, Attempt] = {
@@ -46,6 +47,8 @@ class CountingLoop(VirtualLoop):
         self._steps = 0
         self._on_step: Callable[[int], None] | None = None
         self.is_waiting = False
+        self.cancelled_s: float | None = None
+        """When the work was cancelled last, None if it was not."""
 
     def count(self, on_step: Callable[[int], None] | None, *, is_waiting: bool = False) -> None:
         """Count anew, at once or when ``is_waiting`` is cleared; None: do not count any more."""
@@ -89,15 +92,26 @@ async def cancelled_at(
     loop = asyncio.get_running_loop()
     assert isinstance(loop, CountingLoop), "run by run_counting"
     task = asyncio.create_task(work)
+    loop.cancelled_s = None
 
     def on_step(step: int) -> None:
         if step in steps and not task.done():
             task.cancel()
+            loop.cancelled_s = loop.time()
 
     loop.count(on_step, is_waiting=not counts_at_once)
     await asyncio.wait({task})
     loop.count(None)
     return task
+
+
+async def a_second_after_the_cancellation() -> None:
+    """Wait until then; fails if it has passed already."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, CountingLoop), "run by run_counting"
+    since = loop.time() if loop.cancelled_s is None else loop.cancelled_s
+    assert loop.time() <= since + LEAVES_WITHIN_S, "it took longer to give up"
+    await asyncio.sleep(since + LEAVES_WITHIN_S - loop.time())
 
 
 def begin_to_count() -> None:

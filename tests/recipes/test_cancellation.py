@@ -15,6 +15,7 @@ from tests.recipes.cancelling import (
     APART,
     ATTEMPTS,
     Attempt,
+    a_second_after_the_cancellation,
     begin_to_count,
     cancelled_at,
     run_counting,
@@ -30,7 +31,6 @@ each_way = pytest.mark.parametrize(
     ],
 )
 """The others share the code of one of these; they are tried as well where there is time."""
-LEAVES_WITHIN_S = 1.0
 STEPS_MAX = 2_000
 
 
@@ -56,7 +56,7 @@ def test_cancelled_at_any_step_it_leaves_nothing(attempt: Attempt, is_cold: bool
                     if not is_cold:
                         await client.session()
                     task = await cancelled_at(enter_and_leave(attempt, client), step)
-                    await asyncio.sleep(LEAVES_WITHIN_S)
+                    await a_second_after_the_cancellation()
                     assert await standing(observer) == {}, step
                 assert await observer.sessions() == (), step
                 if not task.cancelled():
@@ -86,7 +86,7 @@ def test_cancelled_at_any_step_of_waiting_it_leaves_nothing(attempt: Attempt) ->
 
                 giving_back.cancel()
                 await asyncio.wait({giving_back})
-                await asyncio.sleep(LEAVES_WITHIN_S)
+                await a_second_after_the_cancellation()
                 left = await standing(holder)
                 assert left in (before, {}), step
                 for each in held:
@@ -117,7 +117,7 @@ def test_cancelled_twice_at_any_two_steps_it_leaves_nothing(attempt: Attempt) ->
             for first in range(1, steps_of_one + 1, 3):
                 for later in (1, 2, 3, 5, 8, 13, 21):
                     await cancelled_at(enter_and_leave(attempt, client), first, first + later)
-                    await asyncio.sleep(LEAVES_WITHIN_S)
+                    await a_second_after_the_cancellation()
                     assert await standing(observer) == {}, (first, later)
 
     run_counting(scenario)
@@ -126,7 +126,7 @@ def test_cancelled_twice_at_any_two_steps_it_leaves_nothing(attempt: Attempt) ->
 async def _steps_of(attempt: Attempt, client: AsyncClient) -> int:
     for step in itertools.count(1):
         task = await cancelled_at(enter_and_leave(attempt, client), step)
-        await asyncio.sleep(LEAVES_WITHIN_S)
+        await a_second_after_the_cancellation()
         if not task.cancelled():
             return step
     raise AssertionError("counted to the end of the numbers")
@@ -148,7 +148,7 @@ def test_cancelled_at_any_step_while_replies_are_lost_it_leaves_nothing(attempt:
                 )
                 task = await cancelled_at(enter_and_leave(attempt, client), step)
                 network.loses_reply_of = lambda request: False
-                await asyncio.sleep(LEAVES_WITHIN_S)
+                await a_second_after_the_cancellation()
                 assert await standing(observer) == {}, step
                 if not task.cancelled():
                     assert task.exception() is None
@@ -181,7 +181,7 @@ def test_cancelled_at_any_step_while_the_leader_changes_it_leaves_nothing(
                 changes = itertools.chain([True, False, True], itertools.repeat(False))
                 task = await cancelled_at(enter_and_leave(attempt, client), step)
                 changes = itertools.repeat(False)
-                await asyncio.sleep(LEAVES_WITHIN_S)
+                await a_second_after_the_cancellation()
                 assert await standing(observer) == {}, step
                 if not task.cancelled():
                     assert task.exception() is None
@@ -204,7 +204,7 @@ def test_a_release_cancelled_at_any_step_releases(attempt: Attempt) -> None:
             for step in itertools.count(1):
                 assert step < STEPS_MAX, "it never ends"
                 task = await cancelled_at(held_at_first(), step, counts_at_once=False)
-                await asyncio.sleep(LEAVES_WITHIN_S)
+                await a_second_after_the_cancellation()
                 assert await standing(observer) == {}, step
                 if not task.cancelled():
                     assert task.exception() is None
