@@ -7,6 +7,7 @@ from collections.abc import Callable
 from coordinator.client.award import Award
 from coordinator.client.contest import Contest
 from coordinator.client.facing import ClientT
+from coordinator.errors import DeadlockError
 from recipes.grant import Grant
 from recipes.guards.raising import raise_guards
 from recipes.hold import Hold
@@ -24,9 +25,15 @@ async def obtain(
 
     The grants share one hold: given back or lost, they are so together. The guards of ``terms``
     have been raised to their token.
+
+    Raises:
+        DeadlockError: the wait would never end; ``cycle`` tells who would wait for whom.
     """
     owner = terms.owner_now()
-    award = await contest.contend(terms.wish_of(owner), wait_ms, on_position)
+    try:
+        award = await contest.contend(terms.wish_of(owner), wait_ms, on_position)
+    except DeadlockError as error:
+        raise _advised(error) from error
     grants = grants_of(client, contest, award, owner)
     if terms.raise_on_acquire:
         await raise_guards(grants[0], terms.guards)
@@ -69,3 +76,15 @@ def grants_of(
             )
         )
     return tuple(grants)
+
+
+def _advised(error: DeadlockError) -> DeadlockError:
+    """Return ``error`` with what a caller can do about it here."""
+    if len(error.fields.get("cycle", ())) > 1:
+        advice = "take all of them at once (MultiLock), or always in one order"
+    else:
+        advice = (
+            "use ReentrantLock to nest, or owner='' for a grant that another task or thread "
+            "gives back"
+        )
+    return DeadlockError(f"{error.message}; {advice}", **error.fields)

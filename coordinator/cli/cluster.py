@@ -11,7 +11,6 @@ from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import EXIT_UNAVAILABLE, document, one_line, show_table
 from coordinator.cli.seconds import Seconds
 from coordinator.client import AsyncClient
-from coordinator.errors import NotOwnerError
 from coordinator.wire.messages.locks import Contender, LockSummary, LockView
 from coordinator.wire.messages.status import MemberInfo, Status
 
@@ -99,12 +98,6 @@ def sessions(settings: Settings) -> None:
 @click.command()
 @click.argument("name", required=False)
 @click.option(
-    "--release",
-    "grant_id",
-    metavar="GRANT_ID",
-    help="Take this grant away from its holder, or this place from its waiter.",
-)
-@click.option(
     "--held-longer-than",
     "held_s_min",
     type=Seconds(),
@@ -113,24 +106,18 @@ def sessions(settings: Settings) -> None:
     help="List only the locks whose holder has held for so long.",
 )
 @verb
-def locks(settings: Settings, name: str | None, grant_id: str | None, held_s_min: float) -> None:
+def locks(settings: Settings, name: str | None, held_s_min: float) -> None:
     """List all locks with their holders, or one lock with its queue.
 
-    --release ends exactly the grant that is named, never a later one. Its holder is not stopped
-    by this: see that its program has ended first, or that its fencing token is refused.
+    `coordinator why NAME` says the same of one lock in words, and more.
 
     \b
     Examples:
       coordinator locks
       coordinator locks daily-report
       coordinator locks --held-longer-than 60
-      coordinator locks daily-report --release 42-1337
     """
-    if grant_id is not None:
-        if name is None:
-            raise click.UsageError("--release needs the NAME of the lock as well")
-        _release(settings, name, grant_id)
-    elif name is not None:
+    if name is not None:
         wanted = name
         _show_lock(settings, settings.run(lambda client: client.lock(wanted)))
     else:
@@ -141,26 +128,21 @@ def locks(settings: Settings, name: str | None, grant_id: str | None, held_s_min
         _show_locks(settings, settings.run(work))
 
 
-def _release(settings: Settings, name: str, grant_id: str) -> None:
-    was_held = settings.run(lambda client: client.contest("locks", name).release(grant_id))
-    if not was_held:
-        raise NotOwnerError(f"lock {name}: the grant {grant_id} is not held", grant_id=grant_id)
-    body = {"grant_id": grant_id, "released": True}
-    click.echo(document(body) if settings.is_json else f"released {grant_id}")
-
-
 def _show_lock(settings: Settings, view: LockView) -> None:
     if settings.is_json:
         click.echo(document(view.to_body()))
         return
-    contenders = [] if view.holder is None else [("holds", view.holder)]
+    contenders = [("holds", each) for each in view.holders]
     contenders += [(f"waits {number}", each) for number, each in enumerate(view.queue, 1)]
-    if not contenders:
+    if view.closed is not None:
+        click.echo(f"{one_line(view.lock)} is closed after an unclean loss")
+    elif not contenders:
         click.echo(f"{one_line(view.lock)} is free")
+    if not contenders:
         return
     show_table(
-        ("PLACE", "GRANT", "TOKEN", "SESSION", "HOST", "PID", "LABEL"),
-        ((place, *_columns(each)) for place, each in contenders),
+        ("PLACE", "KIND", "GRANT", "TOKEN", "SESSION", "HOST", "PID", "LABEL"),
+        ((place, each.kind, *_columns(each)) for place, each in contenders),
     )
 
 
@@ -169,11 +151,12 @@ def _show_locks(settings: Settings, summaries: list[LockSummary]) -> None:
         click.echo(document({"locks": [each.to_body() for each in summaries]}))
         return
     show_table(
-        ("LOCK", "HELD S", "WAITING", "GRANT", "TOKEN", "SESSION", "HOST", "PID", "LABEL"),
+        ("LOCK", "HELD S", "HOLD", "WAIT", "GRANT", "TOKEN", "SESSION", "HOST", "PID", "LABEL"),
         (
             (
                 each.lock,
                 each.held_ms // 1000,
+                each.holder_count,
                 each.queue_length,
                 *(_columns(each.holder) if each.holder else [None] * 6),
             )

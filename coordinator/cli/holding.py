@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import click
@@ -31,7 +31,8 @@ from coordinator.cli.supervisor import (
     Supervisor,
 )
 from coordinator.client import AsyncClient
-from coordinator.client.contest import Award, Wish
+from coordinator.client.award import Award
+from coordinator.client.contest import Wish
 from coordinator.clock import SystemClock
 from coordinator.errors import (
     CoordinatorError,
@@ -40,6 +41,7 @@ from coordinator.errors import (
     SessionError,
     UnavailableError,
 )
+from recipes.terms import LOCK_DELAY_S_MAX, MAX_HOLD_S_MAX, OWNER_CHARACTERS_MAX
 
 EXIT_NOT_ACQUIRED = 75
 EXIT_UNAVAILABLE = 77
@@ -71,6 +73,11 @@ class Job:
     patience: Patience
     label: str
     value: bytes | None = None
+    kind: str = "exclusive"
+    size: int | None = None
+    owner: str = ""
+    lock_delay_ms: int = 0
+    max_hold_ms: int = 0
 
     @property
     def title(self) -> str:
@@ -97,7 +104,7 @@ class Holder:
             try:
                 supervisor.start(self._environ(award))
                 self._supervisor = supervisor
-                return await supervisor.run(job.argv, award.session)
+                return _explained(await supervisor.run(job.argv, award), award)
             finally:
                 self._supervisor = None
                 await supervisor.stop()
@@ -130,7 +137,18 @@ class Holder:
 
     async def _contend(self, client: AsyncClient) -> Award:
         job = self._job
-        wish = Wish(job.label, socket.gethostname()[:200], os.getpid(), value=job.value)
+        wish = Wish(
+            label=job.label,
+            host=socket.gethostname()[:200],
+            pid=os.getpid(),
+            value=job.value,
+            kind=job.kind,
+            owner=job.owner,
+            size=job.size,
+            lock_delay_ms=job.lock_delay_ms,
+            max_hold_ms=job.max_hold_ms,
+            when_unsure="stop" if job.room == "locks" else "",
+        )
         contest = client.contest(job.room, job.name)
         return await contest.contend(wish, job.wait_ms, self._show_position)
 
@@ -139,7 +157,7 @@ class Holder:
             note(f"waiting for {self._job.title}, {position} before us")
 
     async def _give_back(self, client: AsyncClient, award: Award) -> None:
-        if award.session.is_lost:
+        if award.is_lost:
             return  # nothing is ours any more
         try:
             async with asyncio.timeout(_RELEASE_S):
@@ -156,6 +174,16 @@ class Holder:
         if self._settings.endpoints is not None:
             environ["COORDINATOR_ENDPOINTS"] = self._settings.endpoints
         return environ
+
+
+def _explained(ending: Ending, award: Award) -> Ending:
+    """Return ``ending``; that of a command whose lock was lost says why it was."""
+    if ending.reason is not Reason.LOST:
+        return ending
+    reason = award.session.tidings.taken(award.paths) or award.session.reason
+    if not reason and award.is_bounded:
+        reason = "its time (--max-hold) was over"
+    return replace(ending, message=f"{ending.message}: {reason}") if reason else ending
 
 
 def _real_time() -> range:
@@ -251,8 +279,43 @@ def _job(
     show_default=True,
     help="How long to wait for the lock; 0 tries once.",
 )
+@click.option(
+    "--shared", "is_shared", is_flag=True, help="Hold it together with others that say --shared."
+)
+@click.option(
+    "--size",
+    type=click.IntRange(min=1, max=10_000),
+    help="Hold one of so many slots (a semaphore). An existing one keeps the size it has.",
+)
+@click.option(
+    "--max-hold",
+    "max_hold_s",
+    type=Seconds(min=0.5, max=MAX_HOLD_S_MAX),
+    metavar="SECONDS",
+    help="End COMMAND and give the lock back after so long.",
+)
+@click.option(
+    "--lock-delay",
+    "lock_delay_s",
+    type=Seconds(max=LOCK_DELAY_S_MAX),
+    default=0.0,
+    metavar="SECONDS",
+    help="If this holder is lost without giving it back, let nobody hold it for so long; at most "
+    "60.",
+)
+@click.option("--owner", default="", help="In whose name it is held, for who looks at the lock.")
 @_holding_options
-def lock(settings: Settings, name: str, wait_s: float | None, **options: Any) -> None:
+def lock(
+    settings: Settings,
+    name: str,
+    wait_s: float | None,
+    is_shared: bool,
+    size: int | None,
+    max_hold_s: float | None,
+    lock_delay_s: float,
+    owner: str,
+    **options: Any,
+) -> None:
     """Run COMMAND while holding the lock NAME, and only then.
 
     The command finds its fencing token in COORDINATOR_FENCING_TOKEN (it grows with each grant: hand
@@ -281,8 +344,20 @@ def lock(settings: Settings, name: str, wait_s: float | None, **options: Any) ->
       coordinator lock daily-report --timeout 0 -- ./report.sh || echo "somebody else does it"
       coordinator lock migrate --timeout forever --ttl 30 -- ./migrate --all
       coordinator lock counter --shell -- 'read n < counter; echo $((n + 1)) > counter'
+      coordinator lock accounts --shared -- ./add-up.sh
+      coordinator lock licences --size 3 --max-hold 600 -- ./render.sh
     """
-    holder = Holder(settings, _job("locks", name, wait_s, options))
+    if is_shared and size is not None:
+        raise click.UsageError("--shared and --size exclude each other")
+    job = replace(
+        _job("locks", name, wait_s, options),
+        kind="shared" if is_shared else "exclusive" if size is None else "slot",
+        size=size,
+        owner=owner[:OWNER_CHARACTERS_MAX],
+        max_hold_ms=0 if max_hold_s is None else round(max_hold_s * 1000),
+        lock_delay_ms=round(lock_delay_s * 1000),
+    )
+    holder = Holder(settings, job)
 
     async def work() -> Ending:
         holder.listen_to_signals()
@@ -326,7 +401,7 @@ def elect(
     """
     job = _job("elections", name, wait_s, options)
     published = job.label if value is None else value
-    job = Job(**{**_fields(job), "value": os.fsencode(published)})
+    job = replace(job, value=os.fsencode(published))
     holder = Holder(settings, job)
 
     async def work() -> Ending:
@@ -352,10 +427,6 @@ async def _elected_round(settings: Settings, holder: Holder, *, is_patient: bool
             raise
         show_error(error, settings.is_json)
         return None
-
-
-def _fields(job: Job) -> dict[str, Any]:
-    return {name: getattr(job, name) for name in Job.__dataclass_fields__}
 
 
 def _finished(settings: Settings, holder: Holder, run: Any) -> int:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import click
 
+from coordinator.cli.advise import advise
 from coordinator.cli.cluster import locks, sessions, status
 from coordinator.cli.connection import shared_options
 from coordinator.cli.dev import dev
+from coordinator.cli.diagnose import diagnose
 from coordinator.cli.holding import elect, lock
+from coordinator.cli.past import grants, revoke
 from coordinator.cli.secret import secret
 from coordinator.cli.serving import serve
 from coordinator.cli.transactions import multi
 from coordinator.cli.watching import watch
+from coordinator.cli.why import why, why_lost
 from coordinator.cli.znodes import create, delete, get, ls, set_, stat
 
 SECTIONS: tuple[tuple[str, tuple[click.Command, ...]], ...] = (
     ("Run a command while holding something", (lock, elect)),
     ("Read and write znodes", (create, get, set_, delete, ls, stat, watch, multi)),
-    ("Look at the service", (status, sessions, locks)),
+    ("Ask about locks", (locks, why, why_lost, grants, revoke, diagnose, advise)),
+    ("Look at the service", (status, sessions)),
     ("Run members", (dev, serve, secret)),
 )
 
@@ -56,7 +61,7 @@ def cli() -> None:
     \b
     Start a cluster on this machine:   coordinator dev --members 3
     Do something under a lock:         coordinator lock daily-report -- ./report.sh
-    See who holds what:                coordinator locks
+    See who holds what, and why:       coordinator locks; coordinator why daily-report
 
     Every verb takes --endpoints (or COORDINATOR_ENDPOINTS), --json, and --timeout.
 

@@ -8,21 +8,24 @@ import click
 
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document
-from coordinator.client import AsyncClient
+from coordinator.cli.znodes import if_held_option
+from coordinator.client import AsyncClient, IfHeld
 from coordinator.wire.encoding import Encoding, data_fields, decode
+from coordinator.wire.messages.if_held import read_if_held
 from coordinator.wire.messages.operations import Guarded, MultiReply, Result, read_multi
 from coordinator.wire.messages.znodes import stat_body
 
 
 @click.command()
 @click.argument("file", type=click.File("rb"), default="-")
+@if_held_option
 @verb
-def multi(settings: Settings, file: BinaryIO) -> None:
+def multi(settings: Settings, file: BinaryIO, if_held: tuple[IfHeld, ...]) -> None:
     """Do several operations under one zxid, all or none.
 
     FILE (standard input if not given) holds the JSON that POST /v1/multi takes: either
     "operations", a list of create, set, delete, check and read; or "conditions", a list of checks,
-    with "then" and "otherwise".
+    with "then" and "otherwise"; and maybe "if_held".
 
     \b
     Examples:
@@ -32,12 +35,16 @@ def multi(settings: Settings, file: BinaryIO) -> None:
               {"op": "delete", "path": "/app/b"}]}' | coordinator multi
       coordinator multi move-the-job.json --json
     """
-    request = read_multi(decode(file.read()))
+    said = decode(file.read())
+    request = read_multi(said)
+    if_held = (*read_if_held(said), *if_held)
 
     async def work(client: AsyncClient) -> MultiReply:
         if isinstance(request, Guarded):
-            return await client.guarded(request.conditions, request.then, request.otherwise)
-        return await client.multi(request.operations)
+            return await client.guarded(
+                request.conditions, request.then, request.otherwise, if_held=if_held
+            )
+        return await client.multi(request.operations, if_held=if_held)
 
     reply = settings.run(work)
     if settings.is_json:

@@ -12,7 +12,7 @@ import click
 
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, show_table
-from coordinator.client import AsyncClient, Session
+from coordinator.client import AsyncClient, IfHeld, Session
 from coordinator.client.async_client import Mode
 from coordinator.errors import BadArgumentsError
 from coordinator.wire.encoding import Encoding, data_fields
@@ -35,6 +35,26 @@ expected_version_option = click.option(
     metavar="N",
     help="Only if the version is N; otherwise refuse with BadVersion.",
 )
+
+
+class Held(click.ParamType[IfHeld]):
+    """A lock and a fencing token: NAME:TOKEN."""
+
+    name = "NAME:TOKEN"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> IfHeld:
+        try:
+            return IfHeld.from_query("if_held", value)
+        except BadArgumentsError:
+            self.fail(f"expected NAME:TOKEN, found {value!r}", param, ctx)
+
+
+if_held_option = click.option(
+    "--if-held",
+    type=Held(),
+    multiple=True,
+    help="Only while the grant with this fencing token holds this lock; may be repeated.",
+)
 stale_option = click.option(
     "--stale", is_flag=True, help="Answer at once from one member, which may be behind."
 )
@@ -53,6 +73,7 @@ stale_option = click.option(
 )
 @click.option("--ttl-ms", type=click.IntRange(min=1), help="For ttl modes: idle time to live.")
 @click.option("--parents", is_flag=True, help="Create missing ancestors.")
+@if_held_option
 @verb
 def create(
     settings: Settings,
@@ -62,6 +83,7 @@ def create(
     mode: Mode,
     ttl_ms: int | None,
     parents: bool,
+    if_held: tuple[IfHeld, ...],
 ) -> None:
     """Create a znode and print its path.
 
@@ -83,6 +105,7 @@ def create(
             mode=mode,
             ttl_ms=ttl_ms,
             parents="persistent" if parents else None,
+            if_held=if_held,
         )
         _show_written(settings, written.path, written.stat, written.path)
         if mode.startswith("ephemeral"):
@@ -122,6 +145,7 @@ def get(settings: Settings, path: str, stale: bool, at_least_zxid: int | None) -
 @file_option
 @expected_version_option
 @click.option("--create", "is_upsert", is_flag=True, help="Create it if it does not exist.")
+@if_held_option
 @verb
 def set_(
     settings: Settings,
@@ -130,6 +154,7 @@ def set_(
     file: BinaryIO | None,
     expected_version: int | None,
     is_upsert: bool,
+    if_held: tuple[IfHeld, ...],
 ) -> None:
     """Replace the data of a znode and print its new version.
 
@@ -138,6 +163,7 @@ def set_(
       coordinator set /app/config '{"workers": 8}'
       coordinator set /app/config '{"workers": 8}' --expected-version 3
       date | coordinator set /app/heartbeat --file - --create
+      coordinator set /progress 1000 --if-held "$COORDINATOR_LOCK_NAME:$COORDINATOR_FENCING_TOKEN"
     """
     if is_upsert and expected_version is not None:
         raise click.UsageError("--create and --expected-version exclude each other")
@@ -148,13 +174,14 @@ def set_(
     async def work(client: AsyncClient) -> None:
         if not is_upsert:
             version = ANY_VERSION if expected_version is None else expected_version
-            written = await client.set(path, content, expected_version=version)
+            written = await client.set(path, content, expected_version=version, if_held=if_held)
             stat = written.stat
         else:
             reply = await client.guarded(
                 [Check(path, exists=False)],
                 then=[Create(path, content)],
                 otherwise=[SetData(path, content)],
+                if_held=if_held,
             )
             found = reply.results[0].stat
             assert found is not None, "a create or a set answers with a Stat"
@@ -168,8 +195,15 @@ def set_(
 @click.argument("path")
 @click.option("--recursive", "-r", is_flag=True, help="Delete everything below it as well.")
 @expected_version_option
+@if_held_option
 @verb
-def delete(settings: Settings, path: str, recursive: bool, expected_version: int | None) -> None:
+def delete(
+    settings: Settings,
+    path: str,
+    recursive: bool,
+    expected_version: int | None,
+    if_held: tuple[IfHeld, ...],
+) -> None:
     """Delete a znode.
 
     \b
@@ -180,7 +214,9 @@ def delete(settings: Settings, path: str, recursive: bool, expected_version: int
     """
     version = ANY_VERSION if expected_version is None else expected_version
     deleted = settings.run(
-        lambda client: client.delete(path, expected_version=version, recursive=recursive)
+        lambda client: client.delete(
+            path, expected_version=version, recursive=recursive, if_held=if_held
+        )
     )
     if settings.is_json:
         body = {"path": deleted.path, "deleted_count": deleted.deleted_count}

@@ -233,12 +233,13 @@ def test_locks_and_sessions_can_be_empty(coordinator: CommandLine) -> None:
     assert coordinator.text("locks", "nobody's") == "nobody's is free\n"
 
 
-def test_a_grant_that_is_not_held_cannot_be_released(coordinator: CommandLine) -> None:
-    """Releasing names exactly one grant, and says so when it is not there."""
-    result = coordinator("locks", "nothing", "--release", "42-1337")
+def test_a_grant_that_is_not_held_cannot_be_revoked(coordinator: CommandLine) -> None:
+    """Force names exactly one grant, and says so when it is not there."""
+    result = coordinator("revoke", "nothing", "--grant", "42-1337", "--reason", "test")
 
     assert result.exit_code == EXIT_REFUSED
-    assert "42-1337" in result.stderr
+    assert "lock-0000000042" in result.stderr
+    assert "1337" in result.stderr
 
 
 def test_without_members_it_says_unavailable() -> None:

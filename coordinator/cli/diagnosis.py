@@ -1,0 +1,274 @@
+"""What the history of a lock says about how it is used: figures in, findings in words out. Pure.
+
+Times come from the history, which labels them by the wall clocks of whoever proposed the changes:
+good enough for people, no measure of safety. The thresholds are below; each finding carries the
+figures that it is drawn from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from coordinator.cli.sentences import counted, lasting
+from coordinator.client import GrantRecord
+
+WAIT_DOMINATES_RATIO = 2
+"""So many times as long as the holds are the waits of a lock that is a bottleneck (p95)."""
+WAIT_MS_MIN = 50
+"""Shorter waits bother nobody."""
+UNCONTENDED_GRANTS_MIN = 5
+"""Fewer grants say nothing about whether anybody contends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """How long ``count`` waits or holds took, by nearest rank."""
+
+    count: int
+    p50_ms: int
+    p95_ms: int
+    p99_ms: int
+    max_ms: int
+
+    @classmethod
+    def of(cls, lengths_ms: Iterable[int]) -> Percentiles | None:
+        """Return those of ``lengths_ms``, None of nothing."""
+        ordered = sorted(lengths_ms)
+        if not ordered:
+            return None
+        last = len(ordered) - 1
+        p50, p95, p99 = (ordered[min(last, len(ordered) * each // 100)] for each in (50, 95, 99))
+        return cls(len(ordered), p50, p95, p99, ordered[-1])
+
+    def to_body(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    def __str__(self) -> str:
+        return (
+            f"{lasting(self.p50_ms)} (p50), {lasting(self.p95_ms)} (p95), "
+            f"{lasting(self.p99_ms)} (p99)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One lock in numbers.
+
+    ``at_once``: how many of the grants were given in the very command that asked. ``silences_ms``:
+    for how long nothing had been heard of the holders that expired. ``lease_ms``: the shortest
+    lease of those who hold or wait now, None when nobody does.
+    """
+
+    lock: str
+    grants: int
+    at_once: int
+    waits: Percentiles | None
+    holds: Percentiles | None
+    ends: Mapping[str, int]
+    silences_ms: tuple[int, ...]
+    span_ms: int
+    held_ms: int
+    queue_length: int = 0
+    lease_ms: int | None = None
+
+    def to_body(self) -> dict[str, Any]:
+        return {
+            "grants": self.grants,
+            "at_once": self.at_once,
+            "waits": None if self.waits is None else self.waits.to_body(),
+            "holds": None if self.holds is None else self.holds.to_body(),
+            "ends": dict(self.ends),
+            "silence_ms_max": max(self.silences_ms, default=None),
+            "span_ms": self.span_ms,
+            "held_ms": self.held_ms,
+            "queue_length": self.queue_length,
+            "lease_ms": self.lease_ms,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence about a lock, why it is said, and what helps."""
+
+    code: str
+    severity: Literal["problem", "warning", "note"]
+    text: str
+    why: str
+    advice: str = ""
+
+    def to_body(self) -> dict[str, str]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A lock's figures and what they say; the worst comes first."""
+
+    figures: Figures
+    findings: tuple[Finding, ...] = field(default=())
+
+    def to_body(self) -> dict[str, Any]:
+        return {
+            "lock": self.figures.lock,
+            "findings": [each.to_body() for each in self.findings],
+            "figures": self.figures.to_body(),
+        }
+
+
+def figures_of(
+    lock: str,
+    grants: Sequence[GrantRecord],
+    *,
+    queue_length: int = 0,
+    leases_ms: Sequence[int] = (),
+) -> Figures:
+    """Return the numbers of ``lock`` from its ``grants``, the oldest first."""
+    ended = [each for each in grants if each.ended_ms is not None]
+    holds_ms = [max(0, (each.ended_ms or 0) - each.granted_ms) for each in ended]
+    begin_ms = min((each.granted_ms for each in grants), default=0)
+    end_ms = max((each.ended_ms or each.granted_ms for each in grants), default=0)
+    return Figures(
+        lock=lock,
+        grants=len(grants),
+        at_once=sum(each.granted_zxid == each.entered_zxid for each in grants),
+        waits=Percentiles.of(max(0, each.granted_ms - each.entered_ms) for each in grants),
+        holds=Percentiles.of(holds_ms),
+        ends=Counter(each.how for each in ended),
+        silences_ms=tuple(each.silent_ms for each in ended if each.how == "expired"),
+        span_ms=max(0, end_ms - begin_ms),
+        held_ms=sum(holds_ms),
+        queue_length=queue_length,
+        lease_ms=min(leases_ms, default=None),
+    )
+
+
+def diagnosed(figures: Figures) -> Diagnosis:
+    """Return what the numbers say; nothing wrong is a finding too."""
+    rules = (
+        _wait_dominates, _shorter_than_pauses, _put_out, _bounds_reached, _shorter_than_holds,
+        _never_contended,
+    )  # fmt: skip
+    findings = [finding for rule in rules if (finding := rule(figures)) is not None]
+    if not findings:
+        findings.append(_nothing(figures))
+    rank = ("problem", "warning", "note")
+    findings.sort(key=lambda each: rank.index(each.severity))
+    return Diagnosis(figures, tuple(findings))
+
+
+# --- the rules
+
+
+def _wait_dominates(figures: Figures) -> Finding | None:
+    waits, holds = figures.waits, figures.holds
+    if waits is None or holds is None or waits.p95_ms < WAIT_MS_MIN:
+        return None
+    if waits.p95_ms < WAIT_DOMINATES_RATIO * max(1, holds.p95_ms):
+        return None
+    busy = ""
+    if figures.span_ms:
+        busy = f"; it was held for {min(100, 100 * figures.held_ms // figures.span_ms)} % of the "
+        busy += f"{lasting(figures.span_ms)} that the history covers"
+    return Finding(
+        "wait-dominates",
+        "problem",
+        "Wait dominates: the lock is the bottleneck.",
+        f"Waits took {waits}, holds {holds}, so the slow ones wait for about "
+        f"{round(waits.p95_ms / max(1, holds.p95_ms))} holds before their own{busy}.",
+        "Hold it shorter, split it into several locks (one for each record or partition), or ask "
+        "`coordinator advise` whether it is needed.",
+    )
+
+
+def _shorter_than_pauses(figures: Figures) -> Finding | None:
+    silences_ms = figures.silences_ms
+    if not silences_ms:
+        return None
+    lease = "the lease" if figures.lease_ms is None else f"the lease ({lasting(figures.lease_ms)})"
+    longest = lasting(max(silences_ms))
+    return Finding(
+        "lease-shorter-than-pauses",
+        "warning",
+        f"The lease is shorter than observed pauses: {counted(len(silences_ms), 'holder')} lost it "
+        f"by silence.",
+        f"{len(silences_ms)} of {counted(figures.grants, 'grant')} ended because nothing was heard "
+        f"of the holder for longer than {lease}; the longest silence was {longest}.",
+        "If those programs had died, all is well. If they were only paused (garbage collection, a "
+        "busy or sleeping machine, a slow network), make the session timeout longer than their "
+        f"pauses, above {longest}; `coordinator why-lost` names each of them.",
+    )
+
+
+def _shorter_than_holds(figures: Figures) -> Finding | None:
+    holds, lease_ms = figures.holds, figures.lease_ms
+    if holds is None or lease_ms is None or lease_ms >= holds.p99_ms:
+        return None
+    return Finding(
+        "lease-shorter-than-holds",
+        "note",
+        "The lease is shorter than the 99th percentile of holds.",
+        f"The shortest lease of who stands here now is {lasting(lease_ms)}; holds took {holds}.",
+        "That is as it should be while heartbeats run beside the work, as they do in the Python "
+        "client and in `coordinator lock`. Work that stops them (a blocked event loop, a paused "
+        "process) for longer than the lease loses the lock.",
+    )
+
+
+def _put_out(figures: Figures) -> Finding | None:
+    forced = figures.ends.get("forced", 0) + figures.ends.get("deleted", 0)
+    if not forced:
+        return None
+    return Finding(
+        "forced-out",
+        "warning",
+        "Holders were put out of it by people.",
+        f"{forced} of {counted(figures.grants, 'grant')} ended by force "
+        f"({figures.ends.get('deleted', 0)} of them by deleting a znode).",
+        "`coordinator grants --how forced` says by whom and why. A bound (max_hold) ends what "
+        "hangs without people.",
+    )
+
+
+def _bounds_reached(figures: Figures) -> Finding | None:
+    reached = figures.ends.get("max_hold", 0)
+    if not reached:
+        return None
+    return Finding(
+        "bounds-reached",
+        "warning",
+        "Holders reached the end of what they may hold.",
+        f"{reached} of {counted(figures.grants, 'grant')} ended by max_hold.",
+        "Either the work hangs, or the bound is shorter than the work takes.",
+    )
+
+
+def _never_contended(figures: Figures) -> Finding | None:
+    if figures.grants < UNCONTENDED_GRANTS_MIN or figures.at_once < figures.grants:
+        return None
+    if figures.queue_length:
+        return None
+    return Finding(
+        "never-contended",
+        "note",
+        "Never contended.",
+        f"Each of the {figures.grants} grants that the history knows was given at once.",
+        "If it is so under full load too, the lock costs a round trip and guards against what does "
+        "not happen; ask `coordinator advise` whether it is needed.",
+    )
+
+
+def _nothing(figures: Figures) -> Finding:
+    if not figures.grants:
+        return Finding(
+            "unknown", "note", "Nothing is known of it.", "The history has no grant of this lock."
+        )
+    return Finding(
+        "healthy",
+        "note",
+        "Nothing is wrong with it.",
+        f"Of {counted(figures.grants, 'grant')}, {figures.at_once} were given at once; waits took "
+        f"{figures.waits}; holds took {figures.holds or 'no time yet'}.",
+    )

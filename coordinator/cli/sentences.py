@@ -1,0 +1,68 @@
+"""Times and holders in words, for people who read them at three in the morning. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Protocol
+
+from coordinator.cli.output import one_line
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+_DAY_MS = 24 * _HOUR_MS
+
+
+def lasting(ms: int) -> str:
+    """Return a length of time in its two largest units: ``350 ms``, ``8.2 s``, ``2 h 5 min``."""
+    if ms < 1_000:
+        return f"{max(ms, 0)} ms"
+    if ms < _MINUTE_MS:
+        return f"{ms / 1000:.1f} s"
+    for unit_ms, unit, part_ms, part in (
+        (_DAY_MS, "d", _HOUR_MS, "h"),
+        (_HOUR_MS, "h", _MINUTE_MS, "min"),
+        (_MINUTE_MS, "min", 1_000, "s"),
+    ):
+        if ms >= unit_ms:
+            rest = ms % unit_ms // part_ms
+            return f"{ms // unit_ms} {unit}" + (f" {rest} {part}" if rest else "")
+    raise AssertionError("a length of time has a unit")
+
+
+def moment(wall_ms: int) -> str:
+    """Return a wall time in UTC, to the second."""
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Somebody(Protocol):
+    """Who holds, held or waits."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def pid(self) -> int | None: ...
+    @property
+    def owner(self) -> str: ...
+    @property
+    def session_id(self) -> str: ...
+
+
+def who(somebody: Somebody) -> str:
+    """Return a holder by what it said of itself: label, host, process, task or thread."""
+    facts = []
+    if somebody.host:
+        facts.append(f"host {somebody.host}")
+    if somebody.pid is not None:
+        facts.append(f"pid {somebody.pid}")
+    if somebody.owner:
+        facts.append(somebody.owner)
+    facts.append(f"session {somebody.session_id or 'unknown'}")
+    name = f"'{somebody.label}' " if somebody.label else ""
+    return one_line(f"{name}({', '.join(facts)})")
+
+
+def counted(number: int, thing: str, things: str = "") -> str:
+    """Return ``1 grant``, ``2 grants``."""
+    return f"{number} {thing if number == 1 else things or thing + 's'}"

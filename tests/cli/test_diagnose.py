@@ -1,0 +1,174 @@
+"""What the history of a lock says about its use, in words and with the figures behind them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator.cli.diagnose import diagnoses, told
+from coordinator.cli.diagnosis import Diagnosis, Figures, Percentiles, diagnosed, figures_of
+from coordinator.client import GrantRecord
+from recipes import Lock
+from tests.cli.conftest import CommandLine
+from tests.client.memory_cluster import MemoryCluster, in_memory
+
+
+async def crowd(world: MemoryCluster, waiters: int, hold_s: float) -> None:
+    """Let so many want the lock at once, and each hold it for so long."""
+    async with world.client(session_timeout=60) as client:
+
+        async def work() -> None:
+            async with Lock(client, "stock", timeout=600):
+                await asyncio.sleep(hold_s)
+
+        await asyncio.gather(*(work() for _ in range(waiters)))
+
+
+def codes(diagnosis: Diagnosis) -> list[str]:
+    return [each.code for each in diagnosis.findings]
+
+
+@pytest.mark.parametrize(("waiters", "hold_s"), [(50, 0.5), (20, 0.05)])
+@in_memory
+async def test_waiting_for_a_crowd_is_told_to_be_the_bottleneck(
+    world: MemoryCluster, waiters: int, hold_s: float
+) -> None:
+    """500 ms holds, 50 waiters: 25 s of waiting for half a second of work (S117, S118)."""
+    await crowd(world, waiters, hold_s)
+    async with world.client() as client:
+        (diagnosis,) = await diagnoses(client, "stock")
+    text = "\n".join(told(diagnosis))
+    figures = diagnosis.figures
+    assert figures.holds is not None
+    assert figures.waits is not None
+
+    assert "stock: Wait dominates: the lock is the bottleneck." in text
+    assert diagnosis.findings[0].severity == "problem"
+    assert figures.holds.p99_ms == pytest.approx(hold_s * 1_000, rel=0.1)
+    assert figures.waits.max_ms == pytest.approx(hold_s * 1_000 * (waiters - 1), rel=0.1)
+    if waiters == 50:
+        assert "24." in text  # seconds
+        assert "500 ms (p50)" in text
+        assert "held for 100 %" in text
+
+
+@in_memory
+async def test_a_lock_that_nobody_else_wants_is_told_so(world: MemoryCluster) -> None:
+    """Granted at once every time; from five grants on."""
+    async with world.client() as client:
+        for _ in range(4):
+            async with Lock(client, "lonely"):
+                pass
+        assert codes((await diagnoses(client, "lonely"))[0]) == ["healthy"]
+        async with Lock(client, "lonely"):
+            pass
+        (diagnosis,) = await diagnoses(client, "lonely")
+
+        assert codes(diagnosis) == ["never-contended"]
+        assert "Each of the 5 grants" in told(diagnosis)[1]
+
+
+@in_memory
+async def test_holders_that_fell_silent_are_set_against_the_lease(world: MemoryCluster) -> None:
+    """A lease of 2 s and a pause of ten: who was paused needs a longer one (S085)."""
+    network = world.network()
+    async with (
+        world.client(network, session_timeout=2) as client,
+        world.client(session_timeout=2) as other,
+    ):
+        await Lock(client, "daily").acquire()
+        network.is_cut = True
+        await Lock(other, "daily", timeout=60).acquire()
+        (diagnosis,) = await diagnoses(other, "daily")
+        network.is_cut = False
+
+    (finding,) = (each for each in diagnosis.findings if each.code == "lease-shorter-than-pauses")
+    assert "1 of 2 grants" in finding.why
+    assert "the lease (2.0 s)" in finding.why
+    assert diagnosis.figures.silences_ms[0] >= 2_000
+
+
+@in_memory
+async def test_holds_longer_than_the_lease_live_by_their_heartbeats(world: MemoryCluster) -> None:
+    """It is as it should be, and worth knowing (S085)."""
+    async with world.client(session_timeout=2) as client:
+        async with Lock(client, "long"):
+            await asyncio.sleep(30)
+        async with Lock(client, "long"):
+            (diagnosis,) = await diagnoses(client, "long")
+
+    assert codes(diagnosis) == ["lease-shorter-than-holds"]
+    assert "2.0 s" in diagnosis.findings[0].why
+    assert "30.0 s" in diagnosis.findings[0].why
+
+
+@in_memory
+async def test_without_a_name_every_lock_of_the_history_is_diagnosed(world: MemoryCluster) -> None:
+    """By name; elections are left out; a lock nobody knows is said to be unknown."""
+    async with world.client() as client:
+        for name in ("b", "a"):
+            async with Lock(client, name):
+                pass
+
+        assert [each.figures.lock for each in await diagnoses(client, None)] == ["a", "b"]
+        (unknown,) = await diagnoses(client, "nobody's")
+        assert codes(unknown) == ["unknown"]
+
+
+def record(**changes: Any) -> GrantRecord:
+    """Return a grant that waited 10 ms and was held for 100 ms, but for the changes."""
+    usual = GrantRecord(
+        lock="daily", grant_id="1-1", path="/locks/daily/lock-0000000001", fencing_token=1,
+        kind="exclusive", session_id="s", entered_zxid=1, entered_ms=1_000, granted_zxid=2,
+        granted_ms=1_010, ended_zxid=3, ended_ms=1_110, how="released",
+    )  # fmt: skip
+    return replace(usual, **changes)
+
+
+def figures(*records: GrantRecord, **changes: Any) -> Figures:
+    return replace(figures_of("daily", records), **changes)
+
+
+def test_people_and_bounds_that_end_grants_are_named() -> None:
+    """Forced, deleted and bounded ends are findings of their own."""
+    forced = diagnosed(figures(record(), record(how="forced"), record(how="deleted")))
+    bounded = diagnosed(figures(record(), record(how="max_hold")))
+
+    assert codes(forced) == ["forced-out"]
+    assert "2 of 3 grants ended by force (1 of them" in forced.findings[0].why
+    assert codes(bounded) == ["bounds-reached"]
+
+
+def test_clocks_that_disagree_do_not_make_negative_times() -> None:
+    """Wall times are labels: the worst they can do is to say 0."""
+    told_by = figures(record(granted_ms=500, ended_ms=400, entered_ms=900))
+
+    assert told_by.waits == told_by.holds == Percentiles(1, 0, 0, 0, 0)
+    assert told_by.span_ms == 0
+
+
+def test_nobody_waits_long_is_no_bottleneck() -> None:
+    """A few milliseconds of waiting bother nobody, however short the holds are."""
+    quick = record(entered_ms=1_000, granted_ms=1_040, ended_ms=1_041)
+
+    assert codes(diagnosed(figures(quick, quick))) == ["healthy"]
+
+
+def test_a_lock_with_a_queue_is_not_called_uncontended() -> None:
+    """Somebody waits at this moment."""
+    at_once = [record(granted_zxid=1)] * 9
+
+    assert codes(diagnosed(figures(*at_once))) == ["never-contended"]
+    assert codes(diagnosed(figures(*at_once, queue_length=1))) == ["healthy"]
+
+
+def test_the_command_answers_in_words_and_in_json(coordinator: CommandLine) -> None:
+    """Against a member over HTTP."""
+    assert "Nothing is known of it." in coordinator.text("diagnose", "nobody's")
+    (only,) = coordinator.json("diagnose", "nobody's")["locks"]
+    assert only["findings"][0]["code"] == "unknown"
+    assert only["figures"]["grants"] == 0
+    assert "locks" in coordinator.json("diagnose")

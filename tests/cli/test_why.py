@@ -1,0 +1,266 @@
+"""Why a lock is as it is, and what became of a grant, in sentences a tired person understands."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from coordinator.cli.why import look, story_of, told, told_of
+from coordinator.client import AsyncClient, Client, connect
+from coordinator.errors import NoNodeError
+from recipes import Lock, MultiLock, RWLock, Semaphore
+from tests.cli.conftest import CommandLine
+from tests.cli.serving import ServedMember
+from tests.client.memory_cluster import MemoryCluster, in_memory
+
+
+async def asked(world: MemoryCluster, client: AsyncClient, name: str) -> str:
+    return "\n".join(told(await look(client, name), world.clock.wall_ms()))
+
+
+async def stand(lock: Lock[AsyncClient]) -> asyncio.Task[object]:
+    """Let ``lock`` wait in a task of its own, and return when it stands in the queue."""
+    task: asyncio.Task[object] = asyncio.create_task(lock.acquire(timeout=600))
+    await asyncio.sleep(1)
+    return task
+
+
+@in_memory
+async def test_a_held_lock_is_told_with_holder_and_queue(world: MemoryCluster) -> None:
+    """Who, where, since when, with which token, safe until when; then who waits, in order."""
+    async with world.client() as client, world.client() as other:
+        lock = Lock(client, "daily", label="report", owner="step 1", max_hold=600, lock_delay=5)
+        grant = await lock.acquire()
+        await grant.note(b"row 1000")
+        waiting = await stand(Lock(other, "daily", label="nightly"))
+        await asyncio.sleep(89)
+
+        text = await asked(world, other, "daily")
+
+        assert "daily is held by 'report' (host " in text
+        assert "step 1" in text
+        assert "for 1 min 30 s" in text
+        assert f"fencing token {grant.fencing_token}." in text
+        assert "certainly holds for another" in text
+        assert "for 10 min at most" in text
+        assert "closed for another 5.0 s" in text
+        assert "row 1000" in text
+        assert "1 contender waits, in this order:\n  1. 'nightly'" in text
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+
+@in_memory
+async def test_a_free_lock_says_who_held_it_last(world: MemoryCluster) -> None:
+    """Free and never known look different from free after a loss."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client, world.client() as other:
+        assert "daily is free" in await asked(world, other, "daily")
+        await Lock(client, "daily", label="report").acquire()
+        network.is_cut = True
+        await asyncio.sleep(10)
+
+        text = await asked(world, other, "daily")
+
+        assert "daily is free" in text
+        assert "held last by 'report'" in text
+        assert "nothing was heard of it" in text
+        network.is_cut = False
+
+
+@in_memory
+async def test_a_closed_lock_says_for_how_long_and_why(world: MemoryCluster) -> None:
+    """Lock-delay is not mistaken for a holder."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client, world.client() as other:
+        await Lock(client, "daily", lock_delay=60).acquire()
+        network.is_cut = True
+        await asyncio.sleep(10)
+
+        text = await asked(world, other, "daily")
+
+        assert "daily is closed for another 5" in text
+        assert "lock-delay of 1 min" in text
+        network.is_cut = False
+
+
+@in_memory
+async def test_a_holder_that_waits_itself_is_followed(world: MemoryCluster) -> None:
+    """A waits for B, whose holder waits for C: all of it is told."""
+    async with world.client() as client, world.client() as other:
+        await Lock(client, "a", owner="one", label="first").acquire()
+        await Lock(other, "b", owner="two", label="second").acquire()
+        await Lock(other, "c", owner="three", label="third").acquire()
+        tasks = [
+            await stand(Lock(client, "b", owner="one")),
+            await stand(Lock(other, "c", owner="two")),
+            await stand(Lock(other, "a", owner="four")),
+        ]
+
+        situation = await look(client, "a")
+        text = "\n".join(told(situation, world.clock.wall_ms()))
+
+        assert [link.lock for link in situation.chain] == ["b", "c"]
+        assert "The holder waits itself, for b, held by 'second'" in text
+        assert "The holder waits itself, for c, held by 'third'" in text
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+@in_memory
+async def test_several_holders_are_told_one_by_one(world: MemoryCluster) -> None:
+    """Readers, and slots of a semaphore with its size."""
+    async with world.client() as client:
+        for number in range(2):
+            await RWLock(client, "accounts", owner=f"r{number}").read().acquire()
+            await Semaphore(client, "licences", 3, owner=f"s{number}").acquire()
+
+        readers = await asked(world, client, "accounts")
+        slots = await asked(world, client, "licences")
+
+        assert "accounts has 2 holders." in readers
+        assert readers.count("accounts is held by") == 2
+        assert "licences has 2 holders of 3." in slots
+
+
+@in_memory
+async def test_a_lock_wanted_together_with_another_says_so(world: MemoryCluster) -> None:
+    """Nobody holds it, and yet it is not free."""
+    async with world.client() as client, world.client() as other, Lock(other, "b"):
+        task = asyncio.create_task(MultiLock(client, "a", "b").acquire(timeout=60))
+        await asyncio.sleep(1)
+
+        text = await asked(world, other, "a")
+
+        assert "Nobody holds a" in text
+        assert "waits for other locks too" in text
+        task.cancel()
+        await asyncio.wait({task})
+
+
+@in_memory
+async def test_a_grant_that_expired_is_told_with_its_last_heartbeat_and_the_next_holder(
+    world: MemoryCluster,
+) -> None:
+    """When it was last heard of, who decided, who was next, what to look at."""
+    network = world.network()
+    async with world.client(network, session_timeout=3) as client, world.client() as other:
+        grant = await Lock(client, "daily", label="report").acquire()
+        network.is_cut = True
+        next_grant = await Lock(other, "daily", timeout=60).acquire()
+
+        for asked_for in (None, grant.grant_id, str(grant.fencing_token)):
+            lines = told_of(await story_of(other, "daily", asked_for))
+            text = "\n".join(lines)
+            assert "the leader of term" in text
+            assert "had heard nothing of its session for 3." in text
+            assert "last heartbeat that arrived" in text
+            assert f"The next grant was {next_grant.grant_id}" in text
+        network.is_cut = False
+
+
+@in_memory
+async def test_what_is_not_lost_is_said_not_to_be(world: MemoryCluster) -> None:
+    """Held, released, forced: each in its own words; unknown is an error."""
+    async with world.client() as client:
+        lock = Lock(client, "daily")
+        grant = await lock.acquire()
+        assert "It is not lost" in "\n".join(
+            told_of(await story_of(client, "daily", grant.grant_id))
+        )
+        await lock.release()
+        released = told_of(await story_of(client, "daily", grant.grant_id))
+        assert any("it was released" in line for line in released)
+        with pytest.raises(NoNodeError, match="was lost"):
+            await story_of(client, "daily", None)
+        with pytest.raises(NoNodeError, match="token 99999"):
+            await story_of(client, "daily", "99999")
+        await lock.acquire()
+        await client.revoke("daily", by="ops", reason="stuck")
+        forced = "\n".join(told_of(await story_of(client, "daily", None)))
+        assert "ops released it by force, and said why: stuck" in forced
+
+
+# --- as commands
+
+
+@pytest.fixture
+def client(member: ServedMember) -> Client:
+    return connect(member.url, label="a program").open()
+
+
+def test_the_commands_answer_in_words_and_in_json(coordinator: CommandLine, client: Client) -> None:
+    """why, why-lost, grants and revoke against a member over HTTP."""
+    with client:
+        grant = Lock(client, "cli", label="report").acquire()
+
+        assert "cli is held by 'report'" in coordinator.text("why", "cli")
+        assert coordinator.json("why", "cli")["holder"]["grant_id"] == grant.grant_id
+        assert "It is not lost" in coordinator.text("why-lost", "cli", grant.grant_id)
+        revoked = coordinator.text("revoke", "cli", "--by", "ops", "--reason", "stuck")
+        assert f"Raise every guard to token {grant.fencing_token + 1}" in revoked
+        assert coordinator.json("why-lost", "cli")["grant"]["by"] == "ops"
+        assert "cli is free" in coordinator.text("why", "cli")
+
+
+def test_the_history_is_a_table_or_a_line_of_json_for_each_grant(
+    coordinator: CommandLine, client: Client
+) -> None:
+    """Filtered by how it ended, by time, by number; each line stands for itself."""
+    with client:
+        for _ in range(3):
+            with Lock(client, "listed"):
+                pass
+        held = Lock(client, "listed").acquire()
+
+        table = coordinator.text("grants", "listed").splitlines()
+        lines = coordinator.text("grants", "listed", "--json").splitlines()
+
+        assert table[0].split()[:3] == ["GRANTED", "LOCK", "GRANT"]
+        assert len(table) == 5
+        assert [json.loads(line)["how"] for line in lines] == ["released"] * 3 + [""]
+        assert len(coordinator.text("grants", "listed", "--how", "released").splitlines()) == 4
+        assert held.grant_id in coordinator.text("grants", "listed", "--how", "held")
+        assert len(coordinator.text("grants", "listed", "--limit", "2").splitlines()) == 3
+        assert len(coordinator.text("grants", "listed", "--since", "1h").splitlines()) == 5
+        assert len(coordinator.text("grants", "listed", "--until", "2001-01-01").splitlines()) == 1
+        assert coordinator("grants", "--since", "yesterday").exit_code == 2
+
+
+def test_what_others_wrote_cannot_move_the_cursor(coordinator: CommandLine, client: Client) -> None:
+    """Labels and owners are escaped in every sentence."""
+    with client:
+        Lock(client, "evil", label="\x1b]0;x\x07", owner="\x1b[2J").acquire()
+        for text in (coordinator.text("why", "evil"), coordinator.text("grants", "evil")):
+            assert "\x1b" not in text
+            assert "\\x1b" in text
+
+
+def test_a_write_may_depend_on_a_grant(coordinator: CommandLine, client: Client) -> None:
+    """--if-held NAME:TOKEN, as a command under ``coordinator lock`` finds them."""
+    with client:
+        grant = Lock(client, "importer:7").acquire()
+        held = f"importer:7:{grant.fencing_token}"
+        coordinator.text("create", "/fenced", "0", "--if-held", held)
+        coordinator.text("set", "/fenced", "1", "--if-held", held)
+        grant.release()
+
+        for arguments in (
+            ("set", "/fenced", "2"),
+            ("delete", "/fenced"),
+            ("create", "/other", "x"),
+        ):
+            refused = coordinator(*arguments, "--if-held", held)
+            assert refused.exit_code == 1
+            assert "LockLost" in refused.stderr
+        token = grant.fencing_token
+        body = {
+            "operations": [{"op": "delete", "path": "/fenced"}],
+            "if_held": {"lock": "importer:7", "fencing_token": token},
+        }
+        assert coordinator("multi", stdin=json.dumps(body)).exit_code == 1
+        assert coordinator("set", "/fenced", "2", "--if-held", "importer").exit_code == 2
+    assert coordinator.text("get", "/fenced") == "1"
