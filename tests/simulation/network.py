@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordinator.raft.messages import Message, decode, encode
+from coordinator.raft.messages import Message, Request, decode, encode
 from coordinator.raft.transport import TransportListener
 from tests.simulation.loop import Owner
 
@@ -103,7 +103,8 @@ class MemberNetwork:
         if weather.stragglers and draw.random() < weather.stragglers:
             arrival_s += draw.uniform(0.1, 3.0)
         end.owner.at(arrival_s, self._arrive, source, end, payload)
-        if weather.duplicates and draw.random() < weather.duplicates:
+        is_twice = weather.duplicates > 0 and draw.random() < weather.duplicates
+        if is_twice and not isinstance(message, Request):  # a question is asked once, as over TCP
             late_s = arrival_s + draw.uniform(0.0, 1.0)
             end.owner.at(late_s, self._arrive, source, end, payload)
 
