@@ -11,6 +11,7 @@ import pytest
 
 from recipes.guards import MysqlGuard, PostgresGuard
 from recipes.guards.conformance import TRIALS, Trial, try_guard
+from tests.guards.object_store import Store
 from tests.guards.values import (
     BUCKET,
     AwaitedInPostgres,
@@ -91,10 +92,21 @@ def test_redis_asyncio(trial: Trial, redis_server: Path) -> None:
     check(partial(AwaitedInRedis, redis_server), trial, "redis")
 
 
-@each_trial
+PAUSED = [trial for trial in TRIALS if trial.name.startswith("paused")]
+
+
+@pytest.mark.parametrize(
+    "trial", [trial for trial in TRIALS if trial not in PAUSED], ids=lambda trial: trial.name
+)
 def test_s3(trial: Trial, bucket: str) -> None:
     """S3Guard over boto3, against moto's S3 (see servers.object_store for what that proves)."""
-    check(partial(InS3, bucket), trial, "s3")
+    check(partial(InS3, s3_client(bucket)), trial, "s3")
+
+
+@pytest.mark.parametrize("trial", PAUSED, ids=lambda trial: trial.name)
+def test_s3_paused(trial: Trial) -> None:
+    """The many rounds of these against a store in memory: moto and the wire take long."""
+    check(partial(InS3, Store()), trial, "s3")
 
 
 @each_trial

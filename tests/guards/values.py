@@ -188,8 +188,8 @@ class AwaitedInRedis:
 class InS3:
     """An object of an S3-style store."""
 
-    def __init__(self, url: str, name: str) -> None:
-        self.guard = S3Guard(s3_client(url), bucket=BUCKET, key=name)
+    def __init__(self, client: Any, name: str) -> None:
+        self.guard = S3Guard(client, bucket=BUCKET, key=name)
 
     def write(self, token: int, value: str) -> None:
         self.guard.write(token, value.encode())
