@@ -12,8 +12,9 @@ from coordinator.service.contenders import Recipe, find, grant_id_of, recipe_at
 from coordinator.service.holder_info import HolderInfo
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
-from coordinator.state.grants import Ending, Grant, GrantQuery
+from coordinator.state.grants import Grant, GrantQuery
 from coordinator.state.machine import StateMachine
+from coordinator.state.places import Ending
 
 _HOW = {
     Ending.RELEASED: "it was released",

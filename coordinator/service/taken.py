@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Command
-from coordinator.state.grants import Ending, Grant
+from coordinator.state.grants import Grant
+from coordinator.state.places import Ending
 from coordinator.state.outcomes import Outcome, SessionEnded
 
 _TOLD_MAX = 100
