@@ -94,6 +94,13 @@ SAID: dict[str, tuple[str, ...]] = {
         r"gives the lock back.*: False",
         r"B still holds: True",
     ),
+    "s115_deadlock": (
+        r"A waited in vain|B waited in vain",
+        r"each thread or task is an owner",
+        r"[AB] is told of a circle of 2 over [12], [12]: gives way",
+        r"[AB] has both",
+        r"1 of 2 went through",
+    ),
     "s116_transfers": (r"5 transfers each way.*all are done", r"A has 100, B has 100"),
     "s117_fifty_waiters": (r"50 grants", r"The wait dominates: the lock is the bottleneck"),
     "s118_wait_or_hold": (
