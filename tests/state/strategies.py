@@ -27,10 +27,11 @@ from coordinator.state.commands import (
 from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
+from tests.state.lock_strategies import conditions, lock_operations
 
 SMALL_LIMITS = MachineLimits(
     data_bytes_max=8,
-    path_bytes_max=40,
+    path_bytes_max=64,
     path_depth_max=4,
     children_max=5,
     znodes_max=20,
@@ -54,7 +55,7 @@ SESSION_IDS = ("s1", "s2", "s3")
 names = st.sampled_from(["a", "b", "n-", "n-0000000001"])
 good_paths = st.lists(names, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
 bad_paths = st.sampled_from(
-    ["", "/", "a", "/a/", "//", "/a//b", "/.", "/a/..", "/\x00", "/\x85", "/" + "x" * 60, "/a" * 5]
+    ["", "/", "a", "/a/", "//", "/a//b", "/.", "/a/..", "/\x00", "/\x85", "/" + "x" * 70, "/a" * 5]
 )
 paths = st.one_of(*[good_paths] * 9, bad_paths)
 data = st.binary(max_size=9)
@@ -137,6 +138,8 @@ operations: st.SearchStrategy[Operation] = st.one_of(
         st.integers(-1, 30),
     ),
     st.builds(Reap, paths, zxids, zxids, terms),
+    lock_operations,
+    lock_operations,
 )
 request_ids = st.builds(
     RequestId,
@@ -150,8 +153,26 @@ commands: st.SearchStrategy[Command] = st.builds(
     st.integers(0, 2**40),
     st.one_of(st.none(), st.none(), request_ids),
     st.just(""),
+    conditions,
 )
-histories = st.lists(commands, min_size=1, max_size=40)
+lock_commands: st.SearchStrategy[Command] = st.builds(
+    Command,
+    lock_operations,
+    st.integers(0, 2**40),
+    st.one_of(st.none(), st.none(), st.builds(RequestId, st.just("c1"), st.integers(1, 6))),
+    st.sampled_from(["", "ops@example"]),
+    conditions,
+)
+lock_histories = st.lists(lock_commands, min_size=4, max_size=40).map(
+    lambda history: [
+        Command(OpenSession("s1", 50), 0),
+        Command(OpenSession("s2", 50), 0),
+        *history,
+    ]
+)
+"""Sessions are open and queues fill up, as they seldom do among commands of every kind."""
+
+histories = st.one_of(st.lists(commands, min_size=1, max_size=40), lock_histories)
 
 
 def apply_all(machine: StateMachine, history: list[Command], *, first: int = 1) -> list[Outcome]:

@@ -23,13 +23,17 @@ from coordinator.state.commands import (
     RequestId,
 )
 from coordinator.state.events import EventType
+from coordinator.state.grants import GrantQuery
 from coordinator.state.machine import StateMachine
-from coordinator.state.outcomes import Created, GuardedDone, MultiDone, Outcome, Stat
+from coordinator.state.outcomes import Created, Entered, GuardedDone, MultiDone, Outcome, Stat
 from coordinator.state.paths import split
 from coordinator.state.tree import Tree
 from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+DELAY_BYTES = 64
+"""What closes a queue stands where a contender stood, and its name may be this much longer."""
+
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -51,7 +55,18 @@ def all_znodes(machine: StateMachine, path: str = "/") -> dict[str, tuple[bytes,
 
 def truth(machine: StateMachine) -> tuple[object, ...]:
     """Everything that is true, without what is remembered for retries."""
-    return machine.zxid, all_znodes(machine), tuple(machine.sessions())
+    return machine.zxid, all_znodes(machine), tuple(machine.sessions()), all_locks(machine)
+
+
+def all_locks(machine: StateMachine) -> tuple[object, ...]:
+    """Read all queues and their history through the public reads."""
+    locks = machine.locks
+    directories = sorted({*locks.directories(), *(path for path in all_znodes(machine))})
+    return (
+        [(each, locks.contenders(each), locks.holders(each)) for each in directories],
+        [(each, locks.size(each), locks.closed(each)) for each in directories],
+        locks.history(GrantQuery()),
+    )
 
 
 @thorough
@@ -168,7 +183,7 @@ def test_law_4_snapshots_are_transparent(history: list[Command], chance: st.Data
 @thorough
 @given(histories)
 def test_law_5_zxid_grows_by_one_for_each_change(history: list[Command]) -> None:
-    """The zxid grows by exactly one with each change of the tree or the sessions, else not."""
+    """The zxid grows by exactly one with each change of tree, sessions or locks, else not."""
     machine = StateMachine(SMALL_LIMITS)
     for index, command in enumerate(history, 1):
         before = truth(machine)
@@ -259,7 +274,11 @@ def test_law_8_sequence_numbers_never_repeat(history: list[Command]) -> None:
 def created_by(outcome: Outcome) -> list[tuple[str, Stat]]:
     """Return the sequential znodes that the outcome tells of."""
     result = outcome.result
-    results = result.results if isinstance(result, MultiDone | GuardedDone) else (result,)
+    results: tuple[object, ...] = (result,)
+    if isinstance(result, MultiDone | GuardedDone):
+        results = result.results
+    elif isinstance(result, Entered):
+        results = result.contenders
     return [
         (each.path, each.stat)
         for each in results
@@ -282,7 +301,7 @@ def test_law_9_a_repeated_request_gets_its_first_outcome(history: list[Command])
             abandoned = outcome.refusal is not None and outcome.refusal.fields.get("is_abandoned")
             assert abandoned or replace(outcome, is_repeat=False) == first[key]
         elif not outcome.is_repeat:
-            first[key] = replace(outcome, events=())
+            first[key] = replace(outcome, events=(), granted=())
         before = truth(machine)
 
         again = machine.apply(command, index, 1)
@@ -291,7 +310,7 @@ def test_law_9_a_repeated_request_gets_its_first_outcome(history: list[Command])
         if not is_closing:
             assert again.result == outcome.result
             assert refusal_code(again) == refusal_code(outcome)
-        assert again.events == ()
+        assert again.events == again.granted == ()
         assert truth(machine) == before
 
 
@@ -311,12 +330,14 @@ def test_law_10_no_clock_decides(history: list[Command], wall_ms: int) -> None:
         found = timeless.apply(replace(command, wall_ms=wall_ms), index, 1)
 
         assert found.events == expected.events
+        assert found.granted == expected.granted
         assert found.zxid == expected.zxid
         assert refusal_code(found) == refusal_code(expected)
 
 
 def indexes(machine: StateMachine) -> dict[str, object]:
     """Read everything that is kept beside the znodes, for comparison with a rebuilt one."""
+    table = machine._locks
     return {
         "ephemerals": {
             each.session_id: machine.ephemerals_of(each.session_id) for each in machine.sessions()
@@ -325,7 +346,14 @@ def indexes(machine: StateMachine) -> dict[str, object]:
         "data_bytes": machine.data_bytes,
         "state_bytes": machine.state_bytes,
         "count": machine.znode_count,
-    }
+        "queues": {
+            directory: (table.queues[directory].contenders, table.queues[directory].held,
+                        table.queues[directory].closings)
+            for directory in sorted(table.queues)
+        },
+        "owners": {key: sorted(paths) for key, paths in table.owners.items()},
+        "closings": sorted(table.closings.values()),
+    }  # fmt: skip
 
 
 @thorough
@@ -353,7 +381,11 @@ def test_limits_hold(history: list[Command]) -> None:
         machine.apply(command, index, 1)
 
         assert machine.znode_count <= SMALL_LIMITS.znodes_max
-        assert machine.state_bytes <= SMALL_LIMITS.state_bytes_max
+        closed = sum(path.rpartition("/")[2].startswith("delay-") for path in all_znodes(machine))
+        assert machine.state_bytes <= SMALL_LIMITS.state_bytes_max + closed * DELAY_BYTES
+        assert len(machine.locks.history(GrantQuery())) <= (
+            SMALL_LIMITS.grant_history_max + SMALL_LIMITS.znodes_max
+        )
         assert machine.session_count <= SMALL_LIMITS.sessions_max
         assert machine.client_count <= SMALL_LIMITS.clients_max + machine.session_count
         for path, (value, stat) in all_znodes(machine).items():
