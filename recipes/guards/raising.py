@@ -5,7 +5,9 @@
    body: from then on every earlier holder is refused (S104).
 2. If a guard can not be raised the grant is given back and the guard's error raised. So is the
    wait, after the client's overall deadline: a guard that hangs must not hold the lock for ever.
-3. A guard with plain methods runs in a thread, so that its store does not stop the heartbeats. One
+3. Readers hold together, and their raises arrive in any order. So a guard that has seen a higher
+   token already costs a reader nothing; it writes nothing that could be refused.
+4. A guard with plain methods runs in a thread, so that its store does not stop the heartbeats. One
    whose ``raise_to`` is a coroutine is awaited in the client's event loop, which is the caller's
    only on asyncio.
 """
@@ -19,7 +21,12 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from coordinator.client import AsyncClient, Client
-from coordinator.errors import BadArgumentsError, CoordinatorError, OutcomeUnknownError
+from coordinator.errors import (
+    BadArgumentsError,
+    CoordinatorError,
+    OutcomeUnknownError,
+    StaleTokenError,
+)
 from recipes.grant import Grant
 
 
@@ -61,6 +68,9 @@ async def raise_guards(grant: Grant[Any], guards: Sequence[Guard]) -> None:
             try:
                 async with asyncio.timeout(deadline_s) as limit:
                     await _raise(guard, grant.fencing_token)
+            except StaleTokenError:
+                if grant.kind != "shared":
+                    raise
             except TimeoutError as error:
                 if not limit.expired():
                     raise  # the store's own

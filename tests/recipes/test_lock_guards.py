@@ -9,7 +9,7 @@ import pytest
 
 from coordinator import connect
 from coordinator.errors import BadArgumentsError, OutcomeUnknownError, StaleTokenError
-from recipes import Lock
+from recipes import Lock, RWLock, Semaphore
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 
@@ -117,6 +117,29 @@ async def test_cancelled_while_a_guard_is_raised_the_grant_is_given_back(
 
         await asyncio.sleep(1)
         assert await world.queue(client, "daily") == []
+
+
+@in_memory
+async def test_a_reader_is_granted_though_another_one_raised_the_guard_higher(
+    world: MemoryCluster,
+) -> None:
+    """Readers hold together and raise in any order; being second does not mean being replaced."""
+    seen_higher = [Awaited(StaleTokenError("a reader with 9 was here before this one with 8"))]
+    async with world.client() as client:
+        lock = RWLock(client, "daily", guards=seen_higher)
+
+        async with lock.read() as grant:
+            assert not grant.is_lost
+        with pytest.raises(StaleTokenError):
+            await lock.write().acquire()
+
+
+@in_memory
+async def test_a_slot_of_a_semaphore_has_no_guard(world: MemoryCluster) -> None:
+    """A guard knows one rightful holder; it would refuse all but the last of them."""
+    async with world.client() as client:
+        with pytest.raises(BadArgumentsError, match="several rightful holders"):
+            Semaphore(client, "daily", 2, guards=[Awaited()])
 
 
 def test_a_plain_guard_is_raised_beside_the_clients_event_loop() -> None:
