@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from coordinator.errors import NodeExistsError as NodeExistsError
     from coordinator.errors import NoLeaderError as NoLeaderError
     from coordinator.errors import NoNodeError as NoNodeError
+    from coordinator.errors import NoSpaceError as NoSpaceError
     from coordinator.errors import NotEmptyError as NotEmptyError
     from coordinator.errors import NotOwnerError as NotOwnerError
     from coordinator.errors import OutcomeUnknownError as OutcomeUnknownError

@@ -13,6 +13,7 @@
     │    SessionExpiredError 410 · NotOwnerError 409 · LockLostError 410
     ├─ UnavailableError (definite: nothing was or will be proposed; try again)
     │    NoLeaderError 503 · ThrottledError 429 · ShuttingDownError 503 · ClientClosedError 503
+    │    NoSpaceError 503
     ├─ OutcomeUnknownError (indefinite: it may have happened)
     │    ProposalTimeoutError 504 · LeaderChangedError 504 · ConnectionLostError 504
     │    RequestForgottenError 504
@@ -265,6 +266,14 @@ class ShuttingDownError(UnavailableError):
     zk_code = -4
 
 
+class NoSpaceError(UnavailableError):
+    """The disk of the leader, or of this member, is full; it goes on when there is room."""
+
+    code = "NoSpace"
+    http_status = 503
+    zk_code = -4
+
+
 class ClientClosedError(UnavailableError):
     """This client is closed, or belongs to the process this one was forked from."""
 
@@ -319,7 +328,7 @@ class StorageError(CoordinatorError):
 
 
 class DiskFullError(StorageError):
-    """The disk has no room; the member stops."""
+    """The disk has no room for what a start needs; in a running member it stops nothing."""
 
     code = "DiskFull"
     http_status = 500

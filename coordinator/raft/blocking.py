@@ -1,9 +1,10 @@
-"""Where calls that block are run: in a thread for real members, in place in simulations."""
+"""Where calls that block are run: in threads for real members, in place in simulations."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 Result = TypeVar("Result")
@@ -15,6 +16,12 @@ class RunBlocking(Protocol):
     def __call__(self, call: Callable[[], Result], /) -> Awaitable[Result]: ...
 
 
+class StartBlocking(Protocol):
+    """Starts a call that may block, one after the other; who asked may wait for it a while."""
+
+    def __call__(self, call: Callable[[], None], /) -> Future[None]: ...
+
+
 async def run_in_place(call: Callable[[], Result], /) -> Result:
     """Run ``call`` here and now."""
     return call()
@@ -23,3 +30,19 @@ async def run_in_place(call: Callable[[], Result], /) -> Result:
 async def run_in_thread(call: Callable[[], Result], /) -> Result:
     """Run ``call`` in a thread: syncing a whole snapshot takes longer than a heartbeat."""
     return await asyncio.to_thread(call)
+
+
+def start_in_place(call: Callable[[], None], /) -> Future[None]:
+    """Run ``call`` here and now."""
+    done: Future[None] = Future()
+    try:
+        call()
+        done.set_result(None)
+    except Exception as error:
+        done.set_exception(error)
+    return done
+
+
+def start_in_thread() -> StartBlocking:
+    """Return what runs calls in a thread of its own, which begins with the first of them."""
+    return ThreadPoolExecutor(1, thread_name_prefix="sync").submit

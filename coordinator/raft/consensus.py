@@ -45,6 +45,10 @@ class Outbox(Protocol):
 
     def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None: ...
 
+    def may_lead(self) -> bool:
+        """Whether this member is one to lead, as far as its disk goes."""
+        ...
+
     def take_group(self) -> bytes | None: ...
 
     def on_group_logged(self, index: int, term: int) -> None: ...
@@ -68,7 +72,7 @@ class Consensus:
         applied_index: int,
         probation: Probation,
     ) -> None:
-        self._member_id = member_id
+        self.member_id = member_id
         self._others = tuple(other for other in member_ids if other != member_id)
         self._majority = len(member_ids) // 2 + 1
         self._log = log
@@ -111,6 +115,8 @@ class Consensus:
         )
         self._verified = (0, 0)
         """(term, index) up to which this log is known to agree with that term's leader's."""
+        self._heard_commit_index = 0
+        """What the leader had committed, as last heard while the disk here was full."""
         self.first_commit_index: int | None = None
         """The commit index that the first leader heard by this member told."""
         self._last_tick_ms = now_ms()
@@ -139,7 +145,7 @@ class Consensus:
     def leader_id(self) -> str | None:
         """The leader that this member follows and has not lost sight of, or itself."""
         if self.core.role is Role.LEADER:
-            return self._member_id
+            return self.member_id
         return self.core.leader_id if self._elections.is_leader_in_sight else None
 
     @property
@@ -151,6 +157,15 @@ class Consensus:
         """Whether this member leads and has applied the first entry of its term."""
         core = self.core
         return core.role is Role.LEADER and core.applied_index >= core.noop_index
+
+    def is_out_of_reach(self, index: int | None = None) -> bool:
+        """Whether the disk is full and the entry at ``index`` cannot come before there is room.
+
+        None: the last one that is committed, as far as is known here."""
+        term, verified_index = self._verified
+        known = verified_index if term == self.core.term else 0
+        index = self._heard_commit_index if index is None else index
+        return bool(self._log.is_full) and index > max(known, self.core.commit_index)
 
     def on_message(self, member_id: str, message: Message) -> None:
         """Act on a message about the log."""
@@ -169,7 +184,9 @@ class Consensus:
     def tick(self) -> None:
         """Do what is due; the order of things in one pass of the loop is the engine's."""
         if self._is_alone_and_dirty():
-            return  # The library would count what is not durable yet (row 3).
+            # The library would count what is not durable yet (row 3).
+            self._maybe_begin_round()
+            return
         now_ms = self._now_ms()
         if self.core.role is Role.LEADER:
             self._tell_commit_rule(now_ms)
@@ -179,8 +196,7 @@ class Consensus:
         self.core.tick()
         if self.core.role is Role.LEADER:
             self.replication.send_commit_index(self.core.term, self.core.commit_index)
-            if self.rounds.has_joined and self.is_leader_ready:
-                self._begin_round()
+            self._maybe_begin_round()
 
     def _is_alone_and_dirty(self) -> bool:
         return not self._others and bool(self._log.durable_index < self._log.last_index)
@@ -196,6 +212,8 @@ class Consensus:
 
     def due_ms(self) -> int:
         """When ``tick`` must be called at the latest."""
+        if self._is_alone_and_dirty():
+            return self._now_ms() + self._raft.heartbeat_interval_ms
         if self.core.role is Role.LEADER:
             return self.core.heartbeat_due_ms
         return self._elections.due_ms()
@@ -251,7 +269,7 @@ class Consensus:
             self._outbox.send_durable(member_id, say.TermNotice(core.term))
             return False
         if term == core.term and core.role is Role.LEADER:
-            raise InvariantError(f"members {self._member_id} and {member_id} lead in term {term}")
+            raise InvariantError(f"members {self.member_id} and {member_id} lead in term {term}")
         if term > core.term or core.leader_id != member_id or core.role is not Role.FOLLOWER:
             core.hear_leader(member_id, term)
         else:
@@ -267,6 +285,13 @@ class Consensus:
         if self.first_commit_index is None:
             self.first_commit_index = message.commit_index
         core, log = self.core, self._log
+        if log.is_full:
+            # It says that it is there, and not what it lacks: that would be sent again and again.
+            # With room it refuses the next heartbeat, and is sent what it lacks.
+            self._heard_commit_index = message.commit_index
+            self._on_commit_notice(member_id, say.CommitNotice(message.term, message.commit_index))
+            self._outbox.send_durable(member_id, say.ProbeReply(message.term, 0))
+            return
         start, last_index = log[0][1], log[-1][1]
         entries, index = list(message.entries), message.prev_index
         if index > last_index:
@@ -432,9 +457,10 @@ class Consensus:
         known.append(self._log.durable_index)
         return min(sorted(known)[-self._majority], int(self._log.durable_index))
 
-    def _begin_round(self) -> None:
-        self.rounds.begin(self.core.commit_index)
-        self._send_probes()
+    def _maybe_begin_round(self) -> None:
+        if self.rounds.has_joined and self.is_leader_ready:
+            self.rounds.begin(self.core.commit_index)
+            self._send_probes()
 
     def _send_probes(self) -> None:
         for member_id in self._others:

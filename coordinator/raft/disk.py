@@ -7,7 +7,9 @@ Nothing above this file touches ``os``; a simulation passes its own disk. Paths 
    again after it failed, for the system then reports pages as clean that never reached the disk
    (Rebello et al., "Can applications recover from fsync failures?", ATC 2020).
 3. A name is stable only after ``sync_directory`` (Pillai et al., OSDI 2014).
-4. Every failure is a ``StorageError`` that names the operation, the path and the reason.
+4. Every failure is a ``StorageError`` that names the operation, the path and the reason. A
+   ``DiskFullError`` has left everything as it was, but for a part of the write; a sync that finds
+   no room is a failed sync.
 """
 
 from __future__ import annotations
@@ -111,7 +113,8 @@ def join(directory: str, name: str) -> str:
 
 def storage_error(operation: str, path: str, error: OSError) -> StorageError:
     """Return what ``error`` means to this product; a full disk is told apart."""
-    kind = DiskFullError if error.errno in _FULL else StorageError
+    is_full = error.errno in _FULL and operation != "sync"
+    kind = DiskFullError if is_full else StorageError
     reason = error.strerror or str(error)
     return kind(f"{operation} {path}: {reason}", path=path, operation=operation)
 

@@ -4,6 +4,7 @@
    (row 19; Raft thesis, 9.6 and 4.2.3).
 2. A member's vote counts once in a term; asked again by whom it voted for, it says so again (23).
 3. A member on probation votes in a first election at most (``probation``).
+4. A member whose disk is not fit to lead lets the others stand first.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Sender(Protocol):
     def send_now(self, member_id: str, message: Message) -> bool: ...
 
     def send_durable(self, member_id: str, message: Message) -> None: ...
+
+    def may_lead(self) -> bool: ...
 
 
 class Elections:
@@ -66,6 +69,7 @@ class Elections:
         self._pre_votes: set[str] = set()
         self._pre_vote_term = 0
         self._is_handed_over = False
+        self._has_yielded = False
         self._late_until_ms: int | None = None
         self._heard_leader_ms: int | None = None
         # A first election need not wait in full: whoever has a leader refuses the pre-vote.
@@ -80,6 +84,7 @@ class Elections:
 
     def on_leader_heard(self) -> None:
         self._heard_leader_ms = self._now_ms()
+        self._has_yielded = False
         self._late_until_ms = None
         self._pre_vote_term = 0
 
@@ -127,6 +132,9 @@ class Elections:
         self._late_until_ms = None
         self._heard_leader_ms = None
         self._core.postpone_election()
+        if self._others and not self._has_yielded and not self._outbox.may_lead():
+            self._has_yielded = True
+            return
         self._pre_vote_term = self._core.term + 1
         self._pre_votes = {self._member_id}
         for member_id in self._others:
@@ -152,7 +160,8 @@ class Elections:
         """The leader stops and wants this member to follow it; no pre-vote is needed for that."""
         core = self._core
         is_from_leader = message.term == core.term and core.leader_id == member_id
-        if is_from_leader and core.role is Role.FOLLOWER and self._probation.is_proven:
+        is_able = self._probation.is_proven and self._outbox.may_lead()
+        if is_from_leader and core.role is Role.FOLLOWER and is_able:
             self._pre_vote_term = 0
             self._is_handed_over = True
             core.campaign()

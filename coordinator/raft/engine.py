@@ -8,8 +8,8 @@ Promises of an engine:
 1. A proposal that returns is durable on a quorum and applied here; it is never lost afterwards.
 2. Every member applies the same commands in the same order, each exactly once per life of the
    replica's state (a restore starts a new life at the snapshot's index).
-3. ``NoLeaderError``, ``ThrottledError`` and ``ShuttingDownError`` mean that nothing was proposed;
-   ``LeaderChangedError`` and ``ProposalTimeoutError`` mean that nobody knows.
+3. ``NoLeaderError``, ``NoSpaceError``, ``ThrottledError`` and ``ShuttingDownError`` mean that
+   nothing was proposed; ``LeaderChangedError`` and ``ProposalTimeoutError`` that nobody knows.
 4. ``read_barrier`` returns an index that was committed at some moment after the call began, and
    only once it is applied here (Raft thesis, section 6.4).
 5. ``confirm_leadership`` returns only if a quorum answered a round that began after the call.
@@ -84,6 +84,8 @@ class EngineStatus:
     snapshot_index: int
     is_ready: bool
     is_reachable: Mapping[str, bool]
+    trouble: str = ""
+    """What is wrong with this member's disk, in words, while it runs all the same."""
 
 
 RequestHandler = Callable[[str, bytes], Awaitable[bytes]]

@@ -21,6 +21,31 @@ def status_before_start(member_id: str, others: tuple[str, ...]) -> EngineStatus
     )  # fmt: skip
 
 
+def status(
+    consensus: Consensus,
+    *,
+    snapshot_index: int,
+    is_running: bool,
+    is_ready: bool,
+    is_reachable: Mapping[str, bool],
+    trouble: str,
+) -> EngineStatus:
+    core = consensus.core
+    return EngineStatus(
+        member_id=consensus.member_id,
+        role=core.role,
+        term=core.term,
+        leader_id=consensus.leader_id if is_running else None,
+        commit_index=core.commit_index,
+        applied_index=core.applied_index,
+        last_index=consensus.last_index,
+        snapshot_index=snapshot_index,
+        is_ready=is_ready,
+        is_reachable=is_reachable,
+        trouble=trouble,
+    )
+
+
 def figures_of_proposals(application: Application, proposals: Proposals) -> dict[str, float]:
     return {
         "entries_total": float(application.entries_total),
@@ -35,6 +60,8 @@ def figures_of_storage(
 ) -> Mapping[str, float]:
     return {
         "is_unproven": float(not consensus.probation.is_proven),
+        "is_disk_full": float(log.is_full),
+        "is_disk_slow": float(durability.is_slow),
         "sync_count": float(durability.sync_count),
         "sync_seconds_total": durability.sync_seconds_total,
         "snapshots_made_total": float(snapshots.made_total),

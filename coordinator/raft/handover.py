@@ -1,15 +1,17 @@
 """The orderly end of a leadership: the next leader is chosen, made level and asked to stand.
 
-In this order, each step taken in a pass of the loop, and all of it bounded by the caller:
+A leader that stops does so, and one whose disk keeps its followers waiting. In this order, each
+step taken in a pass of the loop, and all of it bounded:
 
-1. nothing new is proposed; what is under way is committed and answered;
+1. nothing new is proposed; what is under way is committed and answered (not where it is the disk
+   that it waits for: it is committed by the next leader);
 2. the connected follower that has most is sent the rest;
 3. it is told to stand at once (Raft thesis, 3.10). Its vote requests say so, and whoever gets one
    does not count on the leader it hears;
 4. it leads: this member has stepped down and follows it.
 
-A follower that does not stand (it is on probation, it has lost sight of this member) is asked
-again, and then the next one.
+A follower that does not stand (it is on probation, its own disk is no better, it has lost sight
+of this member) is asked again, and then the next one.
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ DRAIN_MS_MAX = 1_000
 HANDOVER_MS_MAX = 2_000
 """For all of it."""
 ASK_AGAIN_MS = 150
+TRY_AGAIN_MS = 15_000
+"""After nobody took the leadership from a leader with a bad disk."""
 
 
 class Handover:
-    """One leader's, while it stops. ``done`` ends when there is nothing left to wait for."""
+    """One leader's. ``done`` ends when there is nothing left to wait for."""
 
     def __init__(self, now_ms: Callable[[], int], is_connected: Callable[[str], bool]) -> None:
         self._now_ms = now_ms
@@ -38,6 +42,10 @@ class Handover:
         self._asked_ms: int | None = None
         self._asked: list[str] = []
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_over(self) -> bool:
+        return self.done.done() or self._now_ms() - self._began_ms > HANDOVER_MS_MAX
 
     def step(self, consensus: Consensus, in_flight: int) -> None:
         """Do what can be done now; called in every pass."""
@@ -74,3 +82,53 @@ class Handover:
             ),
             default=None,
         )
+
+
+class Handovers:
+    """When a member hands over: at its end, and while its disk holds up what others have."""
+
+    def __init__(
+        self,
+        others: tuple[str, ...],
+        now_ms: Callable[[], int],
+        is_connected: Callable[[str], bool],
+    ) -> None:
+        self._others = others
+        self._now_ms = now_ms
+        self._is_connected = is_connected
+        self._current: Handover | None = None
+        self._next_ms = 0
+        self.is_stopping = False
+
+    @property
+    def is_under_way(self) -> bool:
+        """Nothing new may be proposed: there will be another leader in a moment."""
+        return self._current is not None
+
+    def step(self, consensus: Consensus, in_flight: int, *, is_overtaken: bool) -> None:
+        """Do what is due; called in every pass."""
+        is_leader = consensus.core.role is Role.LEADER
+        if is_overtaken and is_leader and self._current is None and self._now_ms() >= self._next_ms:
+            self._current = Handover(self._now_ms, self._is_connected)
+        if self._current is None:
+            return
+        self._current.step(consensus, in_flight if self.is_stopping else 0)
+        if self._current.is_over and not self.is_stopping:
+            self._current = None
+            self._next_ms = self._now_ms() + TRY_AGAIN_MS
+
+    async def stop(self, consensus: Consensus | None, wake: Callable[[], None]) -> None:
+        """Hand over for good, to whoever can be reached."""
+        self.is_stopping = True
+        connected = [other for other in self._others if self._is_connected(other)]
+        has_quorum = len(connected) >= (len(self._others) + 1) // 2
+        if consensus is None or consensus.core.role is not Role.LEADER or not has_quorum:
+            return
+        self._current = Handover(self._now_ms, self._is_connected)
+        wake()
+        await asyncio.wait((self._current.done,), timeout=HANDOVER_MS_MAX / 1000)
+
+    def give_up(self) -> None:
+        """This member has failed."""
+        if self._current is not None and not self._current.done.done():
+            self._current.done.set_result(None)

@@ -7,13 +7,16 @@ What is promised, and by whom:
 2. After a crash the log is what it was after some operation not before the last one synced. So an
    entry up to ``durable_index`` is never lost, and a suffix that was cut, and then written over by
    a synced entry, never comes back.
-3. ``setCurrentTerm`` returns when term and vote are stable. They never go back.
+3. ``setCurrentTerm`` changes memory; the next sync makes term and vote stable, before it writes
+   anything added since. They never go back.
 4. After a failed write or sync nothing is accepted any more: every call that would change the log
    raises the StorageError again. A failed sync is never tried again. The member must stop.
+   Only a write without room changes nothing: what it left of itself is cut off, ``is_full`` is
+   true, and the next sync tries it again. What waits is not stable, and never said to be.
 5. The commit index is not kept: one beyond the log would acknowledge entries that nobody holds.
 6. ``deleteEntriesTo`` and ``clear`` are called only when the snapshot that covers what they drop is
-   stable. *That order is the caller's.* Files are removed whole, after the term file says that they
-   are not needed; if the member dies in between, they are removed at the next start.
+   stable. *That order is the caller's.* Files are removed whole, by the next sync, after the term
+   file says that they are not needed; if the member dies in between, at the next start.
 7. Opening refuses what it cannot explain (``segments``, ``records`` hold the rules), refuses a
    directory another process uses, and writes again what may not be stable before it counts.
 
@@ -25,11 +28,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import overload
 
-from coordinator.errors import StorageError
+from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft import segments, term
 from coordinator.raft.disk import Disk, join
 from coordinator.raft.records import Kind, encode
@@ -47,28 +50,49 @@ def _draw_salt() -> int:
 class SyncToken:
     """One sync under way: ``begin_sync`` makes it, calling it does only the disk's part.
 
-    Calling is allowed from any thread, once; it raises StorageError. ``end_sync`` takes note."""
+    It stores the term, if a new one waits for that, or else makes the log stable. Calling is
+    allowed from any thread, once; it raises StorageError. ``end_sync`` takes note."""
 
-    def __init__(self, journal: Journal, *, is_rolling: bool) -> None:
+    def __init__(self, journal: Journal, *, is_whole: bool, is_rolling: bool) -> None:
         self._journal = journal
         self._file = journal._file
         self._next_sequence = journal._segment.sequence + 1
         self._next_index = journal._next_index or 0
+        self.term = journal._term if journal._is_term_due else None
+        self._unneeded = tuple(journal._unneeded)
+        self.is_whole = is_whole
+        """With it everything done to the log by now is stable."""
         self.is_rolling = is_rolling
         self.size_bytes = journal._size_bytes
-        self.last_index = journal.last_index
+        self.last_index = journal._written_index
         self.first_index = journal._segment.first_index
         self.next_segment: Segment | None = None
+        self.is_full = False
         self.is_done = False
 
     def __call__(self) -> None:
         with self._journal._stopping_on_failure():
-            self._file.sync()
-            if self.is_rolling:
-                self.next_segment = self._journal._create_segment(
-                    self._next_sequence, self._next_index
-                )
+            if self.term is not None:
+                self._store_term(self.term)
+            else:
+                self._file.sync()
+                if self.is_rolling:
+                    self._roll()
         self.is_done = True
+
+    def _store_term(self, state: term.TermState) -> None:
+        try:
+            term.save(self._journal._disk, self._journal._directory, state)
+        except DiskFullError:
+            self.is_full = True
+            return
+        for segment in self._unneeded:
+            self._journal._disk.remove(segment.path)
+
+    def _roll(self) -> None:
+        # Without room for a new segment this one grows on, as far as it can.
+        with suppress(DiskFullError):
+            self.next_segment = self._journal._create_segment(self._next_sequence, self._next_index)
 
 
 class Journal:
@@ -99,7 +123,9 @@ class Journal:
         self._failure: StorageError | None = None
         self._pending: list[tuple[Kind, int, int, bytes]] = []
         self._in_flight: SyncToken | None = None
+        self._is_full = False
         self._first_needed = 0
+        self._unneeded: list[Segment] = []
         disk.make_directory(directory)
         self._lock = disk.lock_directory(directory)
         try:
@@ -109,13 +135,13 @@ class Journal:
             self._lock.release()
             raise
         self._is_new = found.is_new
-        self._term = found.term
+        self._term = self._stored_term = found.term
         self._segments = found.segments
         self._file = found.file
         self._entries = found.replay.entries
         self._next_index = found.replay.next_index
         self._bytes_in_memory = sum(len(entry[0]) for entry in self._entries)
-        self._durable_index = self.last_index
+        self._durable_index = self._written_index = self.last_index
         # Of the last segment: its length, what of it is stable, what its marks say is stable.
         self._size_bytes = self._synced_bytes = found.replay.valid_bytes
         self._marked_bytes = found.replay.synced_bytes
@@ -176,7 +202,7 @@ class Journal:
         del self._entries[:entryTo]
         self._bytes_in_memory -= sum(len(entry[0]) for entry in dropped)
         self._first_needed = self._entries[0][1] if self._entries else self._next_index or 0
-        self._maybe_remove_segments()
+        self._maybe_drop_segments()
 
     @overload
     def __getitem__(self, item: int) -> Entry: ...
@@ -197,7 +223,7 @@ class Journal:
         return 1
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
-        """Store term and vote; returns when they are stable."""
+        """Set term and vote; they are stable after the next sync."""
         self._refuse_after_failure()
         now = self._term
         if (term, votedForNodeId) == (now.term, now.voted_for):
@@ -207,7 +233,7 @@ class Journal:
                 f"term {term} with a vote for {votedForNodeId!r} after "
                 f"term {now.term} with a vote for {now.voted_for!r}"
             )
-        self._store_term(replace(now, term=term, voted_for=votedForNodeId))
+        self._set_term(replace(now, term=term, voted_for=votedForNodeId))
 
     def getCurrentTerm(self) -> int:
         return self._term.term
@@ -219,7 +245,8 @@ class Journal:
         """Note beside the log how far it is stable, so that the next start tells damage from a
         torn write; not synced."""
         if self._failure is None:
-            with self._stopping_on_failure():
+            # It is a hint: without room for it there is none.
+            with self._stopping_on_failure(), suppress(DiskFullError):
                 self._watermark.say(self._segment.sequence, self._synced_bytes)
 
     def _destroy(self) -> None:
@@ -246,8 +273,20 @@ class Journal:
 
     @property
     def is_dirty(self) -> bool:
-        """True when something added, cut or cleared is not stable yet."""
-        return bool(self._pending) or self._size_bytes > self._synced_bytes
+        """True when something added, cut or cleared, or a term set, is not stable yet."""
+        is_written = not self._pending and self._size_bytes == self._synced_bytes
+        return not is_written or self._is_term_due
+
+    @property
+    def is_full(self) -> bool:
+        """True when there was no room for what waits; the next sync tries it again."""
+        return self._is_full
+
+    @property
+    def is_term_stable(self) -> bool:
+        """True when the term and the vote are those on the disk."""
+        stored, now = self._stored_term, self._term
+        return (stored.term, stored.voted_for) == (now.term, now.voted_for)
 
     @property
     def first_index(self) -> int:
@@ -277,37 +316,52 @@ class Journal:
     def write(self) -> None:
         """Hand everything buffered to the system in one write; nothing is stable by that.
 
-        While a sync that begins a new segment is under way the buffer waits for its end."""
+        The buffer waits while a term, which must be stable first, or a new segment is under way."""
         self._refuse_after_failure()
-        if not self._pending or (self._in_flight is not None and self._in_flight.is_rolling):
+        if not self._pending or self._is_term_due:
             return
-        pending, self._pending = self._pending, []
-        salt = self._segment.salt
+        if self._in_flight is not None and self._in_flight.is_rolling:
+            return
+        salt, first_index = self._segment.salt, self._segment.first_index
         parts = [*self._mark()]
-        for kind, index, term_, command in pending:
+        for kind, index, term_, command in self._pending:
             parts += encode(kind, index, term_, command, salt)
             if kind is not Kind.ENTRY:
-                self._segment.first_index = min(self._segment.first_index, index)
+                first_index = min(first_index, index)
         data = b"".join(parts)
         with self._stopping_on_failure():
-            self._file.write(data)
+            try:
+                self._file.write(data)
+            except DiskFullError:
+                self._is_full = True
+                self._file.truncate(self._size_bytes)
+                return
+        self._is_full = False
+        self._pending.clear()
+        self._marked_bytes = max(self._marked_bytes, self._synced_bytes)
+        self._segment.first_index = first_index
         self._size_bytes += len(data)
+        self._written_index = self.last_index
 
     def sync(self) -> None:
-        """Write, and make everything stable, here and now."""
-        token = self.begin_sync()
-        if token is not None:
+        """Write, and make everything stable that there is room for, here and now."""
+        while (token := self.begin_sync()) is not None:
             token()
             self.end_sync(token)
+            if token.is_full:
+                return
 
     def begin_sync(self) -> SyncToken | None:
-        """Write; return what makes it stable, or None when everything is. One at a time."""
+        """Write; return what makes it stable, or None when everything is, or when there is no
+        room. One at a time; a term that was set takes one of its own, before everything else."""
         if self._in_flight is not None:
             self._stop("a sync begins while another is under way")
         self.write()
-        if not self.is_dirty:
+        if not self._is_term_due and self._size_bytes == self._synced_bytes:
             return None
-        self._in_flight = SyncToken(self, is_rolling=self._size_bytes >= self._segment_bytes)
+        is_whole = not self._is_term_due and not self._pending
+        is_rolling = is_whole and self._size_bytes >= self._segment_bytes
+        self._in_flight = SyncToken(self, is_whole=is_whole, is_rolling=is_rolling)
         return self._in_flight
 
     def end_sync(self, token: SyncToken) -> None:
@@ -316,6 +370,13 @@ class Journal:
         if token is not self._in_flight or not token.is_done:
             self._stop("a sync ends that is not under way")
         self._in_flight = None
+        if token.term is not None:
+            self._is_full = token.is_full
+            if not token.is_full:
+                self._stored_term = token.term
+                first = token.term.first_sequence
+                self._unneeded = [each for each in self._unneeded if each.sequence >= first]
+            return
         self._synced_bytes = token.size_bytes
         self._segment.durable_first_index = token.first_index
         self._durable_index = max(self._durable_index, token.last_index)
@@ -323,7 +384,7 @@ class Journal:
             with self._stopping_on_failure():
                 self._file.close()
             self._follow(token.next_segment)
-        self._maybe_remove_segments()
+        self._maybe_drop_segments()
 
     # ------------------------------------------------------------------ inside
 
@@ -346,34 +407,33 @@ class Journal:
         """The SYNCED record that is due, if one is."""
         if self._synced_bytes <= self._marked_bytes:
             return ()
-        self._marked_bytes = self._synced_bytes
         return encode(Kind.SYNCED, self._synced_bytes, 0, b"", self._segment.salt)
 
     def _forget_durable_from(self, index: int) -> None:
         last = max(0, index - 1)
         self._durable_index = min(self._durable_index, last)
+        self._written_index = min(self._written_index, last)
         if self._in_flight is not None:
             self._in_flight.last_index = min(self._in_flight.last_index, last)
 
-    def _maybe_remove_segments(self) -> None:
-        """Remove the files before the one that holds the first needed entry."""
+    def _maybe_drop_segments(self) -> None:
+        """Let the files go that are before the one that holds the first needed entry."""
         needed = 0
         for position, segment in enumerate(self._segments):
             if segment.durable_first_index <= self._first_needed:
                 needed = position
         if needed == 0:
             return
-        removed, self._segments = self._segments[:needed], self._segments[needed:]
-        self._store_term(replace(self._term, first_sequence=self._segments[0].sequence))
-        with self._stopping_on_failure():
-            for segment in removed:
-                self._disk.remove(segment.path)
+        self._unneeded += self._segments[:needed]
+        del self._segments[:needed]
+        self._set_term(replace(self._term, first_sequence=self._segments[0].sequence))
 
-    def _store_term(self, state: term.TermState) -> None:
-        state = replace(state, last_sequence=self._segment.sequence)
-        with self._stopping_on_failure():
-            term.save(self._disk, self._directory, state)
-        self._term = state
+    def _set_term(self, state: term.TermState) -> None:
+        self._term = replace(state, last_sequence=self._segment.sequence)
+
+    @property
+    def _is_term_due(self) -> bool:
+        return self._term != self._stored_term
 
     @contextmanager
     def _stopping_on_failure(self) -> Iterator[None]:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 from enum import StrEnum
 
+from coordinator.errors import DiskFullError
 from coordinator.raft.disk import Disk, join
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,8 @@ class Probation:
             is_found_new = disk.read(self._path) == Standing.NEW.encode()
             self.standing = Standing.NEW if is_found_new else Standing.JOINING
         elif is_new:
-            self._store(Standing.NEW)
+            self._write(Standing.NEW)
+            self.standing = Standing.NEW
 
     @property
     def is_proven(self) -> bool:
@@ -120,12 +122,21 @@ class Probation:
         self._caught_up_index = None
         if self.is_proven:
             return
-        self._disk.remove(self._path)
+        if self._disk.exists(self._path):
+            self._disk.remove(self._path)
         self._disk.sync_directory(self._directory)
         logger.info("member %s may vote", self._member_id)
         self.standing = Standing.PROVEN
 
     def _store(self, standing: Standing) -> None:
+        self.standing = standing
+        try:
+            self._write(standing)
+        except DiskFullError as error:
+            # It holds in this life; in the next one the others will find out again.
+            logger.error("member %s could not note that: %s", self._member_id, error)
+
+    def _write(self, standing: Standing) -> None:
         temporary = f"{self._path}.tmp"
         file = self._disk.create(temporary)
         try:
@@ -135,4 +146,3 @@ class Probation:
             file.close()
         self._disk.rename(temporary, self._path)
         self._disk.sync_directory(self._directory)
-        self.standing = standing

@@ -9,7 +9,8 @@ due, in this order:
 4. hand acknowledgements and votes to the network.
 
 So a leader's disk and its followers' work at the same time, and nothing is promised before it is
-durable. Any failure of the disk, and any broken invariant, ends the member for good.
+durable. Any failure of the disk but a lack of room, and any broken invariant, ends the member for
+good.
 """
 
 from __future__ import annotations
@@ -26,14 +27,21 @@ from coordinator.errors import (
     LeaderChangedError,
     NoLeaderError,
     ShuttingDownError,
+    StorageError,
 )
 from coordinator.raft import facts
 from coordinator.raft import messages as say
 from coordinator.raft.application import Application
-from coordinator.raft.blocking import RunBlocking, run_in_thread
+from coordinator.raft.blocking import (
+    RunBlocking,
+    StartBlocking,
+    run_in_thread,
+    start_in_place,
+    start_in_thread,
+)
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.disk import Disk, OsDisk, join
-from coordinator.raft.durability import Durability
+from coordinator.raft.durability import TRY_AGAIN_S, Durability
 from coordinator.raft.engine import (
     Applied,
     EngineStatus,
@@ -43,11 +51,13 @@ from coordinator.raft.engine import (
     Role,
     RoleListener,
 )
-from coordinator.raft.handover import HANDOVER_MS_MAX, Handover
+from coordinator.raft.fitness import Fitness
+from coordinator.raft.handover import Handovers
 from coordinator.raft.journal import Journal
 from coordinator.raft.listeners import Listeners
 from coordinator.raft.membership import check_members, check_timing
 from coordinator.raft.messages import Message
+from coordinator.raft.passes import Passes
 from coordinator.raft.probation import Probation
 from coordinator.raft.proposals import Proposals
 from coordinator.raft.read_index import READ_INDEX, ReadIndex
@@ -68,8 +78,8 @@ class PySyncObjEngine:
         clock: decides every timeout; the loop's own timers only wake the member up.
         random: of election timeouts and backoff; seeded in simulations.
         transport: how members talk; TCP by default.
-        run_blocking: where a snapshot, and the log of a slow disk, are synced; by default a thread.
-        sync_in_place_ms_max: a disk that is slower than this on average is slow.
+        run_blocking: where snapshots, and the log of a slow disk, are synced; by default threads.
+        sync_in_place_ms_max: the log of a disk that is slower than this on average is synced there.
     """
 
     def __init__(
@@ -100,9 +110,9 @@ class PySyncObjEngine:
             else TcpTransport(cluster, member, raft, clock=clock, random=self._random)
         )
         self._sync_in_place_seconds_max = sync_in_place_ms_max / 1000
-        self._run_blocking: RunBlocking = (
-            run_blocking if run_blocking is not None else run_in_thread
-        )
+        # One who says how to block is a simulation: it has no threads.
+        self._run_blocking: RunBlocking = run_blocking or run_in_thread
+        self._start_blocking: StartBlocking = start_in_place if run_blocking else start_in_thread()
         command_bytes_max = raft.frame_bytes_max - ENTRY_OVERHEAD_BYTES
         self._proposals = Proposals(
             in_flight_max=raft.proposals_in_flight_max,
@@ -120,7 +130,7 @@ class PySyncObjEngine:
         self._listeners = Listeners(self._member_id)
         self._is_running = False
         self._failure: BaseException | None = None
-        self._handover: Handover | None = None
+        self._handovers = Handovers(self._others, clock.monotonic_ms, self._transport.is_connected)
         self._is_caught_up = False
         self._known_commit_index: int | None = None
         self._replica: Replica | None = None
@@ -128,8 +138,8 @@ class PySyncObjEngine:
         self._consensus: Consensus | None = None
         self._snapshots: SnapshotExchange | None = None
         self._durability: Durability | None = None
-        self._pass_handle: asyncio.Handle | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._fitness: Fitness | None = None
+        self._passes = Passes(self._pass, clock.monotonic_ms)
         self._application = Application(self._proposals)
 
     # The life of a member.
@@ -168,11 +178,17 @@ class PySyncObjEngine:
         self._durability = Durability(
             self._log,
             send=self._transport.send,
+            start_blocking=self._start_blocking,
             run_blocking=self._run_blocking,
             in_place_seconds_max=self._sync_in_place_seconds_max,
+            slow_seconds=self._raft.election_timeout_ms_max / 1000,
             on_durable=self._wake,
             on_failure=self._fail,
         )
+        self._fitness = Fitness(
+            self._member_id, self._log, self._durability,
+            slow_ms=self._raft.election_timeout_ms_max,
+        )  # fmt: skip
         self._snapshots = SnapshotExchange(
             store=store,
             log=self._log,
@@ -198,12 +214,12 @@ class PySyncObjEngine:
     async def stop(self) -> None:
         if not self._is_running and self._failure is None:
             return
-        if self._is_running and self._handover is None:
-            await self._hand_over()
+        if self._is_running and not self._handovers.is_stopping:
+            await self._handovers.stop(self._consensus, self._wake)
             if not self._is_running and self._failure is None:
                 return  # stopped meanwhile by somebody less patient
         was_running, self._is_running = self._is_running, False
-        self._cancel_timers()
+        self._passes.cancel()
         if self._durability is not None:
             await self._durability.stop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} is stopping"))
@@ -219,17 +235,6 @@ class PySyncObjEngine:
         finally:
             self._close_log()
 
-    async def _hand_over(self) -> None:
-        """Give the leadership, if this member has it, to another one that is level."""
-        connected = [other for other in self._others if self._transport.is_connected(other)]
-        has_quorum = len(connected) >= len(self._member_ids) // 2
-        consensus = self._consensus
-        if consensus is None or consensus.core.role is not Role.LEADER or not has_quorum:
-            return
-        self._handover = Handover(self._clock.monotonic_ms, self._transport.is_connected)
-        self._wake()
-        await asyncio.wait((self._handover.done,), timeout=HANDOVER_MS_MAX / 1000)
-
     def _close_log(self) -> None:
         try:
             self._log._destroy()
@@ -241,11 +246,12 @@ class PySyncObjEngine:
         if self._failure is not None:
             return
         self._failure = error
-        if self._handover is not None and not self._handover.done.done():
-            self._handover.done.set_result(None)
+        self._handovers.give_up()
         self._is_running = False
-        logger.critical("member %s stops: %s", self._member_id, error, exc_info=error)
-        self._cancel_timers()
+        # A disk's error says all there is to say; any other is a bug, and where it is matters.
+        where = None if isinstance(error, StorageError) else error
+        logger.critical("member %s stops: %s", self._member_id, error, exc_info=where)
+        self._passes.cancel()
         self._desk.silence()
         if self._durability is not None:
             self._durability.drop()
@@ -253,12 +259,6 @@ class PySyncObjEngine:
         # Cut off at once: peers must not believe in a leader that cannot write.
         self._closing = asyncio.get_running_loop().create_task(self._transport.stop())
         self._listeners.tell_failure(error)
-
-    def _cancel_timers(self) -> None:
-        for handle in (self._pass_handle, self._timer):
-            if handle is not None:
-                handle.cancel()
-        self._pass_handle = self._timer = None
 
     def _fail_waiters(self, error: ShuttingDownError) -> None:
         self._proposals.fail_queued(error)
@@ -275,8 +275,13 @@ class PySyncObjEngine:
             raise NoLeaderError(
                 f"member {self._member_id} does not lead", leader_id=consensus.leader_id
             )
-        if self._handover is not None:
+        if self._handovers.is_stopping:
             raise ShuttingDownError(f"member {self._member_id} is stopping; try another one")
+        if self._handovers.is_under_way:
+            raise NoLeaderError(f"member {self._member_id} hands its leadership over")
+        if self._log.is_full:
+            assert self._fitness is not None
+            raise self._fitness.refusal()
         waiter = self._proposals.add(command)
         self._wake()
         return await waiter
@@ -311,21 +316,17 @@ class PySyncObjEngine:
     def status(self) -> EngineStatus:
         if self._consensus is None or self._snapshots is None:
             return facts.status_before_start(self._member_id, self._others)
-        core = self._consensus.core
-        return EngineStatus(
-            member_id=self._member_id,
-            role=core.role,
-            term=core.term,
-            leader_id=self._consensus.leader_id if self._is_running else None,
-            commit_index=core.commit_index,
-            applied_index=core.applied_index,
-            last_index=self._log.last_index,
+        is_reachable = {
+            other: self._is_running and self._transport.is_connected(other)
+            for other in self._others
+        }
+        return facts.status(
+            self._consensus,
             snapshot_index=self._snapshots.snapshot_index,
+            is_running=self._is_running,
             is_ready=self._is_running and self._is_ready(self._consensus),
-            is_reachable={
-                other: self._is_running and self._transport.is_connected(other)
-                for other in self._others
-            },
+            is_reachable=is_reachable,
+            trouble="" if self._fitness is None else self._fitness.trouble,
         )
 
     def metrics(self) -> Mapping[str, float]:
@@ -415,7 +416,12 @@ class PySyncObjEngine:
         assert self._consensus is not None
         self._snapshots.on_reply(self._consensus, member_id, reply)
 
+    def may_lead(self) -> bool:
+        return self._fitness is None or self._fitness.may_lead
+
     def take_group(self) -> bytes | None:
+        if self._log.is_full and self._fitness is not None:
+            self._proposals.fail_queued(self._fitness.refusal())
         return self._proposals.take_group()
 
     def on_group_logged(self, index: int, term: int) -> None:
@@ -430,21 +436,25 @@ class PySyncObjEngine:
     # Passes.
 
     def _wake(self) -> None:
-        if self._pass_handle is None and self._is_running:
-            self._pass_handle = asyncio.get_running_loop().call_soon(self._pass)
+        if self._is_running:
+            self._passes.wake()
 
     def _pass(self) -> None:
-        self._pass_handle = None
         consensus, snapshots, durability = self._consensus, self._snapshots, self._durability
-        if not self._is_running or not consensus or not snapshots or not durability:
+        fitness = self._fitness
+        if not self._is_running or not (consensus and snapshots and durability and fitness):
             return
         try:
             consensus.tick()
-            if self._handover is not None:
-                self._handover.step(consensus, self._proposals.in_flight)
+            self._handovers.step(
+                consensus,
+                self._proposals.in_flight,
+                is_overtaken=fitness.is_overtaken(consensus),
+            )
             self._transport.flush()
             durability.sync()
             self._transport.flush()
+            fitness.observe()
             self._after_pass(consensus, snapshots)
         except Exception as error:
             self._fail(error)
@@ -460,20 +470,10 @@ class PySyncObjEngine:
         snapshots.resend(consensus)
         if consensus.has_more_to_do():
             self._wake()
-        self._set_timer(consensus.due_ms())
-
-    def _set_timer(self, due_ms: int) -> None:
-        loop = asyncio.get_running_loop()
-        at = loop.time() + max(1, due_ms - self._clock.monotonic_ms()) / 1000
-        if self._timer is not None:
-            if self._timer.when() <= at:
-                return  # It wakes too early and is set anew then: cheaper than to cancel it.
-            self._timer.cancel()
-        self._timer = loop.call_at(at, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._wake()
+        due_ms = consensus.due_ms()
+        if self._log.is_full:
+            due_ms = min(due_ms, self._clock.monotonic_ms() + int(TRY_AGAIN_S * 1000))
+        self._passes.set_due(due_ms)
 
     def _tell_role(self, role: Role) -> None:
         assert self._consensus is not None
@@ -494,4 +494,5 @@ class PySyncObjEngine:
                 self._is_caught_up = True
         if consensus.core.role is Role.LEADER:
             return consensus.is_leader_ready
-        return self._is_caught_up and consensus.probation.is_proven
+        is_fit = consensus.probation.is_proven and not consensus.is_out_of_reach()
+        return self._is_caught_up and is_fit

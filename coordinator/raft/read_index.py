@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 import msgpack  # type: ignore[import-untyped]
 
-from coordinator.errors import NoLeaderError, OutcomeUnknownError, ShuttingDownError
+from coordinator.errors import NoLeaderError, NoSpaceError, OutcomeUnknownError, ShuttingDownError
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Role
 
@@ -75,6 +75,10 @@ class ReadIndex:
     async def wait_applied(self, consensus: Consensus, index: int) -> None:
         if consensus.core.applied_index >= index:
             return
+        if consensus.is_out_of_reach(index):
+            raise NoSpaceError(
+                f"the disk of member {self._member_id} is full, and entry {index} is not on it"
+            )
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiter_count += 1
         heapq.heappush(self._waiters, (index, self._waiter_count, waiter))

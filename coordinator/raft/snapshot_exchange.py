@@ -7,6 +7,7 @@
    replica replaces its state in one step. Checking, syncing and decoding, which take long, are done
    elsewhere (``blocking``); the member goes on meanwhile, and if it has come further by then than
    the snapshot, it stays as it is.
+5. Without room on the disk the snapshot is given up, and tried again later.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.config import RaftConfig
-from coordinator.errors import StorageError
+from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft.blocking import RunBlocking
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Replica
@@ -33,6 +34,8 @@ from coordinator.raft.snapshots import (
 
 logger = logging.getLogger(__name__)
 
+TRY_AGAIN_MS = 60_000
+"""After a snapshot found no room."""
 RESEND_ELECTION_TIMEOUTS = 5
 """A piece without an answer is sent again after so many of the longest election timeouts."""
 
@@ -76,6 +79,7 @@ class SnapshotExchange:
         self._finishing = asyncio.Lock()
         """The store finishes one snapshot at a time, written or received."""
         self._bytes_since = 0
+        self._next_make_ms = 0
         self.snapshot_index = 0
         self.made_total = 0
         self.sent_total = 0
@@ -141,6 +145,8 @@ class SnapshotExchange:
         )
         if not is_due or self._making is not None or applied_index <= self.snapshot_index:
             return
+        if self._now_ms() < self._next_make_ms:
+            return
         self._bytes_since = 0
         position = applied_index - self._log[0][1]
         last_entry = self._log[position]
@@ -169,6 +175,10 @@ class SnapshotExchange:
                 self.made_total += 1
                 self._trim(info.index)
                 logger.info("snapshot at entry %d, %d bytes", info.index, info.size_bytes)
+        except DiskFullError as error:
+            logger.warning("no snapshot for now: %s", error)
+            self._next_make_ms = self._now_ms() + TRY_AGAIN_MS
+            self._bytes_since = self._raft.snapshot_every_bytes  # it stays due
         except Exception as error:
             self._on_failure(error)
         finally:
@@ -255,6 +265,9 @@ class SnapshotExchange:
         except SnapshotTransferError as error:
             self._refuse(consensus, member_id, piece, error)
             return
+        except DiskFullError as error:
+            self._give_up(error)
+            return
         self._installing = asyncio.get_running_loop().create_task(
             self._install(consensus, member_id, piece)
         )
@@ -275,6 +288,8 @@ class SnapshotExchange:
             self._reply(consensus, member_id, piece, 0, is_installed=True)
         except SnapshotTransferError as error:
             self._refuse(consensus, member_id, piece, error)
+        except DiskFullError as error:
+            self._give_up(error)
         except Exception as error:
             self._on_failure(error)
             return
@@ -293,6 +308,12 @@ class SnapshotExchange:
         self._receiving = None
         self._store.abort_receive()
         self._reply(consensus, member_id, piece, 0)
+
+    def _give_up(self, error: DiskFullError) -> None:
+        """Say nothing: the piece is sent again later, and then it begins anew."""
+        logger.warning("the snapshot cannot be received for now: %s", error)
+        self._receiving = None
+        self._store.abort_receive()
 
     def _reply(
         self,

@@ -203,7 +203,11 @@ class SnapshotStore:
             self._writer.abort()
         header = snapshot_file.encode_header(last_entry, previous_entry)
         file = self._disk.create(join(self._directory, _WRITING))
-        self._writer = SnapshotWriter(self, file, header)
+        try:
+            self._writer = SnapshotWriter(self, file, header)
+        except StorageError:
+            file.close()
+            raise
         return self._writer
 
     @property

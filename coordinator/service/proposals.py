@@ -24,6 +24,7 @@ from coordinator.errors import (
     CoordinatorError,
     LeaderChangedError,
     NoLeaderError,
+    NoSpaceError,
     OutcomeUnknownError,
     ProposalTimeoutError,
     ShuttingDownError,
@@ -118,7 +119,8 @@ class Proposals:
             if_held: the grants it depends on; LockLostError in the same entry when one has ended.
 
         Raises:
-            NoLeaderError, ThrottledError, ShuttingDownError: nothing was or will be proposed.
+            NoLeaderError, NoSpaceError, ThrottledError, ShuttingDownError: nothing was or will be
+                proposed.
             ProposalTimeoutError, LeaderChangedError, ConnectionLostError: nobody knows.
         """
         self._leadership.refuse_when_stopping()
@@ -183,7 +185,7 @@ class Proposals:
                     "this member is stopping while the proposal may be under way"
                 ) from error
             return
-        if isinstance(error, ThrottledError) or self._leadership.is_stopping:
+        if isinstance(error, (ThrottledError, NoSpaceError)) or self._leadership.is_stopping:
             raise error
         # NoLeader, or a leader that is shutting down: there will be another one.
 

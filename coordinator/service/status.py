@@ -68,6 +68,8 @@ def what_is_wrong(engine: EngineStatus, *, is_stopping: bool, failure: str | Non
         return f"{name} is stopping"
     if engine.leader_id is None:
         return f"{name} knows no leader: {_quorum(engine)}"
+    if not engine.is_ready and engine.trouble:
+        return f"{name} can not keep up: {engine.trouble}"
     if not engine.is_ready:
         behind = max(0, engine.commit_index - engine.applied_index)
         return f"{name} is catching up: {behind} committed entries are still to be applied"
@@ -81,6 +83,10 @@ def in_words(members: Sequence[MemberView], engine: EngineStatus, wrong: str) ->
     role = "leads" if engine.role is Role.LEADER else f"follows member {engine.leader_id}"
     lead = f"member {engine.member_id} {role} in term {engine.term}"
     missing = [each.member_id for each in members if not each.is_reachable]
+    if engine.trouble:
+        lead += f", but {engine.trouble}"
+    if not missing and engine.trouble:
+        return f"{lead}; every member is reachable."
     if not missing:
         return f"All is well: {lead}, and every member is reachable."
     more = (len(members) - 1) // 2 - len(missing)

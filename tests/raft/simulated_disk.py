@@ -328,7 +328,8 @@ class SimulatedDisk:
                 fault.count -= 1
                 if partly is not None:
                     partly(self.random.randint(0, 7))
-                raise storage_error(operation, path, OSError(fault.error, "made to fail"))
+                named = "sync" if operation == "sync_directory" else operation
+                raise storage_error(named, path, OSError(fault.error, "made to fail"))
 
     def _lose(self, inode: Inode) -> None:
         old, new = len(inode.stable), len(inode.data)

@@ -81,6 +81,9 @@ class Bench:
     def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None:
         raise AssertionError("no snapshots here")
 
+    def may_lead(self) -> bool:
+        return True
+
     def take_group(self) -> bytes | None:
         return self.groups.pop(0) if self.groups else None
 

@@ -77,27 +77,6 @@ def test_a_followers_failed_sync_acknowledges_nothing() -> None:
     run(scenario())
 
 
-def test_a_full_disk_stops_the_member_without_harm() -> None:
-    """No room for an entry: the member stops, and comes back with everything when there is."""
-
-    async def scenario() -> None:
-        cluster = await SimulatedCluster(3).start()
-        leader = await cluster.leader()
-        await leader.engine.propose(b"before")
-        leader.disk.capacity_bytes = 10
-
-        with pytest.raises(LeaderChangedError):
-            await leader.engine.propose(b"x" * 1_000)
-
-        leader.disk.capacity_bytes = None
-        await leader.kill(is_power_cut=False)
-        await leader.start()
-        assert (await cluster.equal())[0] == b"before"
-        await cluster.stop()
-
-    run(scenario())
-
-
 def test_a_corrupt_snapshot_stops_the_member_at_start() -> None:
     """Row 12: a damaged snapshot is refused loudly; it does not become an empty member."""
 
@@ -381,3 +360,28 @@ def test_a_conflicting_suffix_longer_than_a_batch_is_replaced() -> None:
         await cluster.stop()
 
     run(scenario())
+
+
+def test_a_disk_s_error_is_told_in_one_line_and_a_bug_with_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Who reads the log of a member whose disk failed needs its reason, not our source."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(3).start()
+        leader = await cluster.leader()
+        leader.disk.fail("sync", path_part="data/log")
+        with pytest.raises(LeaderChangedError):
+            await leader.engine.propose(b"unknown")
+        second = await cluster.leader(cluster.others(leader))
+        second.replica.on_apply = lambda _command: 1 // 0  # type: ignore[assignment, return-value]
+        with pytest.raises((LeaderChangedError, ShuttingDownError)):
+            await second.engine.propose(b"a bug")
+        await cluster.stop()
+
+    run(scenario())
+
+    of_disk, of_bug = [each for each in caplog.records if each.levelname == "CRITICAL"][:2]
+    assert "sync data/log" in of_disk.getMessage()
+    assert of_disk.exc_info is None
+    assert "ZeroDivisionError" in str(of_bug.exc_info)

@@ -36,7 +36,7 @@ class Rig:
         self.token_position = 0
         self.open()
         self.history: list[list[Entry]] = [[]]
-        self.stable_position = 0
+        self.stable_position = self.written_position = 0
 
     def open(self) -> None:
         salt = self.random.getrandbits(32)
@@ -87,27 +87,46 @@ class Rig:
 
     def vote(self) -> None:
         chosen = (self.term[0] + 1, self.random.choice([None, "1", "2"]))
-        self.terms_possible = {self.term, chosen}
+        self.terms_possible.add(chosen)
         self.journal.setCurrentTerm(*chosen)
         self.term = chosen
-        self.terms_possible = {chosen}
 
     def sync(self) -> None:
         if self.token is None:
             self.journal.sync()
-            self.stable_position = len(self.history) - 1
+            self.note_written()
+            if self.journal.is_term_stable:
+                self.terms_possible = {self.term}
+            if self.journal._size_bytes == self.journal._synced_bytes:
+                self.stable_position = self.written_position
 
     def begin_sync(self) -> None:
         if self.token is None:
             self.token = self.journal.begin_sync()
-            self.token_position = len(self.history) - 1
+            self.note_written()
+            self.token_position = self.written_position
+
+    def note_written(self) -> None:
+        if not self.journal._pending:
+            self.written_position = len(self.history) - 1
 
     def end_sync(self) -> None:
         if self.token is not None:
             token, self.token = self.token, None
             token()
-            self.stable_position = max(self.stable_position, self.token_position)
+            if token.term is None:
+                self.stable_position = max(self.stable_position, self.token_position)
+            elif not token.is_full:
+                self.terms_possible = {(token.term.term, token.term.voted_for), self.term}
             self.journal.end_sync(token)
+
+    def fill(self) -> None:
+        """Somebody else takes all of the disk but a little."""
+        self.disk.capacity_bytes = 0
+        self.disk.capacity_bytes = -self.disk.room_bytes() + self.random.choice([0, 90, 2000])
+
+    def make_room(self) -> None:
+        self.disk.capacity_bytes = None
 
     def check_durable_index(self) -> None:
         """What it says is stable is in every state that a crash may leave."""
@@ -125,6 +144,7 @@ class Rig:
         else:
             self.disk.kill()
         self.token = None
+        self.make_room()
         self.open()
         found = self.journal[:]
         candidates = self.history[self.stable_position :]
@@ -137,7 +157,7 @@ class Rig:
         self.terms_possible = {self.term}
         assert self.journal.durable_index == self.journal.last_index
         self.history = [found]
-        self.stable_position = 0
+        self.stable_position = self.written_position = 0
         if self.journal.last_index < self.needed_index:
             self.install()  # as the engine does when its snapshot is beyond the log
 
@@ -148,7 +168,7 @@ class Rig:
 
 
 STEPS: tuple[str, ...] = ("add",) * 8 + ("cut", "cut", "compact", "install", "vote") + ("sync",) * 3
-STEPS += ("begin_sync", "end_sync", "end_sync", "write", "second")
+STEPS += ("begin_sync", "end_sync", "end_sync", "write", "second", "fill", "make_room", "make_room")
 
 
 def run(seed: int, steps: int) -> int:
@@ -161,6 +181,7 @@ def run(seed: int, steps: int) -> int:
         try:
             if step == "write":
                 rig.journal.write()
+                rig.note_written()
             elif step == "second":
                 rig.journal.onOneSecondTimer()
             else:
@@ -177,8 +198,9 @@ def run(seed: int, steps: int) -> int:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_crash_leaves_a_state_not_before_the_last_sync(seed: int) -> None:
-    """Random operations, the power going off at random steps: nothing synced is ever lost, cut
-    entries stay cut, term and vote are those last stored, and the log always opens again."""
+    """Random operations, the power going off and the disk filling up at random steps: nothing
+    synced is ever lost, cut entries stay cut, term and vote are those last stored, and the log
+    always opens again."""
     assert run(seed, 300) > 0
 
 
@@ -224,6 +246,7 @@ def test_compaction_may_die_at_every_step() -> None:
     disk, journal = prepare()
     before = disk.step_count
     journal.deleteEntriesTo(29)
+    journal.sync()
     steps = disk.step_count - before
     assert steps > 5
 
@@ -234,6 +257,7 @@ def test_compaction_may_die_at_every_step() -> None:
             disk.crash_at_step = disk.step_count + step
             try:
                 journal.deleteEntriesTo(29)
+                journal.sync()
             except SimulatedCrashError:
                 pass
             disk.crash()

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from coordinator.clock import ManualClock
 from coordinator.config import ClusterConfig, Config, MemberAddress, MemberConfig, SessionConfig
-from coordinator.errors import ConnectionLostError, LeaderChangedError, NoLeaderError
+from coordinator.errors import ConnectionLostError, LeaderChangedError, NoLeaderError, NoSpaceError
 from coordinator.raft.engine import (
     Applied,
     EngineStatus,
@@ -57,6 +57,7 @@ class FakeEngine:
         self.is_applying = True
         self.confirm_count = 0
         self.barrier_count = 0
+        self.is_full = False
 
     @property
     def member_id(self) -> str:
@@ -76,6 +77,8 @@ class FakeEngine:
     async def propose(self, command: bytes) -> Applied:
         if not self.is_leader:
             raise NoLeaderError(f"member {self._member_id} does not lead")
+        if self.is_full:
+            raise NoSpaceError(f"the disk of member {self._member_id}, which leads, is full")
         answer: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
         self._under_way.add(answer)
         answer.add_done_callback(self._under_way.discard)
@@ -164,6 +167,7 @@ class FakeEngine:
             is_reachable={
                 other: world.has_quorum for other in world.engines if other != self._member_id
             },
+            trouble="its disk is full" if self.is_full else "",
         )
 
     def metrics(self) -> Mapping[str, float]:

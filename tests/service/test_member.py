@@ -55,6 +55,19 @@ async def test_a_healthy_member_says_so() -> None:
         assert [each.is_self for each in status.members] == [False, True, False]
 
 
+async def test_a_member_with_a_full_disk_says_so() -> None:
+    """Whether it leads or follows; the rest of what it says is as true as before."""
+    async with cluster() as world:
+        for engine in world.engines.values():
+            engine.is_full = True
+
+        assert [world.members[each].status().summary for each in ("1", "2")] == [
+            "member 1 leads in term 1, but its disk is full; every member is reachable.",
+            "member 2 follows member 1 in term 1, but its disk is full; every member is reachable.",
+        ]
+        assert world.members["1"].is_ready
+
+
 async def test_a_member_without_a_leader_says_how_many_it_reaches() -> None:
     """One sentence explains why it cannot serve."""
     async with cluster(leader_id=None) as world:

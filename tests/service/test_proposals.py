@@ -13,11 +13,12 @@ from coordinator.errors import (
     LeaderChangedError,
     NodeExistsError,
     NoLeaderError,
+    NoSpaceError,
     ProposalTimeoutError,
     ShuttingDownError,
     ThrottledError,
 )
-from coordinator.service.reads import STALE
+from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, RequestId, SetData
 from tests.service.fake_cluster import cluster, settle, soon
 
@@ -269,6 +270,41 @@ async def test_too_much_under_way_is_throttled_at_once() -> None:
                 world.follower.submit(Create("/b"), request=REQUEST, deadline_ms=world.deadline())
             )
         first.cancel()
+
+
+@pytest.mark.parametrize("asked", ["1", "2"])
+async def test_a_leader_with_a_full_disk_refuses_at_once(asked: str) -> None:
+    """Definitely: nothing was proposed, by whichever member it came; reads go on."""
+    async with cluster() as world:
+        world.engines["1"].is_full = True
+        before = len(world.log)
+
+        with pytest.raises(NoSpaceError) as caught:
+            await soon(
+                world.members[asked].submit(
+                    Create("/a"), request=REQUEST, deadline_ms=world.deadline()
+                )
+            )
+
+        assert caught.value.definite
+        assert len(world.log) == before
+        await soon(world.members[asked].get("/", LINEARIZABLE, world.deadline()))
+
+
+async def test_no_room_is_not_told_of_a_write_that_may_have_happened() -> None:
+    """The first attempt's answer was lost: a refusal of the second says nothing of the first."""
+    async with cluster() as world:
+        world.fault = lambda _sender, _receiver, _kind: "reply"
+        writing = asyncio.create_task(
+            world.follower.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline(1_000))
+        )
+        await settle()
+        world.fault = lambda _sender, _receiver, _kind: None
+        world.engines["1"].is_full = True
+        await world.advance(1_000)
+
+        with pytest.raises(ProposalTimeoutError):
+            await soon(writing)
 
 
 async def test_a_stopping_member_refuses_and_tells_those_who_wait() -> None:

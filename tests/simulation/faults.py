@@ -267,7 +267,7 @@ class Faults:
 
     async def _slow_disk(self) -> None:
         members = [each for each in self._world.members if self._random.random() < 0.5]
-        slow_ms = self._random.choice((5.0, 50.0, 400.0))
+        slow_ms = self._random.choice((5.0, 50.0, 400.0, 3_000.0))
         for member in members:
             member.sync_ms_max = slow_ms
         await asyncio.sleep(self._random.uniform(0.5, 6.0))
@@ -275,17 +275,22 @@ class Faults:
             member.sync_ms_max = self._world.calm_sync_ms
 
     async def _full_disk(self) -> None:
-        """It fails at the next write without room, and cannot start before there is room."""
+        """It goes on without writing, and with it again when there is room; it may not start."""
         member = self._one_up()
         if member is None:
             return
         disk = member.disk
         disk.capacity_bytes = 0
         disk.capacity_bytes = -disk.room_bytes() + self._random.choice((0, 100, 5_000))
-        member.may_fail = True
+        member.may_fail = member.may_fail or not member.is_started
         await asyncio.sleep(self._random.uniform(0.5, 5.0))
         disk.capacity_bytes = None
-        await asyncio.sleep(self._random.uniform(0.0, 1.0))
+        life = member.life
+        await asyncio.sleep(self._random.uniform(1.0, 2.0))
+        is_same_life = member.life == life and member.is_started and not member.owner.is_paused
+        has_room = disk.capacity_bytes is None and member.sync_ms_max < 100
+        if is_same_life and has_room and member.failure is None and member.engine._log.is_full:
+            self._world.record.violate("goes on with room", f"{member.who} still has none")
         self._world.boot(member)
 
     async def _sync_error(self) -> None:
@@ -296,7 +301,10 @@ class Faults:
         member.may_fail = True
         operation = self._random.choice(("sync", "sync", "sync_directory", "write"))
         life = member.life
+        # Only a sync that finds no room has failed; a write is tried again.
         fault_error = self._random.choice((errno.EIO, errno.ENOSPC))
+        if operation == "write":
+            fault_error = errno.EIO
         member.disk.fail(operation, error=fault_error, skip=self._random.randint(0, 3))
         fault = member.disk.faults[-1]
         await asyncio.sleep(self._random.uniform(0.5, 4.0))

@@ -14,6 +14,9 @@ from tests.cluster.faults.world import SETTINGS, Plan, Tally, World
 from tests.cluster.processes import ProcessCluster
 
 _STOPS_WITHIN_S = 30.0
+_LOOP_MARK_S = 0.1
+_LOOP_S_MAX = 1.0
+"""More than the mark, for a busy machine is late by itself; far less than a slow sync."""
 
 
 class ShimmedCluster(ProcessCluster):
@@ -61,8 +64,6 @@ async def _disk_errors(plan: Plan, tally: Tally, fields: tuple[str, ...]) -> Non
                 victim = await world.leader() if is_leader else await world.follower()
                 await _fail(world, victim, fields[number % len(fields)])
                 tally.faults += 1
-            if world.may_trace:
-                tally.notes.append("a member that stopped for its disk logged a traceback")
 
 
 async def _fail(world: World, victim: str, field: str) -> None:
@@ -80,7 +81,6 @@ async def _fail(world: World, victim: str, field: str) -> None:
     world.expect(code != 0, f"member {victim} ended with 0 after {field}")
     world.expect(shim.get("failed") == 1, f"{field}: {shim.get('failed')} calls failed, not 1")
     log = world.cluster.log_path(victim).read_text(errors="replace")
-    world.may_trace = world.may_trace or "Traceback" in log
     world.expect("Input/output error" in log, f"member {victim} does not say why it stopped")
     shim.calm()
     await world.flowing()
@@ -113,11 +113,12 @@ async def _slow(world: World, delay_ms: int) -> None:
     moved = "leadership moved" if now_leads != leader else "leadership stayed"
     written = sum(r.is_write and r.called_at > began for r in world.load.readings)
     world.tally.notes.append(f"{delay_ms} ms a sync: {moved}, {written} writes meanwhile")
-    if max(latencies) > 0.1:
-        world.tally.notes.append(f"the loop stood still for {max(latencies):.1f} s (mark: 0.1 s)")
+    late = sum(latency > _LOOP_MARK_S for latency in latencies)
+    world.tally.notes.append(f"{late} of {len(latencies)} answers took over {_LOOP_MARK_S} s")
+    world.expect(max(latencies) < _LOOP_S_MAX, f"A the loop stood still for {max(latencies):.1f} s")
     if delay_ms >= 10_000:
-        is_served = now_leads != leader or written > 0
-        world.expect(is_served, "A a leader whose disk takes 10 s a sync stays, and writes wait")
+        world.expect(now_leads != leader, "A a leader whose disk takes 10 s a sync stays")
+        world.expect(written > 0, "A no write while one disk takes 10 s a sync")
     shims(world)[leader].calm()
     await world.flowing()
 

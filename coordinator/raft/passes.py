@@ -1,0 +1,46 @@
+"""When the next pass of a member is run: at once when it is woken, at the latest when it is due."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Passes:
+    """One member's; ``run`` is one pass, and may not raise."""
+
+    def __init__(self, run: Callable[[], None], now_ms: Callable[[], int]) -> None:
+        self._run = run
+        self._now_ms = now_ms
+        self._next: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def wake(self) -> None:
+        """Run a pass as soon as the loop comes to it; one for all who ask meanwhile."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().call_soon(self._begin)
+
+    def set_due(self, due_ms: int) -> None:
+        """Run a pass at ``due_ms`` at the latest."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + max(1, due_ms - self._now_ms()) / 1000
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return  # It wakes too early and is set anew then: cheaper than to cancel it.
+            self._timer.cancel()
+        self._timer = loop.call_at(at, self._on_timer)
+
+    def cancel(self) -> None:
+        """Run none any more, unless somebody wakes it."""
+        for handle in (self._next, self._timer):
+            if handle is not None:
+                handle.cancel()
+        self._next = self._timer = None
+
+    def _begin(self) -> None:
+        self._next = None
+        self._run()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.wake()
