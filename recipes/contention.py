@@ -1,14 +1,19 @@
 """The one decision of every lock and election: who holds, and whom the others watch.
 
-Pure. The server-run lock, the client-side recipe over the plain tree and the elections all call it,
-so their contenders can stand in one queue.
+Pure, and from names alone, so that it can be taken over the plain tree. The members take the same
+decision (``coordinator/state/queues.py``, which also knows what no name tells); a test holds the
+two together, so contenders of both kinds can stand in one queue.
 
-1. The contender with the lowest sequence number holds. Names are compared by the number at their
-   end, never as whole strings: a prefix (a GUID, another recipe's word) must not change the order.
-2. Every other contender watches only its predecessor: the one with the next lower number, so one
-   departure wakes one contender (ZooKeeper recipes, "Locks").
-3. After waking, the decision is taken anew; the predecessor may have gone without ever holding.
-4. Names without a number at the end are not contenders.
+1. Contenders stand in the order of the number at the end of their names, never of whole strings: a
+   prefix (a GUID, another recipe's word) must not change the order.
+2. The prefix tells the kind. EXCLUSIVE (any word) holds when nobody is before it; SHARED
+   (``read-``) when only SHARED are; SLOT (``slot-``) when only SLOTs are, fewer than the size.
+   ``delay-`` is nobody: it closes the queue to all numbered above it.
+3. Every other contender watches only its predecessor: the last before it that stands in its way, so
+   one departure wakes one contender (ZooKeeper recipes, "Locks"). Any of several may free a slot: a
+   SLOT watches the whole queue, and has no predecessor.
+4. After waking, the decision is taken anew; the predecessor may have gone without ever holding.
+5. Names without a number of 10 to 18 digits at the end are not contenders.
 """
 
 from __future__ import annotations
@@ -16,8 +21,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
-_SEQUENCE = re.compile(r"(\d{10,})\Z", re.ASCII)
+Kind = Literal["exclusive", "shared", "slot", "closed"]
+
+_SEQUENCE = re.compile(r"(?<!\d)(\d{10,18})\Z", re.ASCII)
+_KINDS: dict[str, Kind] = {"read-": "shared", "slot-": "slot"}
+_CLOSED_PREFIX = "delay-"
+_PREFIX_LENGTH = 5
 
 
 def sequence_of(name: str) -> int | None:
@@ -26,11 +37,19 @@ def sequence_of(name: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
+def kind_of(name: str) -> Kind:
+    """Return the kind that the name tells; ``closed`` for what only closes a queue."""
+    if name.startswith(_CLOSED_PREFIX):
+        return "closed"
+    return _KINDS.get(name[:_PREFIX_LENGTH], "exclusive")
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a contender stands: ``position`` 0 holds; else ``predecessor`` is whom to watch.
+    """Where a contender stands: ``position`` 0 holds, else it counts those before it (1 or more).
 
-    ``is_queued`` is False when the contender is not (or no longer) among the names.
+    ``predecessor`` is whom to watch. ``is_queued`` is False when the contender is not (or no
+    longer) among the names.
     """
 
     is_queued: bool
@@ -42,42 +61,77 @@ class Standing:
         return self.is_queued and self.position == 0
 
 
+_ABSENT = Standing(is_queued=False, position=-1, predecessor=None)
+
+
 def sorted_contenders(names: Iterable[str]) -> list[str]:
-    """Return the contenders among ``names``, the holder first."""
-    numbered = [(number, name) for name in names if (number := sequence_of(name)) is not None]
-    numbered.sort()
-    return [name for _, name in numbered]
+    """Return the contenders among ``names``, in their order; who holds is in front."""
+    return [name for _, name in _numbered(names) if kind_of(name) != "closed"]
 
 
-def standing(names: Iterable[str], mine: str) -> Standing:
-    """Decide for the contender ``mine``, a name among its siblings ``names``, in O(n)."""
-    my_number = sequence_of(mine)
-    if my_number is None:
-        return Standing(is_queued=False, position=-1, predecessor=None)
+def standing(names: Iterable[str], mine: str, size: int = 1) -> Standing:
+    """Decide for the contender ``mine``, a name among its siblings ``names``, in O(n).
+
+    ``size`` is that of the semaphore, for slots.
+    """
+    number = sequence_of(mine)
+    kind = kind_of(mine)
+    if number is None or kind == "closed":
+        return _ABSENT
     is_queued = False
-    position = 0
-    best: tuple[int, str] | None = None
-    mine_key = (my_number, mine)
+    before = slots = 0
+    blocking: tuple[int, str] | None = None
+    my_place = (number, mine)
     for name in names:
         if name == mine:
             is_queued = True
             continue
-        number = sequence_of(name)
-        if number is None or (number, name) > mine_key:
+        other_number = sequence_of(name)
+        if other_number is None:
             continue
-        position += 1
-        if best is None or (number, name) > best:
-            best = (number, name)
+        place, other = (other_number, name), kind_of(name)
+        if other == "closed":
+            is_in_the_way = other_number < number
+        elif place > my_place:
+            continue
+        else:
+            before += 1
+            slots += other == "slot"
+            is_in_the_way = other != kind or kind == "exclusive"
+        if is_in_the_way and (blocking is None or place > blocking):
+            blocking = place
     if not is_queued:
-        return Standing(is_queued=False, position=-1, predecessor=None)
-    return Standing(is_queued=True, position=position, predecessor=best[1] if best else None)
+        return _ABSENT
+    if blocking is None and (kind != "slot" or slots < size):
+        return Standing(is_queued=True, position=0, predecessor=None)
+    predecessor = None if blocking is None or kind == "slot" else blocking[1]
+    return Standing(is_queued=True, position=max(before, 1), predecessor=predecessor)
+
+
+def holders(names: Iterable[str], size: int = 1) -> list[str]:
+    """Return the names of all who hold, in order."""
+    numbered = _numbered(names)
+    closed = min([number for number, name in numbered if kind_of(name) == "closed"], default=None)
+    found: list[str] = []
+    for number, name in numbered:
+        kind = kind_of(name)
+        if kind == "closed":
+            continue
+        if closed is not None and closed < number:
+            break
+        if found and (kind == "exclusive" or kind_of(found[0]) != kind):
+            break
+        if kind == "slot" and len(found) >= size:
+            break
+        found.append(name)
+    return found
 
 
 def holder(names: Iterable[str]) -> str | None:
-    """Return the name of the contender that holds, None when nobody contends."""
-    best: tuple[int, str] | None = None
-    for name in names:
-        number = sequence_of(name)
-        if number is not None and (best is None or (number, name) < best):
-            best = (number, name)
-    return best[1] if best else None
+    """Return the name of the first who holds, None when nobody does."""
+    found = holders(names)
+    return found[0] if found else None
+
+
+def _numbered(names: Iterable[str]) -> list[tuple[int, str]]:
+    return sorted([(number, name) for name in names if (number := sequence_of(name)) is not None])

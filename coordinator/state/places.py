@@ -81,6 +81,10 @@ class Contender(NamedTuple):
         return self.path[: self.path.rindex("/")]
 
     @property
+    def name(self) -> str:
+        return self.path[self.path.rindex("/") + 1 :]
+
+    @property
     def is_holder(self) -> bool:
         return self.granted_zxid is not None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipes.contention import holder, sequence_of, sorted_contenders, standing
+from recipes.contention import holder, holders, sequence_of, sorted_contenders, standing
 
 
 def test_lowest_sequence_holds_and_others_watch_their_predecessor() -> None:
@@ -36,6 +36,58 @@ def test_a_departed_contender_is_not_queued() -> None:
     """Who is not among the names holds nothing, even when nobody else does."""
     assert not standing([], "lock-0000000001").is_queued
     assert not standing([], "lock-0000000001").is_holder
+
+
+def test_readers_hold_together_and_watch_the_writer_before_them() -> None:
+    """A reader behind a writer waits for the writer, not for the readers between."""
+    names = ["read-0000000001", "read-0000000002", "lock-0000000003", "read-0000000004",
+             "read-0000000005"]  # fmt: skip
+
+    assert holders(names) == names[:2]
+    assert standing(names, "read-0000000005").predecessor == "lock-0000000003"
+    assert standing(names, "lock-0000000003").predecessor == "read-0000000002"
+
+
+def test_slots_hold_up_to_the_size() -> None:
+    """The third of three waits for a semaphore of two, and watches the queue, not one of them."""
+    names = ["slot-0000000001", "slot-0000000002", "slot-0000000003"]
+
+    assert holders(names, 2) == names[:2]
+    assert not standing(names, "slot-0000000003", 2).is_holder
+    assert standing(names, "slot-0000000003", 2).predecessor is None
+    assert standing(names, "slot-0000000002", 2).is_holder
+
+
+def test_a_closed_queue_grants_nobody_behind() -> None:
+    """A lock-delay stands in the way of all numbered above it, and of nobody else."""
+    names = ["read-0000000001", "delay-0-0000000001", "read-0000000002"]
+
+    assert holders(names) == ["read-0000000001"]
+    assert standing(names, "read-0000000002").predecessor == "delay-0-0000000001"
+    assert sorted_contenders(names) == ["read-0000000001", "read-0000000002"]
+    assert not standing(names, "delay-0-0000000001").is_queued
+
+
+def test_numbers_too_long_for_a_grant_id_are_no_numbers() -> None:
+    """Nineteen digits are a name made by hand, and nobody's place."""
+    assert sequence_of("lock-" + "9" * 18) == 10**18 - 1
+    assert sequence_of("lock-" + "9" * 19) is None
+
+
+prefixes = st.sampled_from(["lock-", "read-", "slot-", "delay-"])
+
+
+@given(
+    st.lists(st.tuples(prefixes, st.integers(0, 6)), max_size=7, unique_by=lambda each: each[1]),
+    st.integers(1, 3),
+)
+def test_each_decides_as_all_do_together(places: list[tuple[str, int]], size: int) -> None:
+    """``standing`` of one and ``holders`` of all are one decision."""
+    names = [f"{prefix}{number:010d}" for prefix, number in places]
+
+    found = [name for name in sorted_contenders(names) if standing(names, name, size).is_holder]
+
+    assert found == holders(names, size)
 
 
 def test_strangers_are_ignored() -> None:

@@ -9,7 +9,8 @@ from coordinator.state.events import EventType
 from coordinator.state.grants import Grant, GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, SessionEnded
-from coordinator.state.places import Contender, Ending, is_queue, number_of
+from coordinator.state.places import Contender, Ending, is_queue, kind_of, number_of
+from recipes import contention
 from tests.state.strategies import SMALL_LIMITS, lock_histories
 
 thorough = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
@@ -108,6 +109,27 @@ def test_who_holds_follows_the_rule(history: list[Command]) -> None:
                 group = contenders[held].group
                 assert group, "only a multi-lock waits at the head of a queue"
                 assert not all(is_first(machine, path) for path in group)
+
+
+@thorough
+@given(lock_histories)
+def test_the_recipe_over_plain_znodes_decides_alike(history: list[Command]) -> None:
+    """From names alone the same contenders hold, where names tell all there is to know."""
+    for machine, command in steps(history):
+        apply(machine, command)
+
+        for directory, contenders in queues_of(machine).items():
+            if any(each.group or each.kind is not kind_of(each.name) for each in contenders):
+                continue  # a multi-lock, or a downgraded one: no name tells
+            size = machine.locks.size(directory) or 1
+            held = machine.locks.holders(directory)
+            if held and held[0].kind is Kind.SLOT and len(held) > size:
+                continue  # it was made smaller: who holds goes on
+            names = machine.children(directory) or []
+            assert contention.holders(names, size) == [each.name for each in held]
+            for each in contenders:
+                standing = contention.standing(names, each.name, size)
+                assert standing.position == machine.locks.standing(each.path).position
 
 
 def is_first(machine: StateMachine, path: str) -> bool:
