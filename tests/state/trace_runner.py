@@ -17,11 +17,21 @@ operations of a multi or a guarded write.
     > release /locks/a/lock-0000000000 czxid=5
     > abandon c1:3 floor=0
     > reap /locks/a mzxid=5 pzxid=9 term=1
+    > enter /locks/a session=s1 kind=shared owner=t1 try lock_delay=1000 max_hold=500 size=2
+    > enter /locks/a,/locks/b session=s1          (a multi-lock; prefix=candidate- for elections)
+    > downgrade /locks/a/lock-0000000000 czxid=5
+    > note /locks/a/lock-0000000000 czxid=5 text=half
+    > revoke /locks/a/lock-0000000000 czxid=5 who=ops reason=stuck
+    > endhold /locks/a/lock-0000000000 czxid=5 term=1
+    > reopen /locks/a/delay-0000000000 czxid=7 term=1
+    > resize /locks/a size=3
+    > queue /locks/a      > history /locks/a after=2 limit=5 token=5 how=expired
     > get /a      > ls /a after=x limit=2      > sessions      > ephemerals s1      > idle
     > restart                                     (snapshot, restore into another machine, go on)
 
-Any command takes ``by=client:number`` or ``by=client:number:floor`` (its request id) and
-``entry=N`` (its log index; the next one otherwise). The term of all entries is 1. Wall time is the
+Any command takes ``by=client:number`` or ``by=client:number:floor`` (its request id),
+``held=/locks/a:5`` (only if that token holds there) and ``entry=N`` (its log index; the next one
+otherwise). The term of all entries is 1. Wall time is the
 entry times 1000.
 """
 
@@ -40,18 +50,28 @@ from coordinator.state.commands import (
     Create,
     CreateMode,
     Delete,
+    Downgrade,
+    EndHold,
+    Enter,
     ExpireSession,
     Guarded,
+    IfHeld,
+    Kind,
     Multi,
+    Note,
     OpenSession,
     Operation,
     Read,
     Reap,
     Release,
+    Reopen,
     RequestId,
+    Resize,
+    Revoke,
     SetData,
     ZnodeOperation,
 )
+from coordinator.state.grants import GrantQuery
 from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import (
@@ -60,16 +80,24 @@ from coordinator.state.outcomes import (
     Created,
     DataSet,
     Deleted,
+    Downgraded,
+    Entered,
     GuardedDone,
+    HoldEnded,
     MultiDone,
+    Noted,
     Outcome,
     ReadDone,
     Reaped,
     Released,
+    Reopened,
+    Resized,
+    Revoked,
     SessionEnded,
     SessionOpened,
     Stat,
 )
+from coordinator.state.places import Ending
 from tests.golden_traces import commands_of, parsed, text_of
 
 TERM = 1
@@ -184,7 +212,7 @@ def operation_of(words: Words, more: list[str]) -> Operation:
         case "close":
             return CloseSession(words.first)
         case "expire":
-            return ExpireSession(words.first, words.number("term", TERM))
+            return ExpireSession(words.first, words.number("term", TERM), words.number("silent", 0))
         case "release":
             return Release(words.first, words.number("czxid", 0))
         case "abandon":
@@ -197,9 +225,45 @@ def operation_of(words: Words, more: list[str]) -> Operation:
                 words.number("pzxid", 0),
                 words.number("term", TERM),
             )
+    if words.verb in LOCK_VERBS:
+        return lock_operation(words)
     operation = znode_operation(words)
     assert not isinstance(operation, Read), "a read stands in a multi only"
     return operation
+
+
+LOCK_VERBS = {"enter", "downgrade", "note", "revoke", "endhold", "reopen", "resize"}
+PREFIXES = {Kind.EXCLUSIVE: "lock-", Kind.SHARED: "read-", Kind.SLOT: "slot-"}
+
+
+def lock_operation(words: Words) -> Operation:
+    """Return the operation on a queue that a command describes."""
+    first = words.first
+    if words.verb == "enter":
+        kind = Kind(words.text("kind", "exclusive"))
+        return Enter(
+            tuple(first.split(",")),
+            words.text("prefix", PREFIXES[kind]),
+            kind,
+            words.text("session"),
+            words.text("data").encode(),
+            words.text("owner"),
+            words.has("try"),
+            words.number("lock_delay", 0),
+            words.number("max_hold", 0),
+            words.maybe_number("size"),
+        )
+    if words.verb == "resize":
+        return Resize(first, words.number("size", 1))
+    czxid = words.number("czxid", 0)
+    if words.verb == "downgrade":
+        return Downgrade(first, czxid)
+    if words.verb == "note":
+        return Note(first, czxid, words.text("text").encode())
+    if words.verb == "revoke":
+        return Revoke(first, czxid, words.text("who"), words.text("reason"))
+    ends = {"endhold": EndHold, "reopen": Reopen}
+    return ends[words.verb](first, czxid, words.number("term", TERM))
 
 
 # --- what is printed
@@ -244,6 +308,29 @@ def shown_result(result: object) -> list[str]:
             return [f"abandoned, deleted {deleted_path or 'nothing'}"]
         case Reaped(was_deleted):
             return ["reaped" if was_deleted else "not reaped"]
+    return [shown_lock_result(result)]
+
+
+def shown_lock_result(result: object) -> str:
+    match result:
+        case Entered(contenders, is_granted, position, is_entered):
+            paths = " ".join(each.path for each in contenders)
+            if not is_entered:
+                return f"not entered, {position} before"
+            return f"entered {paths}: {'granted' if is_granted else f'{position} before'}"
+        case Downgraded(path, czxid):
+            return f"downgraded {path} of czxid {czxid}"
+        case Noted(path, czxid):
+            return f"noted {path} of czxid {czxid}"
+        case Revoked(path, czxid, paths, was_holder):
+            role = "a holder" if was_holder else "one who waited"
+            return f"revoked {path} of czxid {czxid}, {role}: {' '.join(paths)}"
+        case HoldEnded(path, czxid, was_held):
+            return f"hold of {path}: {'ended' if was_held else 'void'}"
+        case Reopened(path, _, was_closed):
+            return f"{path}: {'reopened' if was_closed else 'void'}"
+        case Resized(directory, size, size_before):
+            return f"resized {directory} from {size_before} to {size}"
     raise AssertionError(f"no words for {result}")
 
 
@@ -262,6 +349,8 @@ def shown_outcome(outcome: Outcome) -> Iterator[str]:
         yield (
             f"  {event.type.value} {event.path} version {event.version} czxid {event.czxid}{owner}"
         )
+    for path in outcome.granted:
+        yield f"  granted {path}"
 
 
 class Trace:
@@ -279,6 +368,8 @@ class Trace:
             "sessions": self._sessions,
             "ephemerals": self._ephemerals,
             "idle": self._idle,
+            "queue": self._queue,
+            "history": self._history,
         }
 
     def run(self, line: str, more: list[str]) -> list[str]:
@@ -295,8 +386,15 @@ class Trace:
         if (by := words.maybe_text("by")) is not None:
             client_id, number, *floor = by.split(":")
             request = RequestId(client_id, int(number), int(floor[0]) if floor else 0)
+        held = [each.split(":") for each in words.text("held").split(",") if each]
         operation = operation_of(words, more)
-        command = Command(operation, self.entry * 1000, request)
+        command = Command(
+            operation,
+            self.entry * 1000,
+            request,
+            words.text("identity"),
+            tuple([IfHeld(directory, int(token)) for directory, token in held]),
+        )
         command = decode_command(encode_command(command))
         outcome = self.machine.apply(command, self.entry, TERM)
         assert decode_outcome(encode_outcome(outcome)) == outcome
@@ -338,6 +436,50 @@ class Trace:
     def _idle(self, words: Words) -> Iterator[str]:
         for each in sorted(self.machine.idle_candidates()):
             yield f"{each.path} mzxid {each.mzxid} pzxid {each.pzxid} ttl {each.ttl_ms}"
+
+    def _queue(self, words: Words) -> Iterator[str]:
+        locks = self.machine.locks
+        size = locks.size(words.first)
+        for closing in locks.closed(words.first):
+            yield f"closed by {closing.path} czxid {closing.czxid} for {closing.delay_ms} ms"
+        for each in locks.contenders(words.first):
+            standing = locks.standing(each.path)
+            place = "holds" if standing.is_holder else f"{standing.position} before"
+            since = f" since zxid {each.granted_zxid}" if standing.is_holder else ""
+            owner = f" owner {each.owner}" if each.owner else ""
+            note = f" note {each.note.decode()}" if each.note else ""
+            yield f"{each.name} {each.kind.value} of {each.session_id}{owner}: {place}{since}{note}"
+        yield f"{locks.length(words.first)} in all" + ("" if size is None else f", size {size}")
+
+    def _history(self, words: Words) -> Iterator[str]:
+        how = words.maybe_text("how")
+        query = GrantQuery(
+            directory=words.first or None,
+            session_id=words.maybe_text("session"),
+            token=words.maybe_number("token"),
+            since_ms=words.maybe_number("since"),
+            until_ms=words.maybe_number("until"),
+            how=None if how is None else Ending(how),
+            after=words.number("after", 0),
+            limit=words.number("limit", 100),
+        )
+        for each in self.machine.locks.history(query):
+            owner = f" owner {each.owner}" if each.owner else ""
+            head = (
+                f"{each.number}: {each.path} token {each.fencing_token} {each.kind.value} of "
+                f"{each.session_id}{owner}, entered {each.entered_ms}, granted {each.granted_ms} "
+                f"(zxid {each.granted_zxid})"
+            )
+            if each.how is Ending.HELD:
+                yield f"{head}, held"
+                continue
+            facts = {"by": each.by, "reason": each.reason, "note": each.note.decode()}
+            told = "".join(f", {name} {fact!r}" for name, fact in facts.items() if fact)
+            silent = f", silent {each.silent_ms} ms" if each.silent_ms else ""
+            yield (
+                f"{head}, {each.how.value} {each.ended_ms} (zxid {each.ended_zxid}) in term "
+                f"{each.term}{silent}{told}, next {each.next_token}"
+            )
 
 
 def rewritten(text: str) -> str:
