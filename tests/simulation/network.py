@@ -88,7 +88,8 @@ class MemberNetwork:
         self.leaving[gone, other] = loop.time() + lag_s
         return loop.time() + lag_s
 
-    def carry(self, source: str, target: str, message: Message) -> None:
+    def carry(self, sender: NetworkEnd, target: str, message: Message) -> None:
+        source = sender.member_id
         payload = encode(message)
         draw, weather = self.random, self.weather
         if (source, target) in self.cuts or (weather.loss and draw.random() < weather.loss):
@@ -102,15 +103,18 @@ class MemberNetwork:
         self._arrivals[source, target] = arrival_s
         if weather.stragglers and draw.random() < weather.stragglers:
             arrival_s += draw.uniform(0.1, 3.0)
-        end.owner.at(arrival_s, self._arrive, source, end, payload)
+        end.owner.at(arrival_s, self._arrive, sender, end, payload)
         is_twice = weather.duplicates > 0 and draw.random() < weather.duplicates
         if is_twice and not isinstance(message, Request):  # a question is asked once, as over TCP
             late_s = arrival_s + draw.uniform(0.0, 1.0)
-            end.owner.at(late_s, self._arrive, source, end, payload)
+            end.owner.at(late_s, self._arrive, sender, end, payload)
 
-    def _arrive(self, source: str, end: NetworkEnd, payload: bytes) -> None:
-        # What was under way when its sender died arrives until the end of the connection does.
-        if end.is_up and self.seems_connected(end.member_id, source):
+    def _arrive(self, sender: NetworkEnd, end: NetworkEnd, payload: bytes) -> None:
+        # What was under way when its sender died arrives until the end of the connection does,
+        # and nothing of it over the connection of the next life.
+        source = sender.member_id
+        is_of_this_life = self.ends.get(source, sender) is sender
+        if end.is_up and is_of_this_life and self.seems_connected(end.member_id, source):
             end.listener.on_message(source, decode(payload))
 
     def _notice(self, source: str, target: str) -> None:
@@ -197,7 +201,7 @@ class NetworkEnd:
         if not self.is_connected(member_id):
             return False
         self._on_send(message)
-        self._network.carry(self.member_id, member_id, message)
+        self._network.carry(self, member_id, message)
         for listener in self._network.on_sent:
             listener(self.member_id, message)
         return True
