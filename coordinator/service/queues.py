@@ -20,6 +20,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 from coordinator.clock import Clock
@@ -60,6 +61,8 @@ from coordinator.state.commands import (
 from coordinator.state.events import EventType
 from coordinator.state.outcomes import Created, Entered, Outcome
 from coordinator.state.repeats import check_answers
+
+Undo = Callable[[], Coroutine[Any, Any, None]]
 
 _TRY_DEADLINE_MS_MIN = 1_000
 _LEAVE_DEADLINE_MS = 10_000
@@ -175,7 +178,7 @@ class Queues:
             won = await self._granted(attempt, mine)
         except asyncio.CancelledError:
             if attempt.leave_on_cancel and not self._leadership.is_stopping:
-                leaving = _quietly(self._abandon(request))
+                leaving = _quietly(partial(self._abandon, request))
                 self._tasks.spawn(leaving, f"leave {attempt.recipe.word}")
             raise
         finally:
@@ -249,10 +252,10 @@ class Queues:
         except DeadlockError as error:
             raise recipe.named(error) from None
         except (OutcomeUnknownError, StorageError):
-            await self._undo(attempt, self._abandon(request), position=None)
+            await self._undo(attempt, partial(self._abandon, request), position=None)
             raise
         if not committed.is_local:  # it stands, but this member is behind when the time is up
-            await self._undo(attempt, self._abandon(request), position=None)
+            await self._undo(attempt, partial(self._abandon, request), position=None)
             raise _stands_error(directories[0])
         check_answers(operation, committed.outcome)  # the number may have had another use
         result = committed.outcome.unwrap()
@@ -287,7 +290,7 @@ class Queues:
         except (TimeoutError, NoLeaderError):
             if all(map(self._is_there, mine)):
                 position = self._place(attempt, mine).position
-            await self._undo(attempt, self._release(mine[0]), position)
+            await self._undo(attempt, partial(self._release, mine[0]), position)
             raise _stands_error(mine[0].path) from None
 
     async def _until_holder(self, attempt: Attempt, mine: tuple[_Mine, ...], place: _Place) -> None:
@@ -365,14 +368,12 @@ class Queues:
 
     # --- leaving nothing behind
 
-    async def _undo(
-        self, attempt: Attempt, undoing: Coroutine[Any, Any, None], position: int | None
-    ) -> None:
+    async def _undo(self, attempt: Attempt, undo: Undo, position: int | None) -> None:
         """Take the attempt back and raise LockTimeoutError; return if nobody confirmed it in time.
 
         It goes on in the background then, for as long as the member runs.
         """
-        task = self._tasks.spawn(_quietly(undoing), f"leave {attempt.recipe.word}")
+        task = self._tasks.spawn(_quietly(undo), f"leave {attempt.recipe.word}")
         try:
             async with self._timers.deadline(self._clock.monotonic_ms() + _LEAVE_WAIT_MS):
                 await asyncio.wait({task})
@@ -415,10 +416,10 @@ class Queues:
         )
 
 
-async def _quietly(undoing: Coroutine[Any, Any, None]) -> bool:
-    """Run ``undoing``; return whether it is certain that it was done."""
+async def _quietly(undo: Undo) -> bool:
+    """Undo; return whether it is certain that it was done. A member that stops never begins."""
     try:
-        await undoing
+        await undo()
     except CoordinatorError:
         return False  # the end of the session removes what could not be removed now
     return True
