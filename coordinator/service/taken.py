@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Command
 from coordinator.state.grants import Grant
-from coordinator.state.places import Ending
 from coordinator.state.outcomes import Outcome, SessionEnded
+from coordinator.state.places import Ending
 
 _TOLD_MAX = 100
 _TAKEN = frozenset({Ending.FORCED, Ending.MAX_HOLD, Ending.DELETED})
