@@ -23,7 +23,7 @@ class Target:
 
 
 TARGETS = {
-    "openapi": Target("requests made from the OpenAPI document", 60, 10_000, 1_000_000),
+    "openapi": Target("requests made from the OpenAPI document", 40, 10_000, 1_000_000),
     "openapi-disk": Target("of them to a process with a disk", 20, 2_000, 200_000),
     "requests": Target("requests as bytes, mutated", 600, 30_000, 3_000_000),
     "requests-disk": Target("of them to a process with a disk", 200, 8_000, 800_000),

@@ -109,11 +109,14 @@ class Caller:
 
 
 def generate(served: Served, fuzz: Fuzz, name: str, *, document: dict[str, Any]) -> None:
-    """Send as many requests as are asked for: each route, good ones and bad ones."""
+    """Send as many requests as are asked for: to each route (to some, if they are fewer), good ones
+    and bad ones."""
     schema = schemathesis.openapi.from_dict(document)
     schema.config.update(base_url=served.url)
     operations = [found.ok() for found in schema.get_all_operations()]
-    each = max(1, fuzz.count(name) // (2 * len(operations)))
+    each, rest = divmod(fuzz.count(name), 2 * len(operations))
+    if not each:
+        each, operations = 1, fuzz.random(name).sample(operations, max(1, rest // 2))
     with watching(fuzz.of(name), served.pid) as watch:
         caller = Caller(served, watch, fuzz.seed)
         for operation in operations:
