@@ -353,13 +353,10 @@ class LockTable:
         for root in QUEUE_ROOTS:
             for segment in tree.names(root[:-1]):
                 for name in tree.names(root + segment):
-                    table._arrive_again(tree, f"{root}{segment}/{name}")
-        if capture is not None and (
-            table._pending
-            or table._pending_delays
-            or len(table.contenders) != len(capture.contenders)
-        ):
-            raise ValueError("the contenders recorded are not those that are there")
+                    path = f"{root}{segment}/{name}"
+                    table._arrive_again(tree, path, is_recorded=capture is not None)
+        if table._pending or table._pending_delays:
+            raise ValueError("a contender or lock-delay is recorded that is not there")
         for directory, queue in table.queues.items():
             if capture is None:
                 table._grant_again(tree, directory, queue)
@@ -370,7 +367,7 @@ class LockTable:
                 raise ValueError(f"{directory} has a size and is not there")
         return table
 
-    def _arrive_again(self, tree: Tree, path: str) -> None:
+    def _arrive_again(self, tree: Tree, path: str, *, is_recorded: bool) -> None:
         znode = tree.find(path)
         assert znode is not None, "a listed child is there"
         owner = znode.ephemeral_owner
@@ -378,9 +375,9 @@ class LockTable:
         contender = self._hand_made(tree, event)
         if contender is None:
             return
-        expected = self._pending.pop(path, None)
-        if expected is not None:
-            if expected[1:3] != contender[1:3] or expected.session_id != owner:
+        if is_recorded:
+            expected = self._pending.pop(path, None)
+            if expected is None or expected[1:3] != contender[1:3] or expected.session_id != owner:
                 raise ValueError(f"{path} is recorded as another than the one that is there")
             contender = expected
         self._place(self.queues.setdefault(contender.directory, Queue()), contender)
@@ -395,7 +392,12 @@ class LockTable:
             )
 
     def _find_held(self, directory: str, queue: Queue) -> None:
-        is_held = [self.contenders[path].is_holder for _, path in queue.contenders]
+        standing = [self.contenders[path] for _, path in queue.contenders]
+        for each in standing:
+            for other in each.group:
+                if other not in self.contenders or self.contenders[other].group != each.group:
+                    raise ValueError(f"{each.path} is one of a group that is not whole")
+        is_held = [each.is_holder for each in standing]
         queue.held = is_held.count(True)
         if not all(is_held[: queue.held]):
             raise ValueError(f"{directory}: a contender holds behind one that waits")

@@ -13,13 +13,18 @@ from coordinator.state.commands import (
     Command,
     Create,
     CreateMode,
+    Enter,
+    ExpireSession,
+    Kind,
     OpenSession,
     Operation,
     Release,
     RequestId,
     SetData,
 )
+from coordinator.state.grants import GrantQuery
 from coordinator.state.machine import StateMachine
+from coordinator.state.places import Ending
 
 
 def small_machine() -> StateMachine:
@@ -28,15 +33,20 @@ def small_machine() -> StateMachine:
     steps: list[tuple[Operation, RequestId | None]] = [
         (OpenSession("s1", 5000, "worker"), RequestId("c1", 1)),
         (OpenSession("s2", 5000), None),
+        (OpenSession("s3", 5000), None),
         (
             Create("/locks/a/l-", b"me", CreateMode.EPHEMERAL_SEQUENTIAL, "s1", None,
                    CreateMode.CONTAINER),
             RequestId("s1", 1),
         ),
         (Create("/locks/a/l-", b"", CreateMode.EPHEMERAL_SEQUENTIAL, "s2"), RequestId("c2", 1)),
-        (Release("/locks/a/l-0000000001", 4), RequestId("c2", 2)),
+        (Release("/locks/a/l-0000000001", 5), RequestId("c2", 2)),
         (Create("/t", b"", CreateMode.TTL, None, 500), None),
         (SetData("/none", b""), RequestId("c1", 2)),
+        (Enter(("/locks/b", "/locks/c"), "lock-", Kind.EXCLUSIVE, "s2", b"us", "t1"), None),
+        (Enter(("/locks/d",), "lock-", Kind.EXCLUSIVE, "s3", b"", "", False, 500), None),
+        (Enter(("/locks/p",), "slot-", Kind.SLOT, "s2", b"", size=3), RequestId("c2", 3)),
+        (ExpireSession("s3", 1, 700), None),
     ]  # fmt: skip
     for index, (operation, request) in enumerate(steps, 1):
         machine.apply(Command(operation, index * 1000, request), index, 1)
@@ -54,8 +64,12 @@ def test_restored_state_equals_the_captured_one() -> None:
     assert (restored.zxid, restored.applied_index) == (machine.zxid, machine.applied_index)
     assert restored.ephemerals_of("s1") == ("/locks/a/l-0000000000",)
     assert b"".join(restored.snapshot()) == b"".join(machine.snapshot())
-    again = Command(Release("/locks/a/l-0000000001", 4), 0)
-    assert restored.apply(again, 8, 1).refusal is None
+    again = Command(Release("/locks/a/l-0000000001", 5), 0)
+    assert restored.apply(again, 12, 1).refusal is None
+    assert [each.delay_ms for each in restored.locks.closings()] == [500]
+    assert restored.locks.size("/locks/p") == 3
+    assert restored.locks.history(GrantQuery()) == machine.locks.history(GrantQuery())
+    assert len(restored.locks.history(GrantQuery(how=Ending.EXPIRED))) == 1
 
 
 def test_commands_applied_after_the_capture_do_not_show() -> None:
@@ -65,8 +79,8 @@ def test_commands_applied_after_the_capture_do_not_show() -> None:
 
     pieces = machine.snapshot()
     for number in range(3, 40):
-        machine.apply(Command(Create(f"/n{number}"), 0, RequestId("c1", number)), 8 + number, 1)
-        machine.apply(Command(SetData("/t", b"x"), 0, RequestId("s1", number)), 8 + number, 1)
+        machine.apply(Command(Create(f"/n{number}"), 0, RequestId("c1", number)), 12 + number, 1)
+        machine.apply(Command(SetData("/t", b"x"), 0, RequestId("s1", number)), 12 + number, 1)
 
     assert b"".join(pieces) == expected
 
@@ -159,6 +173,115 @@ WELL_SEALED = {
 }
 
 
+LOCKED = ("coordinator-state", 2, 5, 4, 0, 0, 5, 2, 0, 0, 0, 0)
+LOCKED_ROWS = [
+    ("/", b"", 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, None, None),
+    ("/locks", b"", 2, 2, 2, 0, 0, 0, 1, 1, 0, 5, None, None),
+    ("/locks/a", b"", 2, 2, 3, 0, 0, 0, 2, 2, 2, 5, None, None),
+    ("/locks/a/lock-0000000000", b"", 2, 2, 2, 0, 0, 0, 0, 0, 0, 3, "s1", None),
+    ("/locks/a/lock-0000000001", b"", 3, 3, 3, 0, 0, 0, 0, 0, 0, 3, "s1", None),
+    ("s1", 5000, "", 0, 1, 1),
+    ("s2", 5000, "", 0, 1, 1),
+]
+HOLDS = (
+    "/locks/a/lock-0000000000", 0, 2, 0, "s1", b"", 0, "t1", 0, 0, (), b"", 2, 0, 1,
+)  # fmt: skip
+WAITS = (
+    "/locks/a/lock-0000000001", 1, 3, 0, "s1", b"", 0, "", 0, 0, (), b"", None, 0, 0,
+)  # fmt: skip
+GAVE_BACK = ("released", 1, "", "", 0)
+LOCKS_SEALED = {
+    "none recorded": [(0, 0, 0, 0, 0)],
+    "one not recorded": [(1, 0, 0, 0, 1), HOLDS],
+    "one recorded twice": [(2, 0, 0, 0, 1), HOLDS, HOLDS],
+    "one that is not there": [(2, 0, 0, 0, 1), HOLDS, ("/locks/b" + WAITS[0][8:], *WAITS[1:])],
+    "of another incarnation": [(2, 0, 0, 0, 1), HOLDS, (*WAITS[:2], 2, *WAITS[3:])],
+    "of another number": [(2, 0, 0, 0, 1), HOLDS, (WAITS[0], 7, *WAITS[2:])],
+    "of another session": [(2, 0, 0, 0, 1), HOLDS, (*WAITS[:4], "s2", *WAITS[5:])],
+    "a kind that is none": [(2, 0, 0, 0, 1), HOLDS, (*WAITS[:3], 3, *WAITS[4:])],
+    "a group of numbers": [(2, 0, 0, 0, 1), HOLDS, (*WAITS[:10], (1,), *WAITS[11:])],
+    "a holder behind one who waits": [
+        (2, 0, 0, 0, 1), (*HOLDS[:12], None, 0, 0), (*WAITS[:12], 3, 0, 1),
+    ],
+    "a size of nothing": [(2, 1, 0, 0, 1), HOLDS, WAITS, ("/locks/b", 3)],
+    "a lock-delay of nothing": [
+        (2, 0, 1, 0, 1), HOLDS, WAITS, ("/locks/a/delay-0000000002", 3, 500),
+    ],
+    "an ending that is none": [
+        (2, 0, 0, 1, 1), HOLDS, WAITS, (HOLDS, 4, 0, ("lost", *GAVE_BACK[1:])),
+    ],
+    "a group that is not whole": [
+        (2, 0, 0, 0, 1), HOLDS, (*WAITS[:10], (WAITS[0], HOLDS[0]), *WAITS[11:]),
+    ],
+    "a row too few": [(2, 0, 0, 1, 1), HOLDS, WAITS],
+    "a row too many": [(2, 0, 0, 0, 1), HOLDS, WAITS, WAITS],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", LOCKS_SEALED.values(), ids=LOCKS_SEALED.keys())
+def test_locks_that_do_not_fit_the_tree_are_refused(rows: list[tuple[object, ...]]) -> None:
+    """The contenders recorded are those that stand there, and hold in their order."""
+    with pytest.raises(ValueError, match=r"."):
+        StateMachine().restore([sealed([(*LOCKED, *rows[0]), *LOCKED_ROWS, *rows[1:]])])
+
+
+def test_locks_that_fit_the_tree_are_taken() -> None:
+    """The rows of the cases above are right but for what each case breaks."""
+    machine = StateMachine()
+    counts = (2, 1, 0, 1, 2)
+    ended = (HOLDS, 4, 0, GAVE_BACK)
+
+    machine.restore(
+        [sealed([(*LOCKED, *counts), *LOCKED_ROWS, HOLDS, WAITS, ("/locks/a", 3), ended])]
+    )
+
+    assert machine.locks.standing("/locks/a/lock-0000000000").is_holder
+    assert machine.locks.standing("/locks/a/lock-0000000001").position == 1
+    assert machine.locks.size("/locks/a") == 3
+
+
+FORMER_SNAPSHOT = bytes.fromhex(
+    "9cb1636f6f7264696e61746f722d737461746501060600000802010100009ea12fc400000003000000010100"
+    "00c0c09ea62f6c6f636b73c400030305cd0bb8cd0bb80002020004c0c09ea82f6c6f636b732f61c400030304"
+    "cd0bb8cd0bb80002020204c0c09eb82f6c6f636b732f612f6c6f636b2d30303030303030303030c4026d6503"
+    "0303cd0bb8cd0bb80000000003a27331c09eb82f6c6f636b732f612f726561642d30303030303030303031c4"
+    "00040404cd0fa0cd0fa00000000003a27332c09ea82f6c6f636b732f62c400050506cd1388cd138800020202"
+    "04c0c09eb82f6c6f636b732f622f726561642d30303030303030303030c400050505cd1388cd138800000000"
+    "03a27332c09eb82f6c6f636b732f622f726561642d30303030303030303031c400060606cd1770cd17700000"
+    "000003a27331c096a27331cd1388a6776f726b6572cd03e8010196a27332cd1388a0cd07d0020295a2633201"
+    "000401920195049301b82f6c6f636b732f612f726561642d303030303030303030319d040404cd0fa0cd0fa0"
+    "000000a273320000b4657068656d6572616c5f73657175656e7469616cc0c090c395a2733101000301920195"
+    "039301b82f6c6f636b732f612f6c6f636b2d303030303030303030309d030303cd0bb8cd0bb8000000a27331"
+    "0200b4657068656d6572616c5f73657175656e7469616cc0c090c3abe84aad9f72769da0588259b6a31c00d1"
+    "ec2475a64275bdaa0108ae637ad388"
+)
+"""Written before there were queues: a writer and a reader behind it in a, two readers in b."""
+
+
+def test_a_snapshot_of_format_1_is_still_read() -> None:
+    """Who holds is derived from the znodes; requests are remembered; it is written as format 2."""
+    machine = StateMachine()
+
+    machine.restore([FORMER_SNAPSHOT])
+
+    locks = machine.locks
+    assert [each.name for each in locks.holders("/locks/a")] == ["lock-0000000000"]
+    assert locks.standing("/locks/a/read-0000000001").position == 1
+    assert [each.name for each in locks.holders("/locks/b")] == [
+        "read-0000000000",
+        "read-0000000001",
+    ]
+    assert [each.granted_zxid for each in locks.holders("/locks/b")] == [5, 6]
+    create = Create("/locks/a/lock-", b"me", CreateMode.EPHEMERAL_SEQUENTIAL, "s1")
+    again = machine.apply(Command(create, 0, RequestId("s1", 1)), 7, 1)
+    assert again.is_repeat
+    released = machine.apply(Command(Release("/locks/a/lock-0000000000", 3), 0), 8, 1)
+    assert released.granted == ("/locks/a/read-0000000001",)
+    restored = StateMachine()
+    restored.restore(machine.snapshot())
+    assert restored.digest() == machine.digest()
+
+
 @pytest.mark.parametrize("rows", WELL_SEALED.values(), ids=WELL_SEALED.keys())
 def test_a_right_digest_over_a_wrong_state_is_refused(rows: list[object]) -> None:
     """What was written wrong is refused too, not only what was damaged since."""
@@ -179,7 +302,7 @@ def test_an_older_snapshot_is_refused() -> None:
     """The zxid is never lowered by a restore (house law 5)."""
     machine = small_machine()
     old = list(machine.snapshot())
-    machine.apply(Command(Create("/new"), 0), 8, 1)
+    machine.apply(Command(Create("/new"), 0), 12, 1)
 
     with pytest.raises(ValueError, match="or later"):
         machine.restore(old)
