@@ -19,13 +19,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from coordinator.client import AsyncClient, Client, connect
 from coordinator.client.facing import expect_face
 from recipes.grant import Grant
 from recipes.lock import Lock
-from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout
+from recipes.terms import LockOptions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,18 +36,14 @@ def execute_exclusive(
     client: Client,
     key: str,
     task: Callable[[Grant[Client]], T],
-    *,
-    timeout: Timeout = ...,
-    label: str = ...,
+    **options: Unpack[LockOptions],
 ) -> T: ...
 @overload
 def execute_exclusive(
     client: AsyncClient,
     key: str,
     task: Callable[[Grant[AsyncClient]], Awaitable[T]],
-    *,
-    timeout: Timeout = ...,
-    label: str = ...,
+    **options: Unpack[LockOptions],
 ) -> Coroutine[Any, Any, T]: ...
 
 
@@ -55,32 +51,30 @@ def execute_exclusive(
     client: Client | AsyncClient,
     key: str,
     task: Callable[[Any], Any],
-    *,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
-    label: str = "",
+    **options: Unpack[LockOptions],
 ) -> Any:
     """Return what ``task(grant)`` returns, run while the lock ``key`` is held.
 
-    With an AsyncClient the task is a coroutine function, and the call is awaited.
+    With an AsyncClient the task is a coroutine function, and the call is awaited. The options are
+    those of ``Lock``.
 
     Raises:
         LockTimeoutError: the lock was not had in time; the task did not run.
         LockLostError: the lock was lost while the task ran.
     """
     if isinstance(client, Client):
-        with Lock(client, key, timeout=timeout, label=label) as grant:
+        with Lock(client, key, **options) as grant:
             return task(grant)
-    return _execute(client, key, task, timeout, label)
+    return _execute(client, key, task, options)
 
 
 async def _execute(
     client: AsyncClient,
     key: str,
     task: Callable[[Grant[AsyncClient]], Awaitable[T]],
-    timeout: Timeout,
-    label: str,
+    options: LockOptions,
 ) -> T:
-    async with Lock(client, key, timeout=timeout, label=label) as grant:
+    async with Lock(client, key, **options) as grant:
         return await task(grant)
 
 
@@ -91,8 +85,7 @@ class exclusive:
         key: the lock's name.
         client: a Client for plain functions, an AsyncClient for coroutine functions. None
             connects to ``COORDINATOR_ENDPOINTS`` for each call, which suits scheduled tasks.
-        timeout: seconds to wait for the lock; 0 tries once.
-        label: what people see in the lock's queue; the function's name by default.
+        options: those of ``Lock``; the label is the function's name unless said otherwise.
     """
 
     def __init__(
@@ -100,13 +93,11 @@ class exclusive:
         key: str,
         *,
         client: Client | AsyncClient | None = None,
-        timeout: Timeout = DEFAULT_TIMEOUT_S,
-        label: str | None = None,
+        **options: Unpack[LockOptions],
     ) -> None:
         self._key = key
         self._client = client
-        self._timeout = timeout
-        self._label = label
+        self._options = options
 
     @overload
     def __call__(
@@ -116,17 +107,17 @@ class exclusive:
     def __call__(self, task: Callable[Concatenate[Grant[Client], P], T]) -> Callable[P, T]: ...
 
     def __call__(self, task: Callable[..., Any]) -> Callable[..., Any]:
-        label = self._label if self._label is not None else getattr(task, "__name__", "")
+        label = getattr(task, "__name__", "")[:200]
+        options: LockOptions = {"label": label, **self._options}
         decorate = self._awaited if inspect.iscoroutinefunction(task) else self._plain
-        return decorate(task, label[:200])
+        return decorate(task, options)
 
-    def _plain(self, task: Callable[..., T], label: str) -> Callable[..., T]:
+    def _plain(self, task: Callable[..., T], options: LockOptions) -> Callable[..., T]:
         @wraps(task)
         def call(*args: Any, **kwargs: Any) -> T:
             def run(grant: Grant[Client]) -> T:
                 return task(grant, *args, **kwargs)
 
-            options: dict[str, Any] = {"timeout": self._timeout, "label": label}
             if self._client is None:
                 with connect() as client:
                     return execute_exclusive(client, self._key, run, **options)
@@ -136,7 +127,7 @@ class exclusive:
 
         return call
 
-    def _awaited(self, task: Callable[..., Coroutine[Any, Any, T]], label: str) -> Any:
+    def _awaited(self, task: Callable[..., Coroutine[Any, Any, T]], options: LockOptions) -> Any:
         @wraps(task)
         async def call(*args: Any, **kwargs: Any) -> T:
             def run(grant: Grant[AsyncClient]) -> Coroutine[Any, Any, T]:
@@ -144,9 +135,9 @@ class exclusive:
 
             if self._client is None:
                 async with connect() as client:
-                    return await _execute(client, self._key, run, self._timeout, label)
+                    return await _execute(client, self._key, run, options)
             expect_face(self._client, AsyncClient, f"exclusive({self._key!r})")
             assert isinstance(self._client, AsyncClient)
-            return await _execute(self._client, self._key, run, self._timeout, label)
+            return await _execute(self._client, self._key, run, options)
 
         return call

@@ -243,10 +243,14 @@ def _holding_options(function: Any) -> Any:
     return endpoint_options(pass_settings(failing_well(function)))
 
 
-def _patience(lease_s: float, grace_s: float | None) -> Patience:
+def _patience(lease_s: float, max_hold_s: float | None, grace_s: float | None) -> Patience:
+    """Return what suits the lease, and a hold that is shorter than it."""
+    shorter = "--ttl"
+    if max_hold_s is not None and max_hold_s < lease_s:
+        lease_s, shorter = max_hold_s, "--max-hold"
     if grace_s is not None and grace_s > lease_s / 2:
         raise click.BadParameter(
-            f"expected at most half of --ttl ({lease_s / 2:g} s), found {grace_s:g} s",
+            f"expected at most half of {shorter} ({lease_s / 2:g} s), found {grace_s:g} s",
             param_hint="--kill-grace",
         )
     return Patience.for_lease(
@@ -265,7 +269,7 @@ def _job(
         argv=("/bin/sh", "-c", " ".join(command)) if options["is_shell"] else command,
         wait_ms=None if wait_s is None else round(wait_s * 1000),
         lease_ms=round(lease_s * 1000),
-        patience=_patience(lease_s, options["grace_s"]),
+        patience=_patience(lease_s, options.get("max_hold_s"), options["grace_s"]),
         label=(options["label"] or os.path.basename(command[0]))[:200],
     )
 
@@ -350,7 +354,7 @@ def lock(
     if is_shared and size is not None:
         raise click.UsageError("--shared and --size exclude each other")
     job = replace(
-        _job("locks", name, wait_s, options),
+        _job("locks", name, wait_s, {**options, "max_hold_s": max_hold_s}),
         kind="shared" if is_shared else "exclusive" if size is None else "slot",
         size=size,
         owner=owner[:OWNER_CHARACTERS_MAX],

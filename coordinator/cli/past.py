@@ -62,6 +62,7 @@ class Moment(click.ParamType[int]):
     show_default=True,
     help="Show so many, the latest ones.",
 )
+@click.option("--election", "is_election", is_flag=True, help="NAME is an election.")
 @verb
 def grants(
     settings: Settings,
@@ -72,6 +73,7 @@ def grants(
     until: int | None,
     how: str | None,
     limit: int,
+    is_election: bool,
 ) -> None:
     """List who held which lock and how it ended, of all locks or of NAME, the oldest first.
 
@@ -93,6 +95,7 @@ def grants(
             since_ms=since,
             until_ms=until,
             how="" if how == "held" else how,
+            is_election=is_election,
         )
         latest: deque[GrantRecord] = deque(maxlen=limit)
         async for each in found:

@@ -234,8 +234,9 @@ def _waiting(view: LockView, now_ms: int) -> list[str]:
 @click.command("why-lost")
 @click.argument("name")
 @click.argument("grant", required=False)
+@click.option("--election", "is_election", is_flag=True, help="NAME is an election.")
 @verb
-def why_lost(settings: Settings, name: str, grant: str | None) -> None:
+def why_lost(settings: Settings, name: str, grant: str | None, is_election: bool) -> None:
     """Say how a grant of the lock NAME ended, when it was last heard of, and who was next.
 
     GRANT is its grant id (42-1337) or its fencing token (1337). Without one it is the last grant
@@ -246,8 +247,9 @@ def why_lost(settings: Settings, name: str, grant: str | None) -> None:
       coordinator why-lost daily-report
       coordinator why-lost daily-report 42-1337
       coordinator why-lost daily-report 1337 --json
+      coordinator why-lost scheduler --election
     """
-    story = settings.run(lambda client: story_of(client, name, grant))
+    story = settings.run(lambda client: story_of(client, name, grant, is_election=is_election))
     if settings.is_json:
         click.echo(document(story.to_body()))
         return
@@ -255,23 +257,25 @@ def why_lost(settings: Settings, name: str, grant: str | None) -> None:
         click.echo(line)
 
 
-async def story_of(client: AsyncClient, name: str, grant: str | None) -> GrantStory:
+async def story_of(
+    client: AsyncClient, name: str, grant: str | None, *, is_election: bool = False
+) -> GrantStory:
     """Return the story of a grant: by its id, by its token, or of the last one that was lost.
 
     Raises:
         NoNodeError: the history knows no such grant.
     """
     if grant is not None and not grant.isdecimal():
-        return await client.grant(name, grant)
+        return await client.grant(name, grant, is_election=is_election)
     found: GrantRecord | None = None
     token = None if grant is None else int(grant)
-    async for each in client.grants(name, fencing_token=token):
+    async for each in client.grants(name, fencing_token=token, is_election=is_election):
         if token is not None or each.how not in ("", "released"):
             found = each
     if found is None:
         what = "a grant that was lost" if token is None else f"a grant with token {token}"
-        raise NoNodeError(f"lock {name}: expected {what}, found none in the history")
-    return await client.grant(name, found.grant_id)
+        raise NoNodeError(f"{name}: expected {what}, found none in the history")
+    return await client.grant(name, found.grant_id, is_election=is_election)
 
 
 def told_of(story: GrantStory) -> list[str]:

@@ -340,6 +340,7 @@ class AsyncClient:
         since_ms: int | None = None,
         until_ms: int | None = None,
         how: str | None = None,
+        is_election: bool = False,
     ) -> AsyncGenerator[GrantRecord, None]:
         """Iterate over the grants that the history still knows, the oldest first, page by page.
 
@@ -348,10 +349,11 @@ class AsyncClient:
             since_ms, until_ms: only those that held at some time in between (wall time, in ms
                 since 1970).
             how: only those that ended so: one of ``released``, ``closed``, ``expired``,
-                ``abandoned``, ``deleted``, ``forced``, ``max_hold``.
+                ``abandoned``, ``deleted``, ``forced``, ``max_hold``; "" for those held now.
+            is_election: ``lock`` is the name of an election. Without a name both are told.
         """
         wanted = {
-            "lock": lock,
+            "election" if is_election else "lock": lock,
             "session_id": session_id,
             "fencing_token": fencing_token,
             "since_ms": since_ms,
@@ -363,13 +365,14 @@ class AsyncClient:
             for each in page.grants:
                 yield each
 
-    async def grant(self, lock: str, grant_id: str) -> GrantStory:
+    async def grant(self, lock: str, grant_id: str, *, is_election: bool = False) -> GrantStory:
         """Return what became of a grant, and who was granted next.
 
         Raises:
             NoNodeError: the history knows no such grant (any more).
         """
-        call = Call("GET", target_of("grants", lock, grant_id))
+        query = "?election" if is_election else ""
+        call = Call("GET", target_of("grants", lock, grant_id) + query)
         return await self._read(call, GrantStory.from_body)
 
     async def revoke(

@@ -256,6 +256,7 @@ class Client:
         since_ms: int | None = None,
         until_ms: int | None = None,
         how: str | None = None,
+        is_election: bool = False,
     ) -> Iterator[GrantRecord]:
         """Iterate over the grants that the history still knows; see AsyncClient.grants."""
 
@@ -267,6 +268,7 @@ class Client:
                 since_ms=since_ms,
                 until_ms=until_ms,
                 how=how,
+                is_election=is_election,
             )
             return [each async for each in found]
 

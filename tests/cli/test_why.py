@@ -10,7 +10,7 @@ import pytest
 from coordinator.cli.why import look, story_of, told, told_of
 from coordinator.client import AsyncClient, Client, connect
 from coordinator.errors import NoNodeError
-from recipes import Lock, MultiLock, RWLock, Semaphore
+from recipes import Election, Lock, MultiLock, RWLock, Semaphore
 from tests.cli.conftest import CommandLine
 from tests.cli.serving import ServedMember
 from tests.client.memory_cluster import MemoryCluster, in_memory
@@ -182,6 +182,24 @@ async def test_what_is_not_lost_is_said_not_to_be(world: MemoryCluster) -> None:
         await client.revoke("daily", by="ops", reason="stuck")
         forced = "\n".join(told_of(await story_of(client, "daily", None)))
         assert "ops released it by force, and said why: stuck" in forced
+
+
+@in_memory
+async def test_a_lost_leadership_has_its_story_too(world: MemoryCluster) -> None:
+    """An election is looked for among the elections."""
+    network = world.network()
+    async with world.client(network, session_timeout=3) as client, world.client() as other:
+        leadership = await Election(client, "scheduler").campaign()
+        network.is_cut = True
+        await Election(other, "scheduler").campaign()
+
+        lines = told_of(await story_of(other, "scheduler", None, is_election=True))
+
+        assert leadership.grant_id in lines[0]
+        assert any("heard nothing" in line for line in lines)
+        with pytest.raises(NoNodeError):
+            await story_of(other, "scheduler", None)
+        network.is_cut = False
 
 
 # --- as commands

@@ -8,13 +8,16 @@ from __future__ import annotations
 from typing import assert_type
 
 from coordinator import AsyncClient, Client, connect
-from coordinator.client import Change, Elected, Session, Znode
+from coordinator.client import Change, Elected, GrantRecord, Session, Znode
 from recipes import (
     FOREVER,
     Election,
     Grant,
     Lock,
+    MultiLock,
     ReentrantLock,
+    RWLock,
+    Semaphore,
     TreeLock,
     exclusive,
     execute_exclusive,
@@ -48,6 +51,17 @@ def sync_face() -> None:
         with ReentrantLock(client, "daily", timeout=1, owner="me") as again:
             assert_type(again, Grant[Client])
         ReentrantLock(client, "daily", timeot=1)  # type: ignore[call-arg]
+        with RWLock(client, "daily").read(timeout=0) as reading:
+            assert_type(reading.downgrade(), None)
+            assert_type(reading.note(b"half"), None)
+        assert_type(RWLock(client, "daily").write(), Lock[Client])
+        semaphore = Semaphore(client, "daily", 3, max_hold=60)
+        assert_type(semaphore.resize(5), int)
+        with MultiLock(client, "a", 7) as several:
+            assert_type(several, tuple[Grant[Client], ...])
+            client.set("/a", b"x", if_held=several)
+        for record in client.grants("daily", how="forced"):
+            assert_type(record, GrantRecord)
         with TreeLock(client, "daily") as tree_grant:
             assert_type(tree_grant.release(), bool)
 
@@ -60,6 +74,7 @@ def sync_face() -> None:
             return str(grant.fencing_token)
 
         assert_type(execute_exclusive(client, "daily", task), str)
+        assert_type(execute_exclusive(client, "daily", task, max_hold=60), str)
 
 
 async def async_face() -> None:
@@ -69,6 +84,9 @@ async def async_face() -> None:
         async for change in client.watch("/a"):
             assert_type(change, Change)
 
+        assert_type(await Semaphore(client, "daily", 3).resize(5), int)
+        async with ReentrantLock(client, "daily") as counted:
+            assert_type(await counted.note(b"x"), None)
         async with Lock(client, "daily") as grant:
             assert_type(grant, Grant[AsyncClient])
             assert_type(await grant.verify(), int)
