@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 from urllib.parse import quote, unquote
@@ -28,6 +29,11 @@ _MARKED = ("read-", "slot-")
 _DOTS = {".": "%2E", "..": "%2E%2E"}
 
 
+@lru_cache(maxsize=4_096)
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """Where a kind of queue lives. ``word`` is what messages and metrics call it."""
@@ -42,7 +48,10 @@ class Recipe:
 
     def directories(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the queues ``names`` in the one order in which everybody takes several."""
-        directories = sorted([self.directory(name) for name in names])
+        directories = [self.directory(name) for name in names]
+        if len(directories) == 1:
+            return (directories[0],)
+        directories.sort()
         for one, other in pairwise(directories):
             if one == other:
                 name = self.name_of(one.rpartition("/")[2])
@@ -55,7 +64,7 @@ class Recipe:
                 f"expected the name of a {self.word} to be 1 to {_NAME_CHARS_MAX} characters "
                 f"without control characters, found {name[:60]!a}"
             )
-        return _DOTS.get(name) or quote(name, safe="")
+        return _DOTS.get(name) or _quoted(name)
 
     def name_of(self, segment: str) -> str:
         """Return the name whose queue is called ``segment``."""

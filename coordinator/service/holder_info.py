@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 
 from coordinator.errors import BadArgumentsError
 
@@ -28,7 +28,7 @@ class HolderInfo:
 
     def to_bytes(self) -> bytes:
         """Return the JSON of what is set."""
-        said = {name: value for name, value in asdict(self).items() if value not in ("", None)}
+        said = {name: value for name in _NAMES if (value := getattr(self, name)) not in ("", None)}
         try:
             data = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
         except UnicodeEncodeError:
@@ -49,9 +49,10 @@ class HolderInfo:
         if not isinstance(said, dict):
             return cls()
         texts = {
-            each.name: said[each.name]
-            for each in fields(cls)
-            if each.name != "pid" and isinstance(said.get(each.name), str)
+            name: said[name] for name in _NAMES if name != "pid" and isinstance(said.get(name), str)
         }
         pid = said.get("pid")
         return cls(**texts, pid=pid if type(pid) is int else None)
+
+
+_NAMES = tuple([each.name for each in fields(HolderInfo)])

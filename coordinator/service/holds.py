@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator.clock import Clock
-from coordinator.service.contenders import LOCKS, grant_id_of
+from coordinator.service.contenders import LOCKS, grant_id_of, recipe_at
 from coordinator.service.leadership import Leadership
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_MS = 1_000
 OTHER_CLASS = "other"
 _CLASSES_MAX = 100
+_DIRECTORIES_MAX = 10_000
 _CLASS_END = re.compile(r"[:/]")
 _PREFIX = LOCKS.root + "/"
 _CONTENDER = re.compile(_PREFIX + r"[^/]+/(?!delay-)[^/]*\d{10}", re.ASCII)
@@ -56,6 +57,7 @@ class LockClasses:
 
     def __init__(self) -> None:
         self._known: dict[str, None] = {}
+        self._at: dict[str, str] = {}
 
     def of(self, name: str) -> str:
         """Return the class of the lock ``name``."""
@@ -64,6 +66,16 @@ class LockClasses:
             if len(self._known) >= _CLASSES_MAX:
                 return OTHER_CLASS
             self._known[found] = None
+        return found
+
+    def at(self, path: str) -> str:
+        """Return the class of the lock or election in whose queue ``path`` stands."""
+        directory = path[: path.rindex("/")]
+        found = self._at.get(directory)
+        if found is None:
+            if len(self._at) >= _DIRECTORIES_MAX:
+                self._at.clear()
+            found = self._at[directory] = self.of(recipe_at(directory).name_at(directory))
         return found
 
 
@@ -115,11 +127,12 @@ class Holds:
         if outcome.is_repeat:
             return
         for event in outcome.events:
-            if _CONTENDER.fullmatch(event.path):
+            path = event.path
+            if path.startswith(_PREFIX) and _CONTENDER.fullmatch(path):
                 if event.type is EventType.CREATED:
-                    self._standing[self._class_of(event.path)] += 1
+                    self._standing[self._classes.at(path)] += 1
                 elif event.type is EventType.DELETED:
-                    self._leave(event.path)
+                    self._leave(path)
         if outcome.granted:
             now_ms = self._clock.monotonic_ms()
             for path in outcome.granted:
@@ -138,7 +151,7 @@ class Holds:
             if not directory.startswith(_PREFIX):
                 continue
             for each in locks.contenders(directory):
-                self._standing[self._class_of(each.path)] += 1
+                self._standing[self._classes.at(each.path)] += 1
                 if each.is_holder:
                     self._hold(each.path, now_ms, is_whole=False)
 
@@ -147,7 +160,7 @@ class Holds:
         if recorded is None or path in self._holds:
             return
         self._holds[path] = _Hold(recorded.czxid, now_ms, is_whole)
-        self._holding[self._class_of(path)] += 1
+        self._holding[self._classes.at(path)] += 1
         heapq.heappush(self._becoming_long, (now_ms + self._long_hold_ms, path, recorded.czxid))
         if len(self._becoming_long) > 2 * len(self._holds) + 1_000:
             # Holds that ended before they became long leave their entry behind.
@@ -159,7 +172,7 @@ class Holds:
             heapq.heapify(self._becoming_long)
 
     def _leave(self, path: str) -> None:
-        name = self._class_of(path)
+        name = self._classes.at(path)
         self._standing[name] -= 1
         hold = self._holds.pop(path, None)
         if hold is None:
@@ -169,9 +182,6 @@ class Holds:
         if hold.is_whole and self._leadership.is_leader:
             held_ms = self._clock.monotonic_ms() - hold.since_ms
             self._metrics.hold_seconds.labels(name).observe(held_ms / 1000)
-
-    def _class_of(self, path: str) -> str:
-        return self._classes.of(LOCKS.name_at(path))
 
     def _say(self, path: str, hold: _Hold, now_ms: int) -> None:
         if not self._leadership.is_leader:

@@ -185,7 +185,7 @@ class Queues:
             self._attempt_count -= 1
             self._metrics.contenders_waiting.set(self._attempt_count)
         waited_ms = self._clock.monotonic_ms() - started_ms
-        word, lock_class = attempt.recipe.word, self._classes.of(attempt.names[0])
+        word, lock_class = attempt.recipe.word, self._classes.at(mine[0].path)
         self._metrics.grants.labels(word).inc()
         self._metrics.wait_seconds.labels(word, lock_class).observe(waited_ms / 1000)
         return won

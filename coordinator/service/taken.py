@@ -11,12 +11,21 @@ from collections import deque
 from dataclasses import dataclass
 
 from coordinator.service.replica import MachineReplica
-from coordinator.state.commands import Command
+from coordinator.state.commands import (
+    Command,
+    Delete,
+    EndHold,
+    Guarded,
+    Multi,
+    Reap,
+    Revoke,
+)
 from coordinator.state.grants import Grant
 from coordinator.state.outcomes import Outcome, SessionEnded
 from coordinator.state.places import Ending
 
 _TOLD_MAX = 100
+_TAKING = frozenset({Revoke, EndHold, Delete, Multi, Guarded, Reap})
 _TAKEN = frozenset({Ending.FORCED, Ending.MAX_HOLD, Ending.DELETED})
 
 
@@ -42,12 +51,13 @@ class TakenGrants:
         """Return the latest grants that were taken from a session, the oldest first."""
         return tuple(self._taken.get(session_id, ()))
 
-    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+    def on_outcome(self, command: Command, outcome: Outcome) -> None:
         if outcome.is_repeat or not outcome.events:
             return
         machine = self._replica.machine
-        for grant in machine.locks.ended_at(outcome.zxid):
-            self._note(grant)
+        if type(command.operation) in _TAKING:
+            for grant in machine.locks.ended_at(outcome.zxid):
+                self._note(grant)
         if self._taken and isinstance(outcome.result, SessionEnded):
             session_id = outcome.result.session_id
             if machine.session(session_id) is None:
