@@ -122,7 +122,7 @@ class Hold:
         """Call ``callback()`` once when it is lost; returns how to stop that."""
         with self._guard:
             self._callbacks.append(callback)
-        if self._reason or self._session.is_lost:
+        if self._reason or (not self._is_released and self.remaining_safe_ms() == 0):
             self._core.loop.call_soon_threadsafe(self._tell)
 
         def stop() -> None:

@@ -24,7 +24,7 @@ from typing import Any, Generic, Literal, Unpack
 
 from coordinator.client import AsyncClient, Client
 from coordinator.client.facing import ClientT, both, expect_face
-from coordinator.errors import LockTimeoutError, NotOwnerError
+from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
 from recipes.grant import Grant
 from recipes.hold import Shares
 from recipes.holding import Holding
@@ -54,6 +54,11 @@ class ReentrantLock(Generic[ClientT]):
         self.client = client
         self.name = str(name)
         self._terms = Terms.of(client, **options)
+        if self._terms.owner == "":
+            raise BadArgumentsError(
+                f"ReentrantLock {self.name!r}: expected an owner with a name, found none; only "
+                f"who has a name can be known again"
+            )
         self._contest = client.core.contest("locks", self.name)
         self._counts = client.core.shared(_Counts)
         self._entered: dict[str, list[Holding[ClientT]]] = {}
@@ -148,14 +153,13 @@ class ReentrantLock(Generic[ClientT]):
     async def _obtain(self, owner: str, wait_ms: int | None) -> Grant[ClientT]:
         key = (self.name, owner)
         held = self._counts.held.get(key)
-        if held is None:
+        if held is None or held[0].is_released:
             (grant,) = await obtain(self.client, self._contest, self._terms, wait_ms)
             shares = Shares(grant.hold, on_last=lambda: self._counts.forget(key))
             self._counts.held[key] = grant, shares
         else:
             grant, shares = held
-            if not grant.is_released:
-                grant.check()
+            grant.check()
         return grant.over(shares.another())
 
     def _last(self) -> tuple[str, Holding[ClientT]]:

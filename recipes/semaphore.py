@@ -12,7 +12,7 @@
 2. A larger size lets the next ones in at once. A smaller one takes nobody's slot: they go on, and
    the next ones wait until fewer than the new size are left.
 3. Each grant has its own fencing token; they grow with each grant, but holders overlap, so a guard
-   that wants the highest token would refuse the older holders of a semaphore.
+   that wants the highest token would refuse the older holders: ``guards`` is not taken.
 4. The size outlives its holders: ``/locks/<name>`` stays, empty, until somebody deletes it.
 """
 
@@ -46,6 +46,11 @@ class Semaphore(Generic[ClientT]):
     ) -> None:
         self.client = client
         self.name = str(name)
+        if options.get("guards"):
+            raise BadArgumentsError(
+                f"semaphore {self.name!r}: expected no guards, found some: they let only the "
+                f"highest token pass, and would refuse the older ones of several holders"
+            )
         self._terms = Terms.of(client, kind="slot", size=checked_size(size), **options)
         self._contest = client.core.contest("locks", self.name)
         self._on_position: Callable[[int], None] | None = None

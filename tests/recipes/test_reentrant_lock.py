@@ -9,7 +9,12 @@ import pytest
 
 from coordinator import connect
 from coordinator.client import AsyncClient
-from coordinator.errors import LockLostError, LockTimeoutError, NotOwnerError
+from coordinator.errors import (
+    BadArgumentsError,
+    LockLostError,
+    LockTimeoutError,
+    NotOwnerError,
+)
 from recipes import Lock, ReentrantLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
@@ -92,6 +97,14 @@ async def test_tasks_with_one_name_are_one_owner(world: MemoryCluster) -> None:
         async with lock as grant:
             assert await asyncio.create_task(helper()) == grant.fencing_token
             grant.check()
+
+
+@in_memory
+async def test_who_has_no_name_can_not_be_known_again(world: MemoryCluster) -> None:
+    """An owner of its own each time would be anybody: refused."""
+    async with world.client() as client:
+        with pytest.raises(BadArgumentsError, match="owner"):
+            ReentrantLock(client, "daily", owner="")
 
 
 @in_memory

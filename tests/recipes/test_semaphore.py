@@ -118,6 +118,19 @@ async def test_wrong_sizes_are_named(world: MemoryCluster) -> None:
 
 
 @in_memory
+async def test_guards_of_one_holder_would_refuse_the_others(world: MemoryCluster) -> None:
+    """A trap, so it is said when the semaphore is made."""
+
+    class Store:
+        def raise_to(self, token: int, /) -> None:
+            """Accept everything."""
+
+    async with world.client() as client:
+        with pytest.raises(BadArgumentsError, match="highest token"):
+            Semaphore(client, "licences", 2, guards=[Store()])
+
+
+@in_memory
 async def test_one_object_is_one_slot(world: MemoryCluster) -> None:
     """Taking it twice says so; two objects are two slots."""
     async with world.client() as client:
