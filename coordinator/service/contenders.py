@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 from urllib.parse import quote, unquote
 
-from coordinator.errors import BadArgumentsError, DeadlockError
+from coordinator.errors import BadArgumentsError
 from coordinator.state.commands import Kind
 from coordinator.state.machine import StateMachine
 from coordinator.state.places import Contender as Recorded
@@ -84,21 +83,6 @@ class Recipe:
         prefix = match.group(1) or self.prefixes[Kind.EXCLUSIVE]
         number, czxid = int(match.group(2)), int(match.group(3))
         return f"{self.directory(name)}/{prefix}{number:010d}", czxid
-
-    def named(self, error: DeadlockError) -> DeadlockError:
-        """Return ``error`` with the names of the queues of its cycle instead of their paths."""
-        cycle = error.fields.get("cycle")
-        fields = dict(error.fields)
-        if isinstance(cycle, list | tuple):
-            fields["cycle"] = [self._named(each) for each in cycle]
-        return DeadlockError(error.message, **fields)
-
-    def _named(self, edge: Mapping[str, Any]) -> dict[str, Any]:
-        root = self.root + "/"
-        return {
-            key: self.name_at(value) if isinstance(value, str) and value.startswith(root) else value
-            for key, value in edge.items()
-        }
 
 
 LOCKS = Recipe(

@@ -106,6 +106,7 @@ class HoldingService:
 
         Raises:
             NoNodeError: there is no such semaphore.
+            DeadlockError: with fewer slots somebody would wait for ever.
         """
         committed = await self._submit(Resize(LOCKS.directory(name), size), asked)
         result = committed.outcome.unwrap()

@@ -28,7 +28,6 @@ from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
     CoordinatorError,
-    DeadlockError,
     LockLostError,
     LockTimeoutError,
     NoLeaderError,
@@ -249,8 +248,6 @@ class Queues:
             if error.fields.get("is_abandoned"):
                 self._raise_timeout(attempt, position=None)
             raise
-        except DeadlockError as error:
-            raise recipe.named(error) from None
         except (OutcomeUnknownError, StorageError):
             await self._undo(attempt, partial(self._abandon, request), position=None)
             raise

@@ -208,3 +208,39 @@ async def test_waits_holds_and_queues_are_counted_by_class(api: Api) -> None:
     wait = 'coordinator_grant_wait_seconds_count{lock_class="order",recipe="lock"} 2.0'
     assert wait in text
     await waiting
+
+
+async def test_a_request_that_closes_a_cycle_is_told_the_cycle(api: Api) -> None:
+    """Who waits for whom, by the names of the locks; nothing of the attempt is left."""
+    session_id = await api.session_id()
+    for name, owner in (("a", "one"), ("b", "two")):
+        await granted(api, name, session_id=session_id, owner=owner)
+    wish = {"session_id": session_id, "timeout_ms": 5_000}
+    waiting = asyncio.create_task(api.post("/v1/locks/b", {**wish, "owner": "one"}))
+    async with asyncio.timeout(5):
+        while not (await api.get("/v1/locks/b")).body["queue"]:
+            pass
+
+    refused = await api.post("/v1/locks/a", {**wish, "owner": "two"})
+    converging = await api.post("/v1/locks/a", {**wish, "owner": "three", "timeout_ms": 20})
+
+    assert (refused.status, refused.code) == (409, "Deadlock")
+    edges = [(each["owner"], each["holds"], each["waits_for"]) for each in refused.body["cycle"]]
+    assert sorted(edges) == [("one", "a", "b"), ("two", "b", "a")]
+    assert converging.code == "LockTimeout"
+    assert (await api.get("/v1/locks/a")).body["queue"] == []
+    waiting.cancel()
+
+
+async def test_an_owner_that_asks_for_what_it_holds_is_told_so_at_once(api: Api) -> None:
+    """Not reentrant; a try is just not granted; without an owner it waits as anybody does."""
+    session_id = await api.session_id()
+    await granted(api, "a", session_id=session_id, owner="one")
+    again = {"session_id": session_id, "timeout_ms": 20}
+
+    own = await api.post("/v1/locks/a", {**again, "owner": "one", "timeout_ms": 5_000})
+    tried = await api.post("/v1/locks/a", {**again, "owner": "one", "timeout_ms": 0})
+    unnamed = await api.post("/v1/locks/a", again)
+
+    assert (own.code, tried.code, unnamed.code) == ("Deadlock", "LockTimeout", "LockTimeout")
+    assert "reentrant" in own.body["detail"]

@@ -172,7 +172,7 @@ OPERATIONS: dict[str, Described] = {
     ),
     "resize_semaphore": Described(
         "PUT", f"{_LOCK}/size", "Change the size of a semaphore; nobody's slot is taken.",
-        takes=("Resize",), gives="Size", errors=(404, 413), is_write=True,
+        takes=("Resize",), gives="Size", errors=(404, 409, 413), is_write=True,
     ),
     "revoke_lock": Described(
         "POST", f"{_LOCK}/revoke", "End a grant against its holder's will; who and why is kept.",
