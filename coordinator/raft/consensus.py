@@ -176,6 +176,12 @@ class Consensus:
         if self.core.role is Role.LEADER:
             self.replication.send_heartbeats(self.core.term, self.core.commit_index)
 
+    def on_older_copy(self, why: str) -> None:
+        """This member has forgotten a part of what it promised; it leads nobody any more."""
+        self.probation.begin(why)
+        if self.core.role is not Role.FOLLOWER:
+            self.core.adopt_term(self.core.term + 1)
+
     def on_disconnected(self, member_id: str) -> None:
         self.replication.on_connection_changed(member_id)
         if self.core.role is not Role.LEADER and self.core.leader_id == member_id:

@@ -136,6 +136,29 @@ class StandNow(NamedTuple):
     term: int
 
 
+class Chapter(NamedTuple):
+    """What copy of its data I run on (``chapters``): the number of its last chapter, and the ids of
+    that one and those before. ``is_asking``: show me yours."""
+
+    number: int
+    ids: bytes
+    is_proven: bool
+    is_asking: bool
+
+
+class ChapterSeen(NamedTuple):
+    """I have noted, durably, that you are in the chapter ``number``."""
+
+    number: int
+
+
+class ChapterLost(NamedTuple):
+    """You were in this chapter once and do not know it: your data are an older copy."""
+
+    number: int
+    chapter_id: bytes
+
+
 class SnapshotPiece(NamedTuple):
     """A piece of the leader's snapshot file at ``snapshot_index``, from byte ``offset`` on.
 
@@ -175,6 +198,7 @@ class Reply(NamedTuple):
     payload: bytes
 
 
+CHAPTER_ID_BYTES = 8
 REPLY_OK = 0
 REPLY_REFUSED = 1
 """Nothing was done: no such handler, or too many requests at once."""
@@ -197,6 +221,9 @@ Message = (
     | TermAnswer
     | LogLost
     | StandNow
+    | Chapter
+    | ChapterSeen
+    | ChapterLost
     | SnapshotPiece
     | SnapshotReply
     | Request
@@ -287,6 +314,9 @@ _NUMBERS: tuple[tuple[int, type], ...] = (
     (16, TermAnswer),
     (17, LogLost),
     (18, StandNow),
+    (19, Chapter),
+    (20, ChapterSeen),
+    (21, ChapterLost),
 )
 _NUMBER_OF: dict[type, int] = {kind: number for number, kind in _NUMBERS}
 

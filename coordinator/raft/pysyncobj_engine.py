@@ -39,6 +39,7 @@ from coordinator.raft.blocking import (
     start_in_place,
     start_in_thread,
 )
+from coordinator.raft.chapters import Chapters
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.disk import Disk, OsDisk, join
 from coordinator.raft.durability import TRY_AGAIN_S, Durability
@@ -53,6 +54,7 @@ from coordinator.raft.engine import (
 )
 from coordinator.raft.fitness import Fitness
 from coordinator.raft.handover import Handovers
+from coordinator.raft.inbox import Inbox
 from coordinator.raft.journal import Journal
 from coordinator.raft.listeners import Listeners
 from coordinator.raft.membership import check_members, check_timing
@@ -132,13 +134,13 @@ class PySyncObjEngine:
         self._failure: BaseException | None = None
         self._handovers = Handovers(self._others, clock.monotonic_ms, self._transport.is_connected)
         self._is_caught_up = False
-        self._known_commit_index: int | None = None
         self._replica: Replica | None = None
         self._log: Any = None
         self._consensus: Consensus | None = None
         self._snapshots: SnapshotExchange | None = None
         self._durability: Durability | None = None
         self._fitness: Fitness | None = None
+        self._chapters: Chapters | None = None
         self._passes = Passes(self._pass, clock.monotonic_ms)
         self._application = Application(self._proposals)
 
@@ -160,16 +162,16 @@ class PySyncObjEngine:
         )  # fmt: skip
         self._log = Journal(log_directory, self._disk, segment_bytes=self._raft.segment_bytes)
         try:
-            self._start_core(replica, probation)
+            inbox = self._start_core(replica, probation)
             self._is_running = True
-            await self._transport.start(self)
+            await self._transport.start(inbox)
         except BaseException:
             self._is_running = False
             self._log._destroy()
             raise
         self._wake()
 
-    def _start_core(self, replica: Replica, probation: Probation) -> None:
+    def _start_core(self, replica: Replica, probation: Probation) -> Inbox:
         store = SnapshotStore(
             join(self._data_dir, "snapshots"),
             self._disk,
@@ -210,6 +212,30 @@ class PySyncObjEngine:
             applied_index=self._snapshots.load(),
             probation=probation,
         )
+        self._chapters = Chapters(
+            self._disk,
+            self._data_dir,
+            self._others,
+            random=self._random,
+            now_ms=self._clock.monotonic_ms,
+            resend_ms=self._raft.heartbeat_interval_ms,
+            send=self._transport.send,
+            run_blocking=self._run_blocking,
+            is_proven=lambda: probation.is_proven,
+            on_met=lambda member_id: inbox.on_met(member_id),
+            on_older_copy=self._consensus.on_older_copy,
+            on_failure=self._fail,
+        )
+        inbox = Inbox(
+            self._desk,
+            self._consensus,
+            self._snapshots,
+            self._chapters,
+            is_running=lambda: self._is_running,
+            on_heard=self._on_heard,
+            on_failure=self._fail,
+        )
+        return inbox
 
     async def stop(self) -> None:
         if not self._is_running and self._failure is None:
@@ -220,8 +246,9 @@ class PySyncObjEngine:
                 return  # stopped meanwhile by somebody less patient
         was_running, self._is_running = self._is_running, False
         self._passes.cancel()
-        if self._durability is not None:
-            await self._durability.stop()
+        for part in (self._durability, self._chapters):
+            if part is not None:
+                await part.stop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} is stopping"))
         if self._snapshots is not None:
             await self._snapshots.stop()
@@ -253,8 +280,9 @@ class PySyncObjEngine:
         logger.critical("member %s stops: %s", self._member_id, error, exc_info=where)
         self._passes.cancel()
         self._desk.silence()
-        if self._durability is not None:
-            self._durability.drop()
+        for part in (self._durability, self._chapters):
+            if part is not None:
+                part.drop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} has failed: {error}"))
         # Cut off at once: peers must not believe in a leader that cannot write.
         self._closing = asyncio.get_running_loop().create_task(self._transport.stop())
@@ -345,41 +373,11 @@ class PySyncObjEngine:
     async def _answer_read_index(self, _member_id: str, _payload: bytes) -> bytes:
         return await self._reads.answer(self._running())
 
-    # What the transport tells.
+    # What its inbox tells.
 
-    def on_message(self, member_id: str, message: Message) -> None:
-        if not self._is_running or self._consensus is None:
-            return
-        try:
-            if isinstance(message, say.Request):
-                self._desk.on_request(member_id, message)
-            elif isinstance(message, say.Reply):
-                self._desk.on_reply(member_id, message)
-            else:
-                self._consensus.on_message(member_id, message)
-                self._tell_leader(self._consensus)
-                self._wake()
-        except Exception as error:
-            self._fail(error)
-
-    def on_connected(self, member_id: str) -> None:
-        self._on_connection(member_id, is_connected=True)
-
-    def on_disconnected(self, member_id: str) -> None:
-        self._on_connection(member_id, is_connected=False)
-
-    def _on_connection(self, member_id: str, *, is_connected: bool) -> None:
-        if not self._is_running or self._consensus is None or self._snapshots is None:
-            return
-        self._desk.on_connection_changed(member_id)
-        self._snapshots.forget(member_id)
-        try:
-            if is_connected:
-                self._consensus.on_connected(member_id)
-            else:
-                self._consensus.on_disconnected(member_id)
-        except Exception as error:
-            self._fail(error)
+    def _on_heard(self) -> None:
+        if self._consensus is not None:
+            self._tell_leader(self._consensus)
         self._wake()
 
     # What consensus tells (its Outbox).
@@ -441,9 +439,11 @@ class PySyncObjEngine:
 
     def _pass(self) -> None:
         consensus, snapshots, durability = self._consensus, self._snapshots, self._durability
-        fitness = self._fitness
-        if not self._is_running or not (consensus and snapshots and durability and fitness):
+        fitness, chapters = self._fitness, self._chapters
+        if not self._is_running or not (consensus and snapshots and durability):
             return
+        assert fitness
+        assert chapters
         try:
             consensus.tick()
             self._handovers.step(
@@ -455,6 +455,7 @@ class PySyncObjEngine:
             durability.sync()
             self._transport.flush()
             fitness.observe()
+            chapters.tick((consensus.core.term, self._log.durable_index))
             self._after_pass(consensus, snapshots)
         except Exception as error:
             self._fail(error)

@@ -39,6 +39,7 @@ from itertools import groupby
 from typing import Any
 
 from coordinator.errors import CoordinatorError
+from coordinator.raft import messages as say
 from coordinator.raft.messages import Message
 from tests.golden_traces import Words, commands_of, parsed, text_of
 from tests.raft.engine_trace_record import Record, shown_entry, shown_error, shown_message
@@ -74,6 +75,9 @@ class Network(SimulatedNetwork):
         self._held: dict[Link, list[Message]] = {}
 
     def carry(self, source: str, target: str, message: Message) -> None:
+        if isinstance(message, say.Chapter | say.ChapterSeen | say.ChapterLost):
+            super().carry(source, target, message)  # beside the log; left out of the traces
+            return
         link = (source, target)
         is_held = self._holding.get(link, "none") in ("", type(message).__name__)
         fate = "lost" if link in self.cuts else "held" if is_held else ""

@@ -259,7 +259,8 @@ def test_a_snapshot_damaged_on_its_way_is_refused_and_sent_again() -> None:
         for number in range(200):
             await leader.engine.propose(b"%d" % number)
         await lagging.start()
-        receive, flipped = lagging.transport.listener.on_message, []
+        inbox = lagging.transport.listener
+        receive, flipped = inbox.on_message, []
 
         def damage(member_id: str, message: object) -> None:
             if hasattr(message, "sha256") and message.offset > 0 and not flipped:
@@ -271,8 +272,8 @@ def test_a_snapshot_damaged_on_its_way_is_refused_and_sent_again() -> None:
 
         class Damaging:
             on_message = staticmethod(damage)
-            on_connected = staticmethod(lagging.engine.on_connected)
-            on_disconnected = staticmethod(lagging.engine.on_disconnected)
+            on_connected = staticmethod(inbox.on_connected)
+            on_disconnected = staticmethod(inbox.on_disconnected)
 
         lagging.transport.listener = Damaging()
 

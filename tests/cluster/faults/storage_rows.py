@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from pathlib import Path
 
 from tests.cluster.faults.process_rows import Row, shares
 from tests.cluster.faults.world import RECOVERY_S_MAX, Plan, Tally, World
 
 SECTOR_BYTES = 512
+_FOUND_OUT = "may not vote until it has caught up"
 _HINTS = frozenset({"synced", "LOCK"})
 """Files that nothing depends on: damage there may go unnoticed."""
 
@@ -140,8 +142,9 @@ async def row_18(plan: Plan, tally: Tally) -> None:
                 await world.calm()
                 await _deleted(world)
                 await _partly_deleted(world)
-                await _old_copy(world)
-                tally.faults += 3
+                await _old_copy(world, others_forget=False)
+                await _old_copy(world, others_forget=True)
+                tally.faults += 4
 
 
 async def _deleted(world: World) -> None:
@@ -165,8 +168,8 @@ async def _partly_deleted(world: World) -> None:
         await replace(world, victim)
 
 
-async def _old_copy(world: World) -> None:
-    """An older copy of a follower's directory: it must not count what it no longer has."""
+async def _old_copy(world: World, *, others_forget: bool) -> None:
+    """An older copy of a follower's directory: it has no say before it has caught up."""
     victim = await world.follower()
     copy = world.directory / "old-copy"
     world.cluster.kill(victim)
@@ -174,14 +177,19 @@ async def _old_copy(world: World) -> None:
     world.cluster.start(victim)
     await world.ready(victim)
     await world.calm(1.0, 2.0)
-    world.cluster.kill(victim)
+    world.cluster.kill(*(world.cluster.ids if others_forget else (victim,)))
     world.cluster.wipe(victim)
     shutil.copytree(copy, world.cluster.data_dir(victim))
     shutil.rmtree(copy)
-    if await starts(world, victim):
-        world.tally.notes.append("an old copy was taken as it is (docs/operations.md forbids it)")
-    else:
-        await replace(world, victim)
+    said = world.cluster.log_path(victim).read_text(errors="replace").count(_FOUND_OUT)
+    at = time.monotonic()
+    if others_forget:
+        world.cluster.start(*(each for each in world.cluster.ids if each != victim))
+    world.expect(await starts(world, victim), f"an old copy of member {victim} does not start")
+    log = world.cluster.log_path(victim).read_text(errors="replace")
+    world.expect(log.count(_FOUND_OUT) > said, f"D an old copy of member {victim} is not found out")
+    await world.ready(*world.cluster.ids)
+    world.tally.measured("an old copy has caught up", time.monotonic() - at)
 
 
 ROWS: dict[int, Row] = {16: row_16, 17: row_17, 18: row_18}

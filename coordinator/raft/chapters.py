@@ -1,0 +1,302 @@
+"""Which copy of its data a member runs on: an older one, put back, is told from the newest.
+
+A member's data are in chapters. A new one, with a number and an id drawn at random, begins with
+each start, and once a minute while something was written. On each connection a member shows the
+ids of its last chapters; the others keep the last one that they have met of each member.
+
+1. What a member says about the log does not count on a connection before it has shown a chapter,
+   and that one, unless it was known, is stable here. So whoever counted on a member remembers of
+   which chapter it was, whatever happens to itself.
+2. One that does not know the chapter that another member has met of it runs on an older copy. It is
+   told, goes on probation (``probation``), and shows itself again as one that is. So does one whose
+   directory was emptied, from the beginning.
+3. A chapter is stable where it began before it is shown; so nobody knows one that a member has
+   forgotten without having lost data.
+4. Numbers only grow, and of the ids as many are kept as decide where numbers are close.
+
+What is not found out: a copy younger than the chapter in which it was taken, that is, one that
+forgets less than a minute; and one that meets nobody who knew better.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from zlib import crc32
+
+import msgpack  # type: ignore[import-untyped]
+
+from coordinator.errors import DiskFullError, StorageError
+from coordinator.raft.blocking import RunBlocking
+from coordinator.raft.disk import Disk, join
+from coordinator.raft.messages import CHAPTER_ID_BYTES, Chapter, ChapterLost, ChapterSeen, Message
+
+logger = logging.getLogger(__name__)
+
+NAME = "chapters"
+_MAGIC = b"COORDCHP"
+_HEAD_BYTES = len(_MAGIC) + 4
+CHAPTERS_KEPT = 64
+CHAPTER_MS = 60_000
+"""A chapter in which something was written ends after so long."""
+
+
+@dataclass(slots=True)
+class Record:
+    """What the file says: this member's last chapters, and the last one met of each other one."""
+
+    number: int = 0
+    ids: list[bytes] = field(default_factory=list)
+    met: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+
+    def begin(self, chapter_id: bytes) -> None:
+        self.number += 1
+        self.ids = [*self.ids, chapter_id][-CHAPTERS_KEPT:]
+
+
+def knows(number: int, ids: list[bytes], met: tuple[int, bytes]) -> bool:
+    """Whether one whose last chapter is ``number``, with ``ids``, can have begun ``met``."""
+    met_number, met_id = met
+    behind = number - met_number
+    if behind < 0:
+        return False
+    return behind >= len(ids) or ids[-1 - behind] == met_id
+
+
+def load(disk: Disk, directory: str) -> Record:
+    """Return what the file says, an empty record without one; StorageError if it is not sound."""
+    path = join(directory, NAME)
+    if not disk.exists(path):
+        return Record()
+    data = disk.read(path)
+    body = data[_HEAD_BYTES:]
+    is_sound = data[: len(_MAGIC)] == _MAGIC
+    if not is_sound or crc32(body).to_bytes(4, "little") != data[len(_MAGIC) : _HEAD_BYTES]:
+        raise StorageError(
+            f"{path}: damaged; expected a file of chapters with a sound checksum, so it cannot be"
+            " told what this member has forgotten: it must be replaced",
+            path=path,
+        )
+    number, ids, met = msgpack.unpackb(body)
+    return Record(number, list(ids), {key: (each[0], each[1]) for key, each in met.items()})
+
+
+def packed(record: Record) -> bytes:
+    """Return what ``save`` keeps of ``record``."""
+    body: bytes = msgpack.packb((record.number, record.ids, record.met))
+    return body
+
+
+def save(disk: Disk, directory: str, body: bytes) -> None:
+    """Replace the file; returns when that is stable."""
+    temporary = join(directory, f"{NAME}.tmp")
+    file = disk.create(temporary)
+    try:
+        file.write(_MAGIC + crc32(body).to_bytes(4, "little") + body)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, join(directory, NAME))
+    disk.sync_directory(directory)
+
+
+class Chapters:
+    """One member's, and what it knows of the others'.
+
+    Args:
+        is_proven: whether this member is not on probation.
+        on_met: told of one that this member hears now, or that hears it.
+        on_older_copy: told once it is known that this member's data are an older copy.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        others: tuple[str, ...],
+        *,
+        random: Random,
+        now_ms: Callable[[], int],
+        resend_ms: int,
+        send: Callable[[str, Message], bool],
+        run_blocking: RunBlocking,
+        is_proven: Callable[[], bool],
+        on_met: Callable[[str], None],
+        on_older_copy: Callable[[str], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        """Begin a chapter; it is stable on return."""
+        self._disk = disk
+        self._directory = directory
+        self._others = others
+        self._random = random
+        self._now_ms = now_ms
+        self._resend_ms = resend_ms
+        self._send = send
+        self._run_blocking = run_blocking
+        self._is_proven = is_proven
+        self._on_met = on_met
+        self._on_older_copy = on_older_copy
+        self._on_failure = on_failure
+        self._connected: set[str] = set()
+        self._heard: set[str] = set()
+        """Those who have shown, on this connection, that they are what is known of them."""
+        self._seen_by: set[str] = set()
+        self._accused: set[str] = set()
+        self._shown_ms = 0
+        self._saving: asyncio.Task[None] | None = None
+        self._noted: dict[str, tuple[int, bytes]] = {}
+        """Met, and not stable yet."""
+        self._is_stopped = False
+        self._record = load(disk, directory)
+        self._began_ms = now_ms()
+        self._began_at: object = None
+        if others:
+            self._record.begin(self._draw())
+            save(disk, directory, packed(self._record))
+
+    def hears(self, member_id: str) -> bool:
+        """Whether what this member says about the log counts."""
+        return member_id in self._heard
+
+    def on_connected(self, member_id: str) -> None:
+        self.on_disconnected(member_id)
+        self._connected.add(member_id)
+        self._show(member_id)
+
+    def on_disconnected(self, member_id: str) -> None:
+        for known in (self._connected, self._heard, self._seen_by, self._accused):
+            known.discard(member_id)
+        self._noted.pop(member_id, None)
+
+    def on_message(self, member_id: str, message: Chapter | ChapterSeen | ChapterLost) -> None:
+        if isinstance(message, ChapterSeen):
+            if message.number == self._record.number and member_id not in self._seen_by:
+                self._seen_by.add(member_id)
+                self._on_met(member_id)
+        elif isinstance(message, Chapter):
+            self._on_chapter(member_id, message)
+        else:
+            self._on_lost(member_id, message)
+
+    def tick(self, log_position: object) -> None:
+        """Show again what was not seen; begin a chapter if the log moved and it is time to."""
+        now_ms = self._now_ms()
+        if now_ms - self._shown_ms >= self._resend_ms:
+            self._shown_ms = now_ms
+            for member_id in self._others:
+                is_done = member_id in self._heard and member_id in self._seen_by
+                if member_id in self._connected and not is_done:
+                    self._show(member_id)
+        is_time = now_ms - self._began_ms >= CHAPTER_MS
+        if self._others and is_time and log_position != self._began_at and self._saving is None:
+            self._began_ms, self._began_at = now_ms, log_position
+            record = Record(self._record.number, self._record.ids, self._record.met)
+            record.begin(self._draw())
+            self._start_saving(record)
+
+    async def stop(self) -> None:
+        """Do nothing more; the file that is being written is written to its end."""
+        self._is_stopped = True
+        if self._saving is not None:
+            await asyncio.wait((self._saving,))
+
+    def drop(self) -> None:
+        """Say nothing more."""
+        self._is_stopped = True
+
+    def _draw(self) -> bytes:
+        return self._random.getrandbits(8 * CHAPTER_ID_BYTES).to_bytes(CHAPTER_ID_BYTES, "big")
+
+    def _show(self, member_id: str) -> None:
+        record = self._record
+        is_asking = member_id not in self._heard
+        ids = b"".join(record.ids)
+        self._send(member_id, Chapter(record.number, ids, self._is_proven(), is_asking))
+
+    def _on_chapter(self, member_id: str, message: Chapter) -> None:
+        ids = message.ids
+        found = [
+            ids[at : at + CHAPTER_ID_BYTES]
+            for at in range(0, len(ids) - CHAPTER_ID_BYTES + 1, CHAPTER_ID_BYTES)
+        ]
+        if not found:
+            return
+        if message.is_asking:
+            self._show(member_id)
+        met, shown = self._record.met.get(member_id), (message.number, found[-1])
+        if met is not None and message.is_proven and not knows(message.number, found, met):
+            self._heard.discard(member_id)
+            if member_id not in self._accused:
+                self._accused.add(member_id)
+                logger.error(
+                    "member %s runs on an older copy of its data: in chapter %d, it was in %d",
+                    member_id, message.number, met[0],
+                )  # fmt: skip
+            self._send(member_id, ChapterLost(*met))
+        elif met == shown:
+            self._hear(member_id, message.number)
+        else:
+            self._noted[member_id] = shown
+            self._maybe_save()
+
+    def _hear(self, member_id: str, number: int) -> None:
+        self._send(member_id, ChapterSeen(number))
+        if member_id not in self._heard:
+            self._heard.add(member_id)
+            self._on_met(member_id)
+
+    def _on_lost(self, member_id: str, message: ChapterLost) -> None:
+        met = (message.number, message.chapter_id)
+        if not self._is_proven() or knows(self._record.number, self._record.ids, met):
+            return
+        self._on_older_copy(
+            f"member {member_id} has met it in chapter {message.number}, which is not known here;"
+            " was an old copy of its data put back?"
+        )
+        self._seen_by.clear()
+        for other in self._connected:
+            self._show(other)
+
+    # Making it stable.
+
+    def _maybe_save(self) -> None:
+        if self._saving is None and self._noted and not self._is_stopped:
+            met = {**self._record.met, **self._noted}
+            self._start_saving(Record(self._record.number, self._record.ids, met))
+
+    def _start_saving(self, record: Record) -> None:
+        self._saving = asyncio.get_running_loop().create_task(self._save(record))
+
+    async def _save(self, record: Record) -> None:
+        try:
+            body = packed(record)
+            await self._run_blocking(lambda: save(self._disk, self._directory, body))
+        except DiskFullError as error:
+            # Of the others it is remembered in this life; the chapter here goes on.
+            logger.warning("chapters are not noted for now: %s", error)
+            record = Record(self._record.number, self._record.ids, record.met)
+        except Exception as error:
+            self._on_failure(error)
+            return
+        finally:
+            self._saving = None
+        if not self._is_stopped:
+            self._follow(record)
+            self._maybe_save()
+
+    def _follow(self, record: Record) -> None:
+        """``record`` is stable."""
+        has_begun = record.number > self._record.number
+        self._record = record
+        for member_id, shown in list(self._noted.items()):
+            if record.met.get(member_id) == shown:
+                del self._noted[member_id]
+                self._hear(member_id, shown[0])
+        if has_begun:
+            self._seen_by.clear()
+            for member_id in sorted(self._connected):
+                self._show(member_id)

@@ -1,0 +1,244 @@
+"""An older copy of a member's data, put back, is told from the newest by those who met that one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from coordinator.errors import StorageError
+from coordinator.raft import chapters
+from coordinator.raft import messages as say
+from coordinator.raft.chapters import CHAPTER_MS, CHAPTERS_KEPT, Record, knows, load, save
+from coordinator.raft.engine import Role
+from tests.raft.simulated_cluster import Member, SimulatedCluster
+from tests.raft.simulated_disk import SimulatedDisk
+from tests.raft.simulated_loop import run
+from tests.raft.test_probation import settled
+
+
+def a_record(count: int, seed: int = 0) -> Record:
+    draw = random.Random(seed)
+    record = Record()
+    for _ in range(count):
+        record.begin(draw.randbytes(8))
+    return record
+
+
+@pytest.mark.parametrize(
+    ("behind", "expected"), [(0, True), (1, True), (CHAPTERS_KEPT - 1, True), (5_000, True)]
+)
+def test_a_member_knows_its_own_chapters(behind: int, expected: bool) -> None:
+    """The last ones by their ids, those long ago by their number alone."""
+    draw = random.Random(0)
+    ids = [draw.randbytes(8) for _ in range(10_000)]
+    record = a_record(10_000)
+    number = record.number - behind
+
+    assert knows(record.number, record.ids, (number, ids[number - 1])) is expected
+
+
+def test_a_member_does_not_know_what_began_after_the_copy() -> None:
+    """Neither a later number, nor the same number with another id, however often it was started."""
+    copy = a_record(10)
+    newest = Record(copy.number, list(copy.ids))
+    newest.begin(b"newer one")
+    met = (newest.number, b"newer on")
+
+    for _ in range(CHAPTERS_KEPT):
+        assert not knows(copy.number, copy.ids, met)
+        copy.begin(b"another ")
+
+
+def test_what_is_noted_is_there_again_and_damage_is_refused() -> None:
+    """Every byte counts: a member that cannot tell what it has forgotten does not start."""
+    disk = SimulatedDisk()
+    disk.make_directory("data")
+    record = Record(3, [b"8 bytes!"] * 3, {"2": (7, b"8 bytes?")})
+    assert load(disk, "data") == Record()
+    save(disk, "data", chapters.packed(record))
+    disk.crash()
+
+    assert load(disk, "data") == record
+    for offset in range(len(disk.read(f"data/{chapters.NAME}"))):
+        damaged = disk.copy()
+        damaged.flip(f"data/{chapters.NAME}", offset)
+        with pytest.raises(StorageError, match="must be replaced"):
+            load(damaged, "data")
+
+
+async def start_again(cluster: SimulatedCluster, *members: Member) -> None:
+    for member in members:
+        await member.start()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_old_copy_elects_nobody_though_everybody_forgot_what_they_knew_in_memory(
+    seed: int,
+) -> None:
+    """One was away while the two others committed; those two and the cluster end, and one of them
+    comes back as it was before. The one that was away must not be elected with its vote."""
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(3, seed)
+        await cluster.start()
+        leader = await cluster.leader()
+        restored, away = cluster.others(leader)
+        await leader.engine.propose(b"before")
+        await cluster.equal()
+        await away.kill()
+        await restored.kill()
+        old = restored.disk.copy()
+        await restored.start()
+        for number in range(5):
+            await leader.engine.propose(b"%d" % number)
+        await cluster.equal()
+        await leader.kill()
+        await restored.kill()
+
+        restored.disk = old
+        await start_again(cluster, restored, away, leader)
+
+        await cluster.until(lambda: restored.is_unproven)
+        assert (await cluster.leader()) is leader
+        assert len(await cluster.equal()) == 6
+        await cluster.until(lambda: not restored.is_unproven)
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_copy_taken_while_the_member_ran_is_found_out_a_minute_later() -> None:
+    """A backup of a running member, put back after some minutes, all having been started anew."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        restored = cluster.others(leader)[0]
+        old = restored.disk.copy()
+        for number in range(3):
+            await asyncio.sleep(CHAPTER_MS / 1000)
+            await leader.engine.propose(b"later %d" % number)
+        await cluster.equal()
+        await asyncio.sleep(1)
+        for member in cluster.members:
+            await member.kill()
+
+        restored.disk = old
+        for _ in range(3):  # however often it is started before it meets anybody
+            await restored.start()
+            await restored.kill()
+        await start_again(cluster, *cluster.members)
+
+        await cluster.until(lambda: restored.is_unproven)
+        assert len(await cluster.equal()) == 8
+        await cluster.until(lambda: not restored.is_unproven)
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_an_old_copy_that_leads_steps_down_when_it_meets_one_that_knows_better() -> None:
+    """Beyond a minority of faults it can be elected; not for longer than it takes to be met."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        restored, away = cluster.others(leader)
+        await restored.kill()
+        old = restored.disk.copy()
+        await away.kill()
+        await restored.start()
+        await leader.engine.propose(b"known to two")
+        await cluster.equal()
+        await leader.kill()
+        await restored.kill()
+        restored.disk = old
+        await start_again(cluster, restored, away)
+        await cluster.leader([restored, away])
+
+        await leader.start()
+        await cluster.until(lambda: restored.is_unproven)
+
+        assert restored.engine.status().role is not Role.LEADER
+        await cluster.until(lambda: not restored.is_unproven)
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_an_emptied_member_is_met_anew() -> None:
+    """It knows none of its chapters and says that it is on probation: it is taken as it is."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        emptied = cluster.others(leader)[0]
+        await emptied.lose_disk()
+        await emptied.start()
+
+        await cluster.until(lambda: not emptied.is_unproven)
+        for member in cluster.members:
+            await member.kill()
+        await start_again(cluster, *cluster.members)
+
+        assert len(await cluster.equal()) == 5
+        assert not emptied.is_unproven
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_members_started_again_and_again_are_never_accused() -> None:
+    """Power cuts at any step of noting: what was shown is known after, always."""
+
+    async def scenario() -> None:
+        cluster, _ = await settled()
+        draw = random.Random(1)
+        for _ in range(150):
+            member = draw.choice(cluster.members)
+            if not member.is_up:
+                await member.start()
+            elif draw.random() < 0.3:
+                member.disk.crash_at_step = member.disk.step_count + draw.randint(1, 9)
+            else:
+                await member.kill()
+            await asyncio.sleep(draw.uniform(0.0, 0.3))
+            for each in cluster.members:
+                if each.is_up and each.failures:
+                    await each.kill()
+                    each.failures.clear()
+                assert not each.is_unproven
+        for member in cluster.members:
+            member.disk.crash_at_step = None
+            if not member.is_up:
+                await member.start()
+        assert len(await cluster.equal()) == 5
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_what_a_member_says_does_not_count_before_it_is_known_who_says_it() -> None:
+    """Until its chapter has come, and is stable here, its acknowledgements are nobody's."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        first, second = cluster.others(leader)
+        await second.kill()
+        await first.kill()
+        is_lost = True
+        cluster.network.on_message = lambda source, _target, message: (
+            not (is_lost and source == first.member_id and isinstance(message, say.Chapter))
+        )
+        await first.start()
+
+        writing = asyncio.ensure_future(leader.engine.propose(b"waits"))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.35):
+                await asyncio.shield(writing)
+        is_lost = False
+        await cluster.leader([leader, first])
+
+        assert b"waits" in await cluster.equal() or writing.exception() is not None
+        await cluster.stop()
+
+    run(scenario())
