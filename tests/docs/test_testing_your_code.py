@@ -22,11 +22,13 @@ def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
 
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "coordinator.testing.plugin"),
+            *(sys.executable, "-m", "pytest", "-q"),
+            *("-p", "coordinator.testing.plugin", "-p", "pytest_asyncio.plugin"),
             *("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"),
         ],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        # Named above, so that it is the same whether or not the package is installed here.
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=100,

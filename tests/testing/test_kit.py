@@ -113,7 +113,8 @@ def test_the_plugin_serves_users_tests_without_imports(tmp_path: Path) -> None:
             plugin,
         ],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        # Named above, so that it is the same whether or not the package is installed here.
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=60,
