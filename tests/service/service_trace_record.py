@@ -12,7 +12,9 @@ from collections.abc import Callable
 from coordinator.config import Config
 from coordinator.errors import CoordinatorError
 from coordinator.raft.engine import Applied
+from coordinator.service.heartbeats import HeartbeatAck
 from coordinator.service.lock_views import LockView
+from coordinator.service.locks import Grant
 from coordinator.service.reads import ReadReply
 from coordinator.service.watches import Bookmark, Resync, WatchItem
 from coordinator.state import commands as do
@@ -36,6 +38,13 @@ def shown_operation(operation: do.Operation | do.ZnodeOperation) -> str:
         case do.Enter(directories, _, kind, session_id):
             how = "try" if operation.is_try else "enter"
             return f"{how} {', '.join(directories)} {kind} of {session_id}"
+        case do.Downgrade(path, czxid) | do.EndHold(path, czxid) | do.Reopen(path, czxid):
+            verb = {"EndHold": "end hold"}.get(type(operation).__name__)
+            return f"{verb or type(operation).__name__.lower()} {path} of czxid {czxid}"
+        case do.Resize(directory, size):
+            return f"resize {directory} to {size}"
+        case do.Revoke(path, czxid):
+            return f"revoke {path} of czxid {czxid}"
         case do.Release(path, czxid):
             return f"release {path} of czxid {czxid}"
         case do.Abandon(client_id, number):
@@ -83,9 +92,28 @@ def shown_item(item: WatchItem) -> str:
 
 def shown_queue(reply: ReadReply[LockView]) -> str:
     view = reply.value
-    queue = () if view.holder is None else (view.holder, *view.queue)
-    holder, *waiting = [f"{each.session_id} ({each.grant_id})" for each in queue] or ["nobody"]
-    return f"held by {holder}; waiting: {', '.join(waiting) or 'nobody'}"
+    holders, waiting = [
+        ", ".join([f"{each.session_id} ({each.grant_id})" for each in some]) or "nobody"
+        for some in (view.holders, view.queue)
+    ]
+    closed = "" if view.closed is None else f"; closed for {view.closed.remaining_ms} ms"
+    return f"held by {holders}; waiting: {waiting}{closed}"
+
+
+def shown_grant(grant: Grant) -> str:
+    """Return a grant in words; of a multi-lock, all its paths."""
+    paths = ", ".join([each.path for each in grant.grants]) or grant.path
+    said = f"granted {paths}, {grant.grant_id}, token {grant.fencing_token}"
+    before = grant.previous
+    is_news = before is not None and before.how not in ("released", "abandoned", "closed")
+    return said + (f"; before: {before.grant_id} {before.how}" if before and is_news else "")
+
+
+def shown_ack(ack: HeartbeatAck) -> str:
+    said = [f"lives for {ack.timeout_ms} ms more"]
+    said += [f"{path} for {left_ms} ms" for path, left_ms in ack.holds.items()]
+    said += [f"lost {each.path}, {each.how}" for each in ack.lost]
+    return "; ".join(said)
 
 
 class TracedWorld(World):

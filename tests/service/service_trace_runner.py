@@ -20,8 +20,12 @@ The form of the text is that of every trace (``tests/golden_traces.py``).
     > watch w /a subtree:/b from=3          znode:, children: or subtree: ("one-shot", "unread")
     > take w            > unwatch w         read what an unread watch was told; end a watch
     > acquire x job ann wait=5000           attempt x at lock job for session ann ("try")
+    > acquire x a,b ann owner=t hold=5000 delay=1000 size=3
+                                            several locks; "shared", "slot"; bounds in ms
     > release x         > release job 0-3   give a grant back, or leave the queue
     > cancel x          > abandon job c1:1  the caller goes away; undo the attempt of a request
+    > downgrade x       > resize job 2      make it shared; change a semaphore
+    > revoke job        > revoke job 0-3    force the holder out
     > who job                               who holds and who waits
 
 ``at=2``, behind any question, asks member 2 (otherwise the leader, or the last one);
@@ -39,8 +43,10 @@ from typing import Any, TypeVar
 
 from coordinator.config import Config, LimitsConfig, SessionConfig
 from coordinator.errors import CoordinatorError
+from coordinator.service.holding import Asked
 from coordinator.service.locks import Grant, HolderInfo
 from coordinator.service.member import Member
+from coordinator.service.queues import Wish
 from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, ReadReply, at_least
 from coordinator.service.watches import WatchSelector, WatchStream
 from coordinator.state import commands as do
@@ -50,7 +56,9 @@ from tests.raft.simulated_loop import run
 from tests.service.fake_cluster import FAR_MS, STEP_MS
 from tests.service.service_trace_record import (
     TracedWorld,
+    shown_ack,
     shown_error,
+    shown_grant,
     shown_item,
     shown_queue,
 )
@@ -95,6 +103,9 @@ class Trace:
             "release": self._release,
             "cancel": self._cancel,
             "abandon": self._abandon,
+            "downgrade": self._downgrade,
+            "resize": self._resize,
+            "revoke": self._revoke,
             "who": self._who,
         }
 
@@ -238,7 +249,7 @@ class Trace:
     def _heartbeat(self, words: Words) -> None:
         member, deadline_ms = self._asked(words)
         beating = member.heartbeat(words.given[0], deadline_ms)
-        self._ask(words.given[0], beating, lambda ack: f"lives for {ack.timeout_ms} ms more")
+        self._ask(words.given[0], beating, shown_ack)
 
     def _sessions(self, words: Words) -> None:
         member, deadline_ms = self._asked(words)
@@ -299,15 +310,23 @@ class Trace:
     # --- locks
 
     def _acquire(self, words: Words) -> None:
-        is_try = words.has("try")
+        is_try, is_shared, is_slot = words.has("try"), words.has("shared"), words.has("slot")
         name, lock, session_id = words.given
+        wish = Wish(
+            kind=do.Kind.SHARED if is_shared else do.Kind.SLOT if is_slot else do.Kind.EXCLUSIVE,
+            owner=words.text("owner"),
+            size=words.maybe_number("size"),
+            lock_delay_ms=words.number("delay", 0),
+            max_hold_ms=words.number("hold", 0),
+        )
 
         def shown(grant: Grant) -> str:
             self._grants[name] = grant
-            return f"granted {grant.path}, {grant.grant_id}, token {grant.fencing_token}"
+            return shown_grant(grant)
 
         acquiring = self._member(words.text("at")).locks.acquire(
-            lock,
+            lock.split(",") if "," in lock else lock,
+            wish=wish,
             session_id=session_id,
             request=request_of(words.text("by")),
             holder=HolderInfo(label=name),
@@ -341,6 +360,31 @@ class Trace:
         )
         self._ask(
             by, abandoning, lambda done: f"abandoned, deleted {done.deleted_path or 'nothing'}"
+        )
+
+    def _downgrade(self, words: Words) -> None:
+        member, deadline_ms = self._asked(words)
+        (name,) = words.given
+        grant = self._grants[name]
+        downgrading = member.holding.downgrade(grant.lock, grant.grant_id, Asked(None, deadline_ms))
+        self._ask(name, downgrading, lambda now: f"is {now.kind}, token {now.fencing_token}")
+
+    def _resize(self, words: Words) -> None:
+        member, deadline_ms = self._asked(words)
+        lock, size = words.given
+        resizing = member.holding.resize(lock, int(size), Asked(None, deadline_ms))
+        self._ask(lock, resizing, lambda done: f"has size {done[0]}")
+
+    def _revoke(self, words: Words) -> None:
+        member, deadline_ms = self._asked(words)
+        lock, *grant_ids = words.given
+        revoking = member.holding.revoke(
+            lock, grant_ids[0] if grant_ids else None, "op", "why", Asked(None, deadline_ms)
+        )
+        self._ask(
+            lock,
+            revoking,
+            lambda done: f"forced out {done.grant.grant_id}; raise to {done.fencing_token_min}",
         )
 
     def _who(self, words: Words) -> None:
