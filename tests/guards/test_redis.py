@@ -8,9 +8,13 @@ from uuid import uuid4
 
 import pytest
 import redis
+import redis.asyncio
 
+from coordinator import connect
 from coordinator.errors import BadArgumentsError, StaleTokenError
-from recipes.guards import RedisGuard
+from recipes import Lock
+from recipes.guards import AsyncRedisGuard, RedisGuard
+from tests.client.server_thread import serving
 
 
 @pytest.fixture
@@ -94,3 +98,16 @@ def test_what_is_no_command_is_refused_before_it_is_sent(
         guard.write_all(7, [("SET", "a", 1), command])
 
     assert client.dbsize() == 0
+
+
+async def test_a_lock_on_asyncio_raises_guards_of_both_faces(redis_server: Path) -> None:
+    """One is awaited in the caller's loop, the other waits in a thread."""
+    awaited = redis.asyncio.Redis(unix_socket_path=str(redis_server))
+    plain = redis.Redis(unix_socket_path=str(redis_server))
+    first, second = AsyncRedisGuard(awaited, f"{uuid4()}"), RedisGuard(plain, f"{uuid4()}")
+    with serving() as url:
+        async with connect(url) as client, Lock(client, "report", guards=[first, second]) as grant:
+            assert await first.highest_token() == grant.fencing_token
+            assert second.highest_token() == grant.fencing_token
+    await awaited.aclose()
+    plain.close()
