@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 
-from coordinator.client import Client, SetData
+from coordinator.client import Client
 from examples.stage import Stage, perform
 from recipes import Lock
 
@@ -31,7 +31,7 @@ def work_with_claim(stage: Stage, client: Client, name: str, job: str) -> bool:
         stage.say(f"  {name}: it was done before I came")
         return False
     stage.wait(1)
-    client.multi([grant.condition(), SetData(job, b"done")])  # only while the claim holds
+    client.set(job, b"done", if_held=grant)  # only while the claim holds
     grant.release()
     stage.say(f"  {name}: done, with token {grant.fencing_token}")
     return True

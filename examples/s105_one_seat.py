@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 
-from coordinator.client import Client, SetData
+from coordinator.client import Client
 from examples.stage import Stage, perform
 from recipes import Lock
 
@@ -24,7 +24,7 @@ def book(client: Client, who: str) -> str:
     with Lock(client, "seat-1A", label=who) as grant:
         if client.get("/seats/1A").data != b"free":
             return f"{who} is told: sold out"
-        client.multi([grant.condition(), SetData("/seats/1A", who.encode())])
+        client.set("/seats/1A", who.encode(), if_held=grant)
         return f"{who} has a ticket for 1A, booked with token {grant.fencing_token}"
 
 

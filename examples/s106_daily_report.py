@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from coordinator.client import Client, Create
+from coordinator.client import Client
 from coordinator.errors import CoordinatorError
 from examples.stage import Stage, perform
 from recipes import Lock
@@ -31,8 +31,8 @@ def report(stage: Stage, client: Client, node: str, day: str, *, crashes: bool =
     if crashes:
         stage.cluster.cut_off(client)  # nothing comes from this node any more
         raise CrashError(node)
-    done = Create(f"{LEDGER}/{day}", f"by {node}, token {grant.fencing_token}".encode())
-    client.multi([grant.condition(), done])
+    done = f"by {node}, token {grant.fencing_token}".encode()
+    client.create(f"{LEDGER}/{day}", done, if_held=grant)
     grant.release()
     return f"{node}: reported {day} with token {grant.fencing_token}"
 
@@ -41,7 +41,9 @@ def story(stage: Stage) -> None:
     started = threading.Event()
 
     def node(name: str, *, late: float = 0.0, crashes: bool = False) -> str:
-        with stage.connect(name, lease=5, timeout=0.5 if crashes else 10) as client:
+        with stage.connect(
+            name, lease=5 if crashes else None, timeout=1 if crashes else 10
+        ) as client:
             if not crashes:
                 started.wait()
             stage.wait(late)

@@ -7,7 +7,7 @@ once look like exactly once.
 
 from __future__ import annotations
 
-from coordinator.client import Client, Create
+from coordinator.client import Client
 from coordinator.errors import CoordinatorError
 from examples.stage import Stage, perform
 from recipes import Grant, Lock
@@ -16,7 +16,7 @@ SENT: list[str] = []
 
 
 def at_most_once(client: Client, grant: Grant[Client], who: str, *, crashes: bool) -> None:
-    client.multi([grant.condition(), Create(f"/sent/{who}")])  # first the mark
+    client.create(f"/sent/{who}", if_held=grant)  # first the mark
     if crashes:
         raise RuntimeError("crash")
     SENT.append(who)
@@ -26,7 +26,7 @@ def at_least_once(client: Client, grant: Grant[Client], who: str, *, crashes: bo
     SENT.append(who)  # first the deed
     if crashes:
         raise RuntimeError("crash")
-    client.multi([grant.condition(), Create(f"/sent/{who}")])
+    client.create(f"/sent/{who}", if_held=grant)
 
 
 def run(client: Client, policy: object, who: str, *, crashes: bool) -> None:

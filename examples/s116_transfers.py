@@ -15,11 +15,10 @@ def transfer(client: Client, source: str, target: str, amount: int) -> None:
         there = int(client.get(f"/accounts/{target}").data) + amount
         client.multi(
             [
-                of_source.condition(),
-                of_target.condition(),
                 SetData(f"/accounts/{source}", str(left).encode()),
                 SetData(f"/accounts/{target}", str(there).encode()),
-            ]
+            ],
+            if_held=[of_source, of_target],
         )
 
 

@@ -14,13 +14,13 @@ from recipes import Lock
 
 
 async def work(stage: Stage) -> None:
-    async with stage.connect("worker", lease=10) as client:
+    async with stage.connect("worker", lease=15) as client:
         async with Lock(client, "index") as grant:
             with stage.cluster.freeze_heartbeats(client):
                 await asyncio.sleep(stage.seconds(3))
             await asyncio.sleep(stage.seconds(4))
             grant.check()
-            stage.say("No heartbeat for 3 s of 10: the work goes on.")
+            stage.say("No heartbeat for 3 s of 15: the work goes on.")
         try:
             async with Lock(client, "index") as grant:
                 stage.cluster.freeze_heartbeats(client)

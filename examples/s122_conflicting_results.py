@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.client import SetData
-from coordinator.errors import CoordinatorError
+from coordinator.errors import LockLostError
 from examples.stage import Stage, perform
 from recipes import Lock
 
@@ -18,12 +17,12 @@ def story(stage: Stage) -> None:
         first = Lock(one, "job-7", label="worker 1").acquire()
         stage.cluster.expire(one)  # it is paused for longer than its lease
         second = Lock(two, "job-7", label="worker 2").acquire()
-        two.multi([second.condition(), SetData("/results/job-7", b"42")])
+        two.set("/results/job-7", b"42", if_held=second)
         try:
-            one.multi([first.condition(), SetData("/results/job-7", b"41")])
+            one.set("/results/job-7", b"41", if_held=first)
             stage.say("BOTH WROTE")
-        except CoordinatorError as error:
-            stage.say(f"worker 1 wakes and writes 41: refused, {error.code}")
+        except LockLostError:
+            stage.say("worker 1 wakes and writes 41: refused, it holds the lock no more")
         second.release()
 
         stage.say(f"The result is {auditor.get('/results/job-7').data.decode()}. The audit:")
@@ -31,6 +30,7 @@ def story(stage: Stage) -> None:
             until = f"until zxid {each.ended_zxid}: {each.how}" if each.how else "still held"
             held = f"from zxid {each.granted_zxid} {until}"
             stage.say(f"  {each.label}, token {each.fencing_token}, {held}")
+        stage.command("why-lost", "job-7", first.grant_id)
 
 
 if __name__ == "__main__":

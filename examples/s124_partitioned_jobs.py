@@ -59,7 +59,7 @@ def story(stage: Stage) -> None:
     with (
         stage.connect("w1") as one,
         stage.connect("w2") as two,
-        stage.connect("w3", lease=5, timeout=1) as three,
+        stage.connect("w3", lease=20, timeout=1) as three,
     ):
         first, second = Worker("w1", one), Worker("w2", two)
         rebalance(stage, [first, second], "Two workers")

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from coordinator.client import Client, SetData
+from coordinator.client import Client
 from examples.stage import Stage, perform
 from recipes import Lock
 
@@ -25,8 +25,7 @@ def by_compare_and_set(client: Client, path: str, change: Change) -> None:
 
 def by_lock(client: Client, path: str, change: Change) -> None:
     with Lock(client, path, timeout=60) as grant:
-        data = change(client.get(path).data)
-        client.multi([grant.condition(), SetData(path, data)])
+        client.set(path, change(client.get(path).data), if_held=grant)
 
 
 def calculations(

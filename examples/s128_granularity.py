@@ -28,7 +28,7 @@ class Crowd:
 
 
 def story(stage: Stage) -> None:
-    with stage.connect("workers", lease=60) as client:
+    with stage.connect("workers") as client:
 
         def work(lock: str, crowd: Crowd) -> None:
             with Lock(client, lock, timeout=60), crowd:

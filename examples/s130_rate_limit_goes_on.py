@@ -18,7 +18,7 @@ def story(stage: Stage) -> None:
             outage = stage.cluster.cut_off(client)
             said = False
             for _ in range(8):
-                stage.wait(1)
+                stage.wait(2)
                 let_through += 1
                 if grant.is_lost and not said:
                     said = True

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +15,7 @@ from typing import TypeVar
 from coordinator.testing import LocalCluster, WiredConnector, local_cluster
 
 T = TypeVar("T")
-SESSION_S_MIN = 0.4
+SESSION_S_MIN = 1.0
 """Shorter leases would be lost to nothing but a busy machine."""
 
 
@@ -35,10 +38,29 @@ class Stage:
         """Let time pass: the work that somebody does."""
         threading.Event().wait(self.seconds(story_seconds))
 
-    def connect(self, label: str, *, lease: float = 10.0, timeout: float = 10.0) -> WiredConnector:
-        """Return a connector for one participant; ``lease`` in seconds of the story."""
-        session_timeout = max(SESSION_S_MIN, self.seconds(lease))
+    def connect(
+        self, label: str, *, lease: float | None = None, timeout: float = 10.0
+    ) -> WiredConnector:
+        """Return a connector for one participant.
+
+        ``lease`` is in seconds of the story, and given where it is to run out; else it is the
+        usual one, whatever the pace.
+        """
+        session_timeout = 10.0 if lease is None else max(SESSION_S_MIN, self.seconds(lease))
         return self.cluster.connect(session_timeout=session_timeout, timeout=timeout, label=label)
+
+    def command(self, *arguments: str) -> None:
+        """Run ``coordinator`` with these arguments, and let it speak."""
+        self.say(f"$ coordinator {' '.join(arguments)}")
+        done = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-m", "coordinator", *arguments],
+            env={**os.environ, "COORDINATOR_ENDPOINTS": self.cluster.endpoints},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        self.say(done.stdout.rstrip())
 
     def together(self, *parts: Callable[[], T]) -> list[T]:
         """Do all of these at once, each in a thread; return what they returned, in order."""

@@ -335,10 +335,11 @@ class LocalCluster:
             while True:
                 leader = self._members[await self._wait_for_leader()]
                 with suppress(UnavailableError, OutcomeUnknownError):  # another leader: ask anew
-                    if session_id not in await leader.session_ids():
+                    timeout_ms = await leader.timeout_ms_of(session_id)
+                    if timeout_ms is None:
                         raise BadArgumentsError(f"expire: no open session {session_id}")
-                    await leader.expire(session_id)
-                    if session_id not in await leader.session_ids():
+                    await leader.expire(session_id, timeout_ms)
+                    if await leader.timeout_ms_of(session_id) is None:
                         return
                 await asyncio.sleep(_LOOK_S)
 

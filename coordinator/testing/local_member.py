@@ -112,18 +112,19 @@ class LocalMember:
         await self._end.vanish()
         await server.abort()
 
-    async def session_ids(self) -> set[str]:
-        """Return the ids of the sessions that are open, linearizably."""
+    async def timeout_ms_of(self, session_id: str) -> int | None:
+        """Return the timeout of an open session, linearizably; None if it is not open."""
         assert self._server is not None, "a leader runs"
         deadline_ms = self.clock.monotonic_ms() + _READ_MS_MAX
         reply = await self._server.member.list_sessions(LINEARIZABLE, deadline_ms)
-        return {each.session_id for each in reply.value}
+        open_ones = {each.session_id: each.timeout_ms for each in reply.value}
+        return open_ones.get(session_id)
 
-    async def expire(self, session_id: str) -> None:
-        """As leader, end a session as if its lease had run out."""
+    async def expire(self, session_id: str, silent_ms: int) -> None:
+        """As leader, end a session as if nothing had been heard of it for ``silent_ms``."""
         assert self._engine is not None, "a leader runs"
         term = self._engine.status().term
-        command = Command(ExpireSession(session_id, term), self.clock.wall_ms())
+        command = Command(ExpireSession(session_id, term, silent_ms), self.clock.wall_ms())
         await self._engine.propose(encode_command(command))
 
 

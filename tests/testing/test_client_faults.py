@@ -19,7 +19,7 @@ from coordinator.errors import (
 from coordinator.testing import Deed, LocalCluster
 from recipes import Election, Lock, MultiLock, TreeLock
 
-SESSION_S = 0.6
+SESSION_S = 1.5
 
 
 def labels(client: Client, name: str) -> list[str]:
@@ -227,7 +227,7 @@ def test_after_a_pause_the_first_question_has_the_true_answer(
     ):
         grant = Lock(client, "report").acquire()
 
-        coordinator_cluster.pause(client, 900)
+        coordinator_cluster.pause(client, 1_900)
 
         assert grant.is_lost
         Lock(other, "report", timeout=30).acquire()
@@ -238,7 +238,7 @@ async def test_a_paused_body_is_cancelled_and_told_why(coordinator_cluster: Loca
     async with coordinator_cluster.connect(session_timeout=SESSION_S) as client:
         with pytest.raises(LockLostError):  # noqa: PT012
             async with Lock(client, "report") as grant:
-                coordinator_cluster.pause(client, 900)
+                coordinator_cluster.pause(client, 1_900)
                 assert grant.is_lost  # before any task has run
                 await asyncio.sleep(30)
 
