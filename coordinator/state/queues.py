@@ -4,8 +4,8 @@ A queue is a directory ``/locks/<segment>`` or ``/elections/<segment>``; a conte
 whose name ends in its number. This is the record of them beside the tree, kept from the tree's
 events when a command is done, so that commands over the plain tree count as well.
 
-1. Contenders stand in the order of their numbers; newcomers come last (``check_newcomer``), so
-   numbers and fencing tokens (czxids) grow together.
+1. Contenders stand in the order of their numbers; newcomers come last, one with each command
+   (``check_newcomer``), so numbers and fencing tokens (czxids) grow together.
 2. The holders are the first ``held`` of a queue. EXCLUSIVE holds alone; SHARED with SHARED only;
    SLOT with SLOT only, up to the size. Whoever holds goes on until its znode goes (or is
    downgraded): neither a newcomer nor a smaller size takes a grant away.
@@ -98,6 +98,8 @@ class LockTable:
         self.grant_count = 0
         self.is_changed = False
         """Whether this command changed something here that has no event."""
+        self.entered: dict[str, None] = {}
+        """Queues that this command has made a contender in."""
         self._pending: dict[str, Contender] = {}
         self._pending_delays: dict[str, int] = {}
         self._touched: dict[str, None] = {}
@@ -137,6 +139,8 @@ class LockTable:
 
     def begin(self) -> None:
         self.is_changed = False
+        if self.entered:
+            self.entered.clear()
 
     # --- settling a command
 
@@ -410,7 +414,8 @@ def check_newcomer(path: str, directory: str, table: LockTable, *, is_sequential
         The lowest number a sequential one may get: newcomers stand behind all others.
 
     Raises:
-        BadArgumentsError: its number, made by hand, would put it before others.
+        BadArgumentsError: its number, made by hand, would put it before others; or this command has
+            made a contender there already, and the two would have one fencing token.
     """
     queue = table.queues.get(directory)
     if queue is None and not is_queue(directory):
@@ -423,13 +428,28 @@ def check_newcomer(path: str, directory: str, table: LockTable, *, is_sequential
                 "the number of the contender",
                 path=path,
             )
+        _check_alone(path, directory, table)
         return last + 1
     number = number_of(path)
-    if number is not None and not last < number <= HAND_MADE_NUMBER_MAX:
+    if number is None:
+        return 0
+    if not last < number <= HAND_MADE_NUMBER_MAX:
         raise BadArgumentsError(
             f"create {path}: expected a number above {last}, that of the last who stands in this "
             f"queue, and of at most {HAND_MADE_NUMBER_MAX}, found {number}",
             path=path,
             last_number=last,
         )
+    if not path.startswith(DELAY_PREFIX, len(directory) + 1):
+        _check_alone(path, directory, table)
     return 0
+
+
+def _check_alone(path: str, directory: str, table: LockTable) -> None:
+    if directory in table.entered:
+        raise BadArgumentsError(
+            f"create {path}: expected one contender for each queue in one command, found two; they "
+            "would have the same fencing token",
+            path=path,
+        )
+    table.entered[directory] = None

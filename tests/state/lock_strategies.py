@@ -91,6 +91,9 @@ by_hand: st.SearchStrategy[Operation] = st.one_of(
         lambda doomed, path: Multi((Delete(doomed), Create(path))),
         contender_paths, contender_paths,
     ),
+    st.builds(
+        lambda one, other: Multi((Create(one), Create(other))), contender_paths, contender_paths
+    ),
 )  # fmt: skip
 lock_operations: st.SearchStrategy[Operation] = st.one_of(
     fitting_enters(),
