@@ -15,6 +15,7 @@ the clean-up are the lock's (S142). The epoch is the fencing token: pass it with
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Generic, Literal, overload
 
@@ -29,6 +30,7 @@ from coordinator.client import (
 from coordinator.client.facing import ClientT, both, expect_face
 from coordinator.errors import NotOwnerError
 from recipes.grant import Grant
+from recipes.guards.raising import Guard, checked_guards, raise_guards
 from recipes.holding import Holding
 from recipes.obtaining import grants_of
 from recipes.terms import WhenUnsure, checked_when_unsure, wish_of
@@ -46,6 +48,8 @@ class Election(Generic[ClientT]):
             what a candidate is for.
         when_unsure: ``stop``: cancel the task in an ``async with`` when leadership is lost, and
             raise LockLostError when either ``with`` is left. ``continue``: let it go on.
+        guards: what refuses the epochs of earlier leaders in the stores that this one writes to; as
+            with ``Lock`` they are raised to the new epoch before anybody is told of it.
         label, trace_id: what people see of this candidate.
     """
 
@@ -57,11 +61,13 @@ class Election(Generic[ClientT]):
         value: bytes = b"",
         timeout: Timeout = FOREVER,
         when_unsure: WhenUnsure = "stop",
+        guards: Sequence[Guard] = (),
         label: str = "",
         trace_id: str = "",
     ) -> None:
         self.client = client
         self.name = name
+        self.guards = checked_guards(client, guards)
         self._value = value
         self._wait_ms = wait_ms_of(timeout)
         self._label, self._trace_id = label, trace_id
@@ -146,4 +152,5 @@ class Election(Generic[ClientT]):
         wish = wish_of(self._label, self._trace_id, self._value)
         award = await self._contest.contend(wish, wait_ms)
         (leadership,) = grants_of(self.client, self._contest, award)
+        await raise_guards(leadership, self.guards)
         return leadership

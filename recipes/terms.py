@@ -82,11 +82,6 @@ class Terms:
         """
         checked_when_unsure(when_unsure)
         _check_purpose(purpose, guards, waiver)
-        if kind == "slot" and guards:
-            raise BadArgumentsError(
-                "guards: expected none for a semaphore: it has several rightful holders at once, "
-                "and a guard would refuse all but the last of them"
-            )
         if not isinstance(owner, str | None) or len(owner or "") > OWNER_CHARACTERS_MAX:
             raise BadArgumentsError(
                 f"owner: expected at most {OWNER_CHARACTERS_MAX} characters, found {owner!r}"

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator import connect
 from coordinator.errors import BadArgumentsError, OutcomeUnknownError, StaleTokenError
-from recipes import Lock, RWLock, Semaphore
+from recipes import Election, Lock, RWLock, Semaphore
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 
@@ -49,6 +49,22 @@ async def test_every_guard_is_raised_to_the_token_before_the_body_runs(
     guards = [Awaited(), Awaited()]
     async with world.client() as client, Lock(client, "daily", guards=guards) as grant:
         assert [guard.tokens for guard in guards] == [[grant.fencing_token]] * 2
+
+
+@in_memory
+async def test_an_election_raises_its_guards_to_the_epoch(world: MemoryCluster) -> None:
+    """And who can not raise them does not lead."""
+    guard = Awaited()
+    async with world.client() as client:
+        async with Election(client, "service", guards=[guard]) as leadership:
+            assert guard.tokens == [leadership.epoch]
+
+        failing = Election(client, "service", guards=[Awaited(ConnectionError("down"))])
+        with pytest.raises(ConnectionError):
+            await failing.campaign()
+
+        assert failing.leadership is None
+        assert (await failing.who()).elected is None
 
 
 @in_memory
@@ -138,7 +154,7 @@ async def test_a_reader_is_granted_though_another_one_raised_the_guard_higher(
 async def test_a_slot_of_a_semaphore_has_no_guard(world: MemoryCluster) -> None:
     """A guard knows one rightful holder; it would refuse all but the last of them."""
     async with world.client() as client:
-        with pytest.raises(BadArgumentsError, match="several rightful holders"):
+        with pytest.raises(BadArgumentsError, match="expected no guards"):
             Semaphore(client, "daily", 2, guards=[Awaited()])
 
 
