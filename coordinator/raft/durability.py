@@ -172,7 +172,8 @@ class Durability:
             return
         finally:
             self._syncing = None
-        self._on_durable()
+        if not token.is_full:  # or nothing is durable that was not, and the next pass tries again
+            self._on_durable()
 
     def _end(self, token: SyncToken, held: list[tuple[str, Message]]) -> None:
         self._log.end_sync(token)

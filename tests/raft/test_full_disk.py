@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from coordinator.errors import LeaderChangedError, NoSpaceError, StorageError
+from coordinator.raft.blocking import start_in_place
+from coordinator.raft.durability import Durability
 from coordinator.raft.engine import Role
 from coordinator.raft.journal import Journal
+from coordinator.raft.messages import Message, VoteGrant
 from tests.raft.simulated_cluster import SimulatedCluster
 from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulated_loop import run
@@ -118,6 +123,50 @@ def test_a_term_that_finds_no_room_is_not_stable_and_holds_up_what_was_added_sin
     again = a_journal(disk)
     assert (again.getCurrentTerm(), again.getVotedForNodeId()) == (3, "2")
     assert indexes(again) == [1, 2]
+
+
+def test_a_term_that_finds_no_room_is_not_tried_without_a_pause() -> None:
+    """Off the loop as on it: nothing became durable, so nothing asks for the next pass at once."""
+
+    async def scenario() -> None:
+        disk = SimulatedDisk()
+        journal = a_journal(disk)
+        sent: list[Message] = []
+        tries = 0
+
+        async def off_the_loop(call: Callable[[], object]) -> Any:
+            nonlocal tries
+            tries += 1
+            await asyncio.sleep(0)
+            return call()
+
+        durability = Durability(
+            journal,
+            send=lambda _member_id, message: sent.append(message) is None,
+            start_blocking=start_in_place,
+            run_blocking=off_the_loop,
+            in_place_seconds_max=0.0,
+            slow_seconds=0.2,
+            on_durable=lambda: asyncio.get_running_loop().call_soon(durability.sync),
+            on_failure=pytest.fail,
+        )
+        fill(disk)
+        journal.setCurrentTerm(3, "2")
+        durability.hold("2", VoteGrant(3))
+
+        durability.sync()
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+        assert tries == 1
+        assert not sent
+        disk.capacity_bytes = None
+        durability.sync()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert sent == [VoteGrant(3)]
+
+    asyncio.run(scenario())
 
 
 def test_a_segment_grows_on_where_there_is_no_room_for_another() -> None:
