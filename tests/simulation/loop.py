@@ -24,6 +24,8 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 BEGINNING_S = 1_000.0
+CALLBACKS_AT_ONCE_MAX = 200_000
+"""More than this at one instant is a loop without a pause; usual worlds stay below a hundredth."""
 _TEARDOWN_PASSES_MAX = 10_000
 
 _OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", default=None)
@@ -34,6 +36,10 @@ NOBODY = contextvars.Context()
 
 class NothingWillHappenError(Exception):
     """Everything waits, and no timer is set."""
+
+
+class TimeStandsStillError(Exception):
+    """So much happened at one instant that nothing else ever will."""
 
 
 class Owner:
@@ -124,7 +130,7 @@ class WorldLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.now_s = BEGINNING_S
         self.is_tearing_down = False
-        self.callback_total = 0
+        self.callback_total = self._callbacks_before = 0
         self.problems: list[str] = []
         self._timers: list[tuple[float, int, Happening]] = []
         self._timer_number = 0
@@ -180,6 +186,10 @@ class WorldLoop(asyncio.BaseEventLoop):
             if not timers:
                 raise NothingWillHappenError
             self.now_s = max(self.now_s, timers[0][0])
+            self._callbacks_before = self.callback_total
+        if self.callback_total - self._callbacks_before > CALLBACKS_AT_ONCE_MAX:
+            self._callbacks_before = self.callback_total
+            raise TimeStandsStillError(f"callbacks without end at {self.now_s:.4f} s")
         # Floats: a timer that is due within a nanosecond is due.
         now_s = self.now_s + 1e-9
         while timers and timers[0][0] <= now_s:

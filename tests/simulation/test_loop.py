@@ -6,7 +6,14 @@ import asyncio
 
 import pytest
 
-from tests.simulation.loop import BEGINNING_S, NothingWillHappenError, OwnClock, Owner, run
+from tests.simulation.loop import (
+    BEGINNING_S,
+    NothingWillHappenError,
+    OwnClock,
+    Owner,
+    TimeStandsStillError,
+    run,
+)
 
 
 def test_time_passes_only_by_waiting() -> None:
@@ -109,6 +116,20 @@ def test_a_world_in_which_nothing_can_happen_ends() -> None:
         await asyncio.Event().wait()
 
     with pytest.raises(NothingWillHappenError):
+        run(main())
+
+
+def test_a_world_in_which_time_stands_still_ends() -> None:
+    """Whoever asks for the next pass again and again is stopped, though it would never end."""
+
+    async def main() -> None:
+        def again() -> None:
+            asyncio.get_running_loop().call_soon(again)
+
+        again()
+        await asyncio.sleep(1)
+
+    with pytest.raises(TimeStandsStillError, match=r"at 1000\.0000 s"):
         run(main())
 
 

@@ -24,7 +24,13 @@ from tests.history.operations import Recorder
 from tests.simulation.clients import SimulatedClient
 from tests.simulation.faults import Faults
 from tests.simulation.link import LinkWeather
-from tests.simulation.loop import NothingWillHappenError, Owner, WorldLoop, run
+from tests.simulation.loop import (
+    NothingWillHappenError,
+    Owner,
+    TimeStandsStillError,
+    WorldLoop,
+    run,
+)
 from tests.simulation.members import SimulatedMember
 from tests.simulation.network import MemberNetwork, Weather
 from tests.simulation.properties import ReadOrder, judge
@@ -320,13 +326,15 @@ def simulate(seed: int, settings: Settings | None = None) -> Verdict:
     async def main() -> None:
         world = World(seed, settings)
         made.append(world)
-        try:
-            await world.run()
-        except NothingWillHappenError:
-            world.record.violate("progress", "everything waits and nothing will ever happen")
+        await world.run()
         judge(world)
 
-    run(main())
+    try:
+        run(main())
+    except NothingWillHappenError:
+        made[0].record.violate("progress", "everything waits and nothing will ever happen")
+    except TimeStandsStillError as error:
+        made[0].record.violate("progress", str(error))
     world = made[0]
     record = world.record
     return Verdict(
