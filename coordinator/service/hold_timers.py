@@ -24,6 +24,7 @@ from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, EndHold, Reopen
 from coordinator.state.events import EventType
 from coordinator.state.outcomes import Outcome
+from coordinator.state.places import Closing, Contender
 
 logger = logging.getLogger("coordinator.service")
 
@@ -69,9 +70,9 @@ class HoldTimers:
         self._term = term
         locks = self._replica.machine.locks
         for holder in locks.bounded_holds():
-            self._start(holder.path, holder.czxid, holder.session_id, holder.max_hold_ms)
+            self._start_hold(holder)
         for closing in locks.closings():
-            self._start(closing.path, closing.czxid, None, closing.delay_ms)
+            self._start_delay(closing)
 
     def stop(self) -> None:
         """This member does not lead: it ends nothing any more."""
@@ -106,11 +107,11 @@ class HoldTimers:
             elif event.type is EventType.CREATED:
                 closing = locks.closing(event.path)
                 if closing is not None:
-                    self._start(closing.path, closing.czxid, None, closing.delay_ms)
+                    self._start_delay(closing)
         for path in outcome.granted:
             holder = locks.record(path)
             if holder is not None and holder.max_hold_ms:
-                self._start(path, holder.czxid, holder.session_id, holder.max_hold_ms)
+                self._start_hold(holder)
 
     def on_restore(self) -> None:
         """A leader is never sent a snapshot; whoever gets one ends nothing."""
@@ -118,12 +119,19 @@ class HoldTimers:
 
     # --- the bounds
 
-    def _start(self, path: str, czxid: int, session_id: str | None, length_ms: int) -> None:
-        deadline_ms = self._clock.monotonic_ms() + length_ms
-        bound = _Bound(path, czxid, session_id, deadline_ms)
-        self._bounds[path] = bound
-        if session_id is not None:
-            self._of_session.setdefault(session_id, {})[path] = None
+    def _start_hold(self, holder: Contender) -> None:
+        path, session_id = holder.path, holder.session_id
+        assert session_id is not None, "a bound is asked for by a session"
+        deadline_ms = self._clock.monotonic_ms() + holder.max_hold_ms
+        bound = self._bounds[path] = _Bound(path, holder.czxid, session_id, deadline_ms)
+        self._of_session.setdefault(session_id, {})[path] = None
+        if path == (holder.group or (path,))[0]:  # several locks end as one, by one command
+            self._end_at(bound, deadline_ms)
+
+    def _start_delay(self, closing: Closing) -> None:
+        deadline_ms = self._clock.monotonic_ms() + closing.delay_ms
+        bound = _Bound(closing.path, closing.czxid, None, deadline_ms)
+        self._bounds[closing.path] = bound
         self._end_at(bound, deadline_ms)
 
     def _forget(self, path: str) -> None:

@@ -130,11 +130,14 @@ async def test_a_several_lock_hold_ends_as_one() -> None:
     """Every queue is free at once, by one command."""
     async with cluster(config=LONG_SESSIONS) as world:
         session_id = await opened(world)
-        await soon(acquired(world, session_id, ("a", "b"), bounded(1_000)))
+        grant = await soon(acquired(world, session_id, ("a", "b"), bounded(1_000)))
+        ack = await soon(world.follower.heartbeat(session_id, world.deadline()))
+        assert dict(ack.holds) == {each.path: 1_000 for each in grant.grants}
         await world.advance(1_200)
 
         for name in ("a", "b"):
             assert (await looked(world, name)).holders == ()
+        assert len(proposed(world, EndHold)) == 1
 
 
 @pytest.mark.parametrize("seed", range(6))
