@@ -11,7 +11,7 @@ reaches waits for ever.
    needed). Those who merely wait for the same lock are no cycle.
 3. Lock-delays end by themselves and are not waited for here. Longest holds are not counted on: who
    is thrown out of its lock has not given it back.
-4. Cost: one look for an owner with no other contender, or behind whose contenders nobody waits;
+4. Cost: one look for an owner with no other contender; the shorter end of a possible cycle, mostly;
    else what can be reached from it, each contender once.
 5. Everything is walked in a defined order; the cycle told is a shortest one.
 
@@ -28,7 +28,7 @@ from urllib.parse import unquote
 from coordinator.errors import DeadlockError
 from coordinator.state.commands import Enter, Kind
 from coordinator.state.places import Contender
-from coordinator.state.queues import LockTable
+from coordinator.state.queues import LockTable, Queue
 
 CYCLE_SHOWN_MAX = 16
 
@@ -51,18 +51,52 @@ def check_entry(table: LockTable, operation: Enter) -> None:
     """
     owner = (operation.session_id, operation.owner)
     standing = sorted(table.owners.get(owner, ())) if operation.owner else []
-    is_waited_for = False
+    is_there = False
     for path in standing:
         contender = table.contenders[path]
-        queue = table.queues[contender.directory]
-        is_waited_for = is_waited_for or queue.held < len(queue.contenders)
         if contender.directory in operation.directories:
             _check_own(contender, operation)
-            is_waited_for = True
-    if is_waited_for:
+            is_there = True
+    if standing and (is_there or _may_close_a_cycle(table, standing, operation.directories)):
         reduction = _Reduction(table, {})
         reduction.enter(owner, operation.directories, operation.kind)
         _check(reduction, [owner], f"enter {operation.directories[0]}")
+
+
+def _may_close_a_cycle(table: LockTable, standing: list[str], directories: tuple[str, ...]) -> bool:
+    """Whether a look at both ends allows a cycle; False is certain, and what is found mostly.
+
+    A cycle leaves by the queues that are entered and comes back by those who wait behind our own
+    contenders; at neither end can it go through somebody who stands in that one queue only.
+    """
+    behind: list[tuple[Queue, int]] = []
+    for path in standing:
+        contender = table.contenders[path]
+        queue = table.queues[contender.directory]
+        if queue.held < len(queue.contenders):
+            behind.append((queue, max(queue.held, queue.index(contender.number, path) + 1)))
+    queues = [table.queues.get(directory) for directory in directories]
+    ahead = [(queue, 0) for queue in queues if queue is not None]
+    for end in sorted([behind, ahead], key=_length):
+        if not any(_stands_elsewhere(table, queue, start) for queue, start in end):
+            return False
+    return True
+
+
+def _length(end: list[tuple[Queue, int]]) -> int:
+    return sum([len(queue.contenders) - start for queue, start in end])
+
+
+def _stands_elsewhere(table: LockTable, queue: Queue, start: int) -> bool:
+    """Whether an owner in the queue, from ``start`` on, stands in another one as well."""
+    for at in range(start, len(queue.contenders)):
+        contender = table.contenders[queue.contenders[at][1]]
+        if contender.group:
+            return True
+        owner, session_id = contender.owner, contender.session_id
+        if owner and session_id is not None and len(table.owners[session_id, owner]) > 1:
+            return True
+    return False
 
 
 def check_resize(table: LockTable, directory: str, size: int) -> None:
