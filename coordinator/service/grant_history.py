@@ -215,10 +215,10 @@ def told(record: GrantRecord, following: GrantRecord | None) -> str:
 
 
 def _found(machine: StateMachine, path: str, czxid: int) -> Grant | None:
-    directory = path.rpartition("/")[0]
+    directory, grant_id = path.rpartition("/")[0], grant_id_of(path, czxid)
     for grant in machine.locks.history(GrantQuery(directory, token=czxid)):
-        if grant.path == path:
-            return grant
+        if grant.path == path or grant_id_of(grant.path, czxid) == grant_id:
+            return grant  # a znode made by hand may have any name before its number
     return None
 
 

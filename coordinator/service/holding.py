@@ -127,7 +127,7 @@ class HoldingService:
         """
         refusal: CoordinatorError | None = None
         if grant_id is not None:
-            path, czxid = LOCKS.contender_path(name, grant_id)
+            path, czxid = self._path_of(name, grant_id)
         else:
             await self._reads.fresh(LINEARIZABLE, asked.deadline_ms)
             path, czxid, refusal = self._only_holder(name)
@@ -173,6 +173,16 @@ class HoldingService:
 
     def on_restore(self) -> None:
         """What was forced meanwhile is in the history."""
+
+    def _path_of(self, name: str, grant_id: str) -> tuple[str, int]:
+        """Return path and czxid of a grant, also of one whose znode was made by hand."""
+        path, czxid = LOCKS.contender_path(name, grant_id)
+        locks = self._replica.machine.locks
+        if locks.record(path) is None:
+            for each in locks.contenders(LOCKS.directory(name)):
+                if grant_id_of(each.path, each.czxid) == grant_id:
+                    return each.path, czxid
+        return path, czxid
 
     def _only_holder(self, name: str) -> tuple[str, int, CoordinatorError | None]:
         """Return path and czxid of who holds; or of nobody, with the refusal.

@@ -402,10 +402,13 @@ class Queues:
         machine, recipe = self._replica.machine, attempt.recipe
         directories = recipe.directories(attempt.names)
         holders = [first_holder(machine, each) for each in directories]
-        at = next((at for at, each in enumerate(holders) if each is not None), 0)
-        holder, name = holders[at], recipe.name_of(directories[at].rpartition("/")[2])
+        closings = [machine.locks.closed(each) for each in directories]
+        in_the_way = [at for at, each in enumerate(holders) if each or closings[at]]
+        at = in_the_way[0] if in_the_way else 0
+        holder, name = holders[at], recipe.name_at(directories[at])
+        delayed = "; it is closed for a while, after a holder was lost" if closings[at] else ""
         raise LockTimeoutError(
-            f"{recipe.word} {name!r} was not granted in time",
+            f"{recipe.word} {name!r} was not granted in time{delayed}",
             lock=name,
             holder=None if holder is None else attempt.describe(holder),
             position=position,

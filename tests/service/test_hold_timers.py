@@ -12,7 +12,7 @@ import random
 import pytest
 
 from coordinator.config import Config, SessionConfig
-from coordinator.errors import CoordinatorError, NoLeaderError
+from coordinator.errors import CoordinatorError, LockTimeoutError, NoLeaderError
 from coordinator.service.locks import Grant
 from coordinator.service.queues import Wish
 from coordinator.state.codec import decode_command
@@ -221,6 +221,18 @@ async def test_a_queue_is_closed_after_an_unclean_loss_for_its_delay() -> None:
         assert (await soon(waiting)).session_id == alive
         assert (await looked(world)).closed is None
         assert len(proposed(world, Reopen)) == 1
+
+
+async def test_who_asks_for_a_closed_lock_is_told_that_nobody_holds_it_and_why() -> None:
+    """Not granted in time, without a holder: the message says that it is closed."""
+    async with cluster(config=SHORT_SESSIONS) as world:
+        dead, alive = await opened(world), await opened(world, 600_000)
+        await soon(acquired(world, dead, wish=Wish(lock_delay_ms=5_000)))
+        await world.advance(2_200)
+
+        with pytest.raises(LockTimeoutError, match="closed for a while") as caught:
+            await soon(acquired(world, alive, is_try=True))
+        assert caught.value.holder is None
 
 
 async def test_a_clean_end_closes_nothing() -> None:

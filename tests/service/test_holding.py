@@ -20,7 +20,7 @@ from coordinator.service.grant_history import GrantsWanted
 from coordinator.service.holding import Asked
 from coordinator.service.queues import Wish
 from coordinator.service.reads import LINEARIZABLE, STALE
-from coordinator.state.commands import Create, Delete, IfHeld, RequestId, SetData
+from coordinator.state.commands import Create, CreateMode, Delete, IfHeld, RequestId, SetData
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.lock_scenes import (
     SHARED,
@@ -164,6 +164,32 @@ async def test_a_forced_release_must_say_whose_when_several_hold() -> None:
             await soon(holding.revoke("daily", None, "ann", "stuck", asked(world)))
         await soon(holding.revoke("daily", first.grant_id, "ann", "stuck", asked(world)))
         assert [each.grant_id for each in (await looked(world)).holders] == [second.grant_id]
+
+
+async def test_a_holder_that_queued_by_hand_can_be_forced_out_and_told_of() -> None:
+    """Its znode has a name of its own; its grant id is number and token as any other's."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        session_id = await opened(world)
+        create = Create(
+            "/locks/daily/guid-",
+            mode=CreateMode.EPHEMERAL_SEQUENTIAL,
+            session_id=session_id,
+            parents=CreateMode.CONTAINER,
+        )
+        await world.leader.submit(create, request=None, deadline_ms=world.deadline())
+        (holder,) = (await looked(world)).holders
+
+        gone = await soon(
+            world.follower.holding.revoke("daily", holder.grant_id, "ann", "x", asked(world))
+        )
+        story = await soon(
+            world.leader.grant_history.story(
+                LOCKS, "daily", holder.grant_id, LINEARIZABLE, world.deadline()
+            )
+        )
+
+        assert gone.grant.path == story.value.grant.path == holder.path
+        assert (await looked(world)).holders == ()
 
 
 # --- conditions on writes
