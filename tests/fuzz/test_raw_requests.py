@@ -374,13 +374,13 @@ async def test_slow_clients_do_not_keep_others_waiting(
         "half a header": HALF_HEADER, "half a body": HALF_BODY, "an unread stream": UNREAD_STREAM,
     }[kind]  # fmt: skip
     with with_disk(tmp_path, http) as served:
-        is_ready(served)
+        await asyncio.to_thread(change_much, served, op="create", times=1)
         before = descriptors(served)
         with watching(fuzz.of("slowness"), served.pid) as watch:
             writers = await open_all(served, count, sent)
             await still_answers(served, watch)
             if kind == "an unread stream":
-                await asyncio.to_thread(change_much, served)
+                await asyncio.to_thread(change_much, served, op="set", times=4)
                 await still_answers(served, watch)
                 for writer in writers:
                     writer.transport.abort()
@@ -391,11 +391,11 @@ async def test_slow_clients_do_not_keep_others_waiting(
             await still_answers(served, watch)
 
 
-def change_much(served: Served) -> None:
-    """Write what all the streams should read, some of it in long lines; they do not."""
-    for number in range(4):
+def change_much(served: Served, *, op: str, times: int) -> None:
+    """Write what all the streams should read, most of it in lines of a megabyte; they do not."""
+    for _ in range(times):
         operations = [
-            {"op": "create", "path": f"/{number}-{each}-" + "x" * 900} for each in range(1_000)
+            {"op": op, "path": f"/{each}-" + "x" * 900, "data": ""} for each in range(1_000)
         ]
         send(served, "POST", "/v1/multi", {"operations": operations})
         for each in range(10):

@@ -25,9 +25,8 @@ from coordinator.wire.strict_json import encode_json
 logger = logging.getLogger("coordinator.http")
 
 KEEP_ALIVE_S = 2.0
-_PIECE_BYTES = 8 * 1024
-_UNSENT_BYTES_MAX = 4 * 1024
-"""Beside what the kernel holds for the connection; one piece may be added to it."""
+_PIECE_BYTES = 4 * 1024
+"""At most one of them waits for room, beside what the kernel holds for the connection."""
 _KERNEL_BYTES_MAX = 64 * 1024
 """Of what is sent and not taken; Linux doubles it, and would take megabytes if not told."""
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -93,7 +92,7 @@ class LineStream:
     def _keep_little(self) -> None:
         """Bound what is kept for a client that does not read."""
         if self._request.transport is not None:
-            self._request.transport.set_write_buffer_limits(_UNSENT_BYTES_MAX)
+            self._request.transport.set_write_buffer_limits(0)
             stream_socket = self._request.transport.get_extra_info("socket")
             if stream_socket is not None:  # in memory there is none
                 stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BYTES_MAX)
