@@ -266,6 +266,7 @@ class FencingProxy:
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         body = await self._body(request) if request.can_read_body else None
+        response: web.StreamResponse | None = None
         try:
             async with self._sending(request, body) as answer:
                 response = web.StreamResponse(
@@ -279,8 +280,13 @@ class FencingProxy:
                         await response.write(chunk)
                 await response.write_eof()
                 return response
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise UnavailableError(f"the upstream does not answer: {error}") from error
+        except (aiohttp.ClientError, OutcomeUnknownError, TimeoutError) as error:
+            if response is None or not response.prepared:
+                raise UnavailableError(f"the upstream does not answer: {error}") from error
+            # Half of it is sent, so it can only be cut off: no status can be told any more.
+            if request.transport is not None:
+                request.transport.abort()
+            return response
 
 
 async def _sent_once(

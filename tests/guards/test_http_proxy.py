@@ -74,6 +74,25 @@ async def test_reads_pass_as_they_are(ledger: Path) -> None:
         assert seen.raw_path == "/a?q=%2F"
 
 
+async def test_an_answer_that_breaks_off_is_cut_off_and_not_made_up(ledger: Path) -> None:
+    """Half a document is not followed by the text of an error, nor ended as if it were whole."""
+    async with proxied(ledger) as world:
+        await world.put("/a", b"x" * 100_000, "7")
+
+        async def break_off(request: web.Request) -> None:
+            response = web.StreamResponse(headers={"Content-Length": "100000"})
+            await response.prepare(request)
+            await response.write(b"x" * 50_000)
+            assert request.transport is not None
+            request.transport.close()
+
+        world.service.before_answer = break_off
+
+        async with world.client.get(world.url + "/a") as answer:
+            with pytest.raises(aiohttp.ClientError):
+                await answer.read()
+
+
 @pytest.mark.parametrize(
     "path", ["//a", "/a//b", "/./a", "/a/../b", "/a%2Fb", "/a%252Fb", "/%2e%2e/a", "/a\\b", "/%ff"]
 )
