@@ -308,9 +308,8 @@ def told_of(story: GrantStory) -> list[str]:
         )
     if grant.how in ("expired", "forced", "max_hold", "deleted"):
         lines.append(
-            f"Whatever it wrote after that must have been refused by the token "
-            f"{grant.fencing_token}: if the store that it writes to checks no tokens, look at what "
-            f"was written since."
+            f"What it still wrote had to be refused by its token {grant.fencing_token}. If the "
+            f"store that it writes to checks no tokens, look at what was written since."
         )
     return lines
 
