@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from random import Random
@@ -30,6 +31,8 @@ SESSION_TIMEOUT_MS_MIN = 200
 _TICK_MS = 20
 _SHUTDOWN_GRACE_MS = 200
 _READ_MS_MAX = 5_000
+_IN_PLACE_MS_MAX = 5.0
+"""As members have it by default. What is not synced at all is never a slow disk."""
 
 
 class LocalMember:
@@ -92,6 +95,7 @@ class LocalMember:
             disk=OsDisk() if self._is_synced else _UnsyncedDisk(),
             random=random,
             transport=self._end,
+            sync_in_place_ms_max=_IN_PLACE_MS_MAX if self._is_synced else math.inf,
         )
         server = Server(config, engine=self._engine, clock=self.clock)
         await server.start()

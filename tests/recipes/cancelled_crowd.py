@@ -16,12 +16,13 @@ import random
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.client import AsyncClient
 from coordinator.testing import local_cluster
-from recipes import Election, Lock, MultiLock, TreeLock
+from recipes import Election, Lock, MultiLock, ReentrantLock, RWLock, Semaphore, TreeLock
 from tests.client.memory_cluster import cluster
 from tests.client.virtual_time import run
 from tests.recipes.cancelling import standing
@@ -98,16 +99,27 @@ async def crowd(
     return tally
 
 
+def _kinds(client: AsyncClient, name: str) -> list[AbstractAsyncContextManager[Any]]:
+    return [
+        Lock(client, name, timeout=3_000),
+        TreeLock(client, name, timeout=3_000),
+        MultiLock(client, name, f"{name}-too", timeout=3_000),
+        Election(client, name, timeout=3_000),
+        ReentrantLock(client, name, timeout=3_000),
+        RWLock(client, name, timeout=3_000).read(),
+        Semaphore(client, name, 2, timeout=3_000),
+    ]
+
+
 async def _hold(client: AsyncClient, source: random.Random) -> None:
     name = source.choice(["held", "held", "a", "b"])
-    kind = source.choice([Lock, TreeLock, MultiLock, Election])
-    async with kind(client, name, timeout=3_000):  # type: ignore[operator]
+    async with source.choice(_kinds(client, name)):
         await asyncio.sleep(0)
 
 
 async def _one_of_each(client: AsyncClient) -> None:
-    for kind in (Lock, TreeLock, MultiLock, Election):
-        async with kind(client, "first", timeout=60):  # type: ignore[operator]
+    for each in _kinds(client, "first"):
+        async with each:
             pass
 
 
@@ -154,8 +166,8 @@ def against_real_members(count: int, say: Callable[[str], None] = lambda line: N
     async def main() -> Tally:
         async with (
             local_cluster() as members,
-            members.connect() as client,
-            members.connect() as holder,
+            members.connect(session_timeout=60) as client,  # a starved machine is no failure
+            members.connect(session_timeout=60) as holder,
         ):
             return await crowd(client, holder, count, in_some_milliseconds, say=say)
 
