@@ -9,7 +9,8 @@
         book(client)                                  # the same task or thread: no waiting
 
 1. The count is kept in the client, for each lock and owner, whichever object of this name is used.
-   The owner is the asyncio task or the thread, unless the lock was made with another.
+   The owner is the asyncio task or the thread that acquires, unless the lock was made with another.
+   (``asyncio.wait_for`` acquires in a task of its own before Python 3.12: use ``timeout``.)
 2. Taking it again costs no request and returns a grant with the same token. Only the last release
    frees the lock (kazoo 134, 291).
 3. Others wait for it as for a ``Lock`` of the same name.
