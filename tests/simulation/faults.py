@@ -61,6 +61,7 @@ class Faults:
             (schemes.lean_quorum, 2),
             (schemes.wake_up_alone, 3),
             (schemes.stand_still, 1),
+            (schemes.late_heartbeats, 1),
             (schemes.lose_disk, 1),
         ]
         # Each run has a taste of its own: some faults often, some never.

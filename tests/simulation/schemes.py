@@ -152,6 +152,28 @@ class Schemes:
             for owner in owners:
                 owner.resume()
 
+    async def late_heartbeats(self) -> None:
+        """Clients fall silent, their last heartbeats are long under way, and disks are slow.
+
+        Some of them come just while the end of their session is being decided.
+        """
+        world, draw = self._world, self._random
+        world.link_weather = replace(world.calm_link_weather, stragglers=0.7)
+        slowed = list(world.members)
+        for member in slowed:
+            member.sync_ms_max = draw.choice((50.0, 200.0, 400.0))
+        await asyncio.sleep(draw.uniform(0.5, 1.5))
+        silent = [client.owner for client in world.live_clients() if draw.random() < 0.5]
+        for owner in silent:
+            owner.pause()
+        world.link_weather = replace(world.calm_link_weather)
+        try:
+            await asyncio.sleep(draw.uniform(2.0, 5.0))
+        finally:
+            for owner in silent:
+                owner.resume()
+        self._quicken(slowed)
+
     # --- what is on a disk
 
     async def lose_disk(self) -> None:
