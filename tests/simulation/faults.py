@@ -288,11 +288,20 @@ class Faults:
         disk.capacity_bytes = None
         life = member.life
         await asyncio.sleep(self._random.uniform(1.0, 2.0))
-        is_same_life = member.life == life and member.is_started and not member.owner.is_paused
-        has_room = disk.capacity_bytes is None and member.sync_ms_max < 100
-        if is_same_life and has_room and member.failure is None and member.engine._log.is_full:
-            self._world.record.violate("goes on with room", f"{member.who} still has none")
+        if self._is_stuck(member, life):
+            # It may have been paused, or its disk slow, a moment ago; not twice in a row.
+            await asyncio.sleep(2.0)
+            if self._is_stuck(member, life):
+                self._world.record.violate("goes on with room", f"{member.who} still has none")
         self._world.boot(member)
+
+    @staticmethod
+    def _is_stuck(member: SimulatedMember, life: int) -> bool:
+        """Whether it does not write in this life although nothing keeps it from that."""
+        is_running = member.life == life and member.is_started and member.failure is None
+        is_hindered = member.owner.is_paused or member.sync_ms_max > 100
+        has_room = member.disk.capacity_bytes is None
+        return is_running and has_room and not is_hindered and member.engine._log.is_full
 
     async def _sync_error(self) -> None:
         """A sync fails once; the member must stop, and may begin anew."""

@@ -16,6 +16,7 @@ from tests.cluster.faults.network import require_namespaces
 from tests.cluster.faults.process_rows import Row, shares
 from tests.cluster.faults.world import SETTINGS, Plan, Skipped, Tally, World
 from tests.cluster.processes import ProcessCluster
+from tests.cluster.wire import Wire
 
 _EXT4_SHUTDOWN = 0x8004587D
 """EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32)."""
@@ -121,6 +122,8 @@ async def row_12(plan: Plan, tally: Tally) -> None:
                 victim = await world.leader() if number % 2 == 0 else await world.follower()
                 await _fill(world, victim)
                 tally.faults += 1
+            await _fill_all(world)
+            tally.faults += 1
 
 
 async def _fill(world: World, victim: str) -> None:
@@ -131,9 +134,7 @@ async def _fill(world: World, victim: str) -> None:
     ballast, at = cluster.disk(victim) / "ballast", time.monotonic()
     for _ in range(_FILLED_TIMES):
         # Again and again: what the member frees (old snapshots, old segments) goes too.
-        with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
-            while True:
-                file.write(bytes(4_096))
+        _take_all(ballast)
         await asyncio.sleep(0.1)
     world.expect(await _is_full(world, victim), f"member {victim} has room: nothing was tried")
     world.tally.measured("writes with one disk full", await world.flowing(at))
@@ -156,6 +157,45 @@ async def _fill(world: World, victim: str) -> None:
     world.tally.measured("writing again with room", time.monotonic() - at)
     world.tally.notes.append(f"full: member {victim} runs on, {moved}")
     await world.ready(victim)
+
+
+async def _fill_all(world: World) -> None:
+    """Take the room of all: nobody ends, writes are refused, members show what they have; with
+    room all goes on. (Who was just taking over may have found no room for its term; who lacks what
+    is committed says so. So it is counted who reads, and not asked of each.)"""
+    cluster = world.cluster
+    assert isinstance(cluster, SmallDiskCluster)
+    ballasts = [cluster.disk(each) / "ballast" for each in cluster.ids]
+    for _ in range(_FILLED_TIMES):
+        for ballast in ballasts:
+            _take_all(ballast)
+        await asyncio.sleep(0.1)
+    reads, writes = [], []
+    for each in cluster.ids:
+        stale, _ = await asyncio.to_thread(cluster.get, each, "/v1/tree/load?stale", 5.0)
+        world.expect(stale == 200, f"A a stale read of member {each}, all disks full: {stale}")
+        status, _ = await asyncio.to_thread(cluster.get, each, "/v1/tree/load", 15.0)
+        reads.append(status)
+        wire = Wire(cluster.url(each))
+        body = {"data": "x"}
+        answer = await wire.request("PUT", "/v1/tree/load/full?create", body, timeout_s=15)
+        wire.close()
+        writes.append(answer.status)
+    world.expect(set(reads) <= {200, 503}, f"reads with all disks full: {reads}")
+    world.expect(set(writes) <= {503, 504}, f"writes with all disks full: {writes}")
+    world.expect(200 in reads, f"A no member reads with all disks full: {reads}")
+    world.tally.notes.append(f"all disks full: reads {reads}, writes {writes}")
+    at = time.monotonic()
+    for ballast in ballasts:
+        ballast.unlink()
+    world.tally.measured("writes with room on all disks", await world.flowing(at))
+    await world.ready(*cluster.ids)
+
+
+def _take_all(ballast: Path) -> None:
+    with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4_096))
 
 
 async def _is_full(world: World, member_id: str) -> bool:
