@@ -40,6 +40,12 @@ class AdjustableClock:
             now_ms, self._since_true_ms = self._now_ms(), self._true.monotonic_ms()
             self._since_ms, self._rate = now_ms, rate
 
+    def set_right(self) -> None:
+        """Take back all steps, and run at the true rate from now on."""
+        with self._guard:
+            self._wall_step_ms = 0
+        self.set_rate(1.0)
+
     def _now_ms(self) -> int:
         passed_ms = self._true.monotonic_ms() - self._since_true_ms
         return self._since_ms + int(passed_ms * self._rate)

@@ -228,10 +228,13 @@ class LocalCluster:
         self._run(again())
 
     def heal(self) -> None:
-        """End all faults, start every member that does not run, wait until all are ready."""
+        """End all faults, set all clocks right, start who does not run, wait for all."""
         faults, self._faults = self._faults, []
         for fault in faults:
             fault.end()
+        clocks = [each.clock for each in self._members.values()]
+        for clock in (*clocks, *(each.clock for each in self._wires.values())):
+            clock.set_right()
         self._run(self._start_all())
 
     def clear(self) -> None:

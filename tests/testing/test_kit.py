@@ -176,5 +176,10 @@ def test_an_adjustable_clock_never_goes_back() -> None:
     hand.now_ms += 100
     assert clock.monotonic_ms() == 1_350
     assert clock.wall_ms() == 5_001_300 - 3_600_000
+
+    clock.set_right()
+    hand.now_ms += 100
+    assert clock.monotonic_ms() == 1_450
+    assert clock.wall_ms() == 5_001_400
     with pytest.raises(ValueError, match="above 0"):
         clock.set_rate(0)

@@ -106,6 +106,21 @@ def test_stepped_wall_clocks_of_members_change_nothing(coordinator_cluster: Loca
                     Lock(other, "report").acquire(timeout=0)
 
 
+def test_healing_sets_all_clocks_right(coordinator_cluster: LocalCluster) -> None:
+    """A cluster that is used again tells the time again."""
+    with coordinator_cluster.connect() as client:
+        before = client.create("/before")
+        for who in (*coordinator_cluster.members, client):
+            coordinator_cluster.step_clock(who, -86_400_000)
+            coordinator_cluster.set_clock_rate(who, 1.005)
+        assert client.create("/wrong").stat.ctime_ms < before.stat.ctime_ms
+
+        coordinator_cluster.heal()
+
+        assert client.create("/right").stat.ctime_ms >= before.stat.ctime_ms
+        assert client.clock.wall_ms() >= before.stat.ctime_ms
+
+
 def test_a_synced_disk_may_be_asked_for_and_kept(tmp_path: Path) -> None:
     """Every write synced, and the directory kept for a second cluster on the same data."""
     with (
