@@ -27,7 +27,6 @@ def main() -> int:
     home = Path.cwd().resolve()
     assert coordinator.__file__ is not None
     assert Path(coordinator.__file__).resolve().is_relative_to(home), "another copy is imported"
-    logging.disable(logging.CRITICAL)
     limit_s, kind, *arguments = sys.argv[1:]
     watchdog = threading.Timer(float(limit_s) + 5, os._exit, (3,))
     watchdog.daemon = True
@@ -35,6 +34,7 @@ def main() -> int:
     output = sys.stdout
     sys.stdout = sys.stderr
     if kind == "simulation":
+        logging.disable(logging.CRITICAL)  # tests, though, read what is logged
         found = hunt_by_simulation(dict(each.split("=", 1) for each in arguments))
     elif kind == "pytest":
         found = hunt_by_tests(arguments)
