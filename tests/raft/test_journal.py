@@ -286,6 +286,20 @@ def test_term_and_vote_are_stable_after_the_next_sync() -> None:
     assert not journal.is_compacted
 
 
+def test_entries_are_not_written_before_the_term_in_which_they_were_added() -> None:
+    """A member that dies in between has neither; a log of a later term would be refused."""
+    disk = SimulatedDisk()
+    journal = open_journal(disk)
+    journal.setCurrentTerm(3, "2")
+    journal.add(b"of term 3", 1, 3)
+
+    assert journal.begin_sync() is not None
+    disk.kill()
+
+    again = open_journal(disk)
+    assert (again.getCurrentTerm(), indexes(again)) == (0, [])
+
+
 @pytest.mark.parametrize(("term", "vote"), [(6, None), (6, "2"), (7, "3"), (7, None)])
 def test_a_second_vote_in_a_term_stops_the_log(term: int, vote: str | None) -> None:
     """Terms never fall and a vote given is never changed, whatever the caller believes."""
