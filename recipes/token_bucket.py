@@ -143,7 +143,8 @@ class TokenBucket(Generic[ClientT]):
                     tries=failures,
                 )
             if failures > 1:  # the first only told what the bucket is
-                await asyncio.sleep(self.client.core.retry_delay_ms(failures - 1) / 1000)
+                # Somebody else was served, so nothing is overloaded: step out of step, no more.
+                await asyncio.sleep(self.client.core.retry_delay_ms(1) / 1000)
 
     async def _exchange(self, level: _Level, milli: int) -> bool:
         """Write what is left if the bucket is as we know it; learn what it is if not."""
