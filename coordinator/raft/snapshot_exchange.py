@@ -104,6 +104,10 @@ class SnapshotExchange:
             raise StorageError(
                 f"the log begins at entry {log[0][1]}, after the snapshot at {info.index}"
             )
+        if log.getCurrentTerm() < info.term:
+            # The snapshot was stable before the term was: others had committed what it holds. No
+            # vote of that term has left, for votes wait for the term.
+            log.setCurrentTerm(info.term, None)
         self._follow_on(info)
         log.sync()
         return info.index
