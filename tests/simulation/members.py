@@ -193,8 +193,10 @@ class SimulatedMember:
             self._check_durable(message)
 
     def _check_durable(self, message: Appended) -> None:
-        """What is acknowledged in the present term is on the disk."""
-        durable_index = self.engine._log.durable_index
+        """What is acknowledged in the present term is on the disk, in the log or in a snapshot."""
+        snapshots = self.engine._snapshots
+        assert snapshots is not None
+        durable_index = max(self.engine._log.durable_index, snapshots.snapshot_index)
         is_present = message.term == self._core().term
         if is_present and durable_index < message.next_index - 1:
             self.world.record.violate(
