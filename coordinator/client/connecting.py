@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
+from typing import Any
 
 from yarl import URL
 
@@ -66,31 +67,20 @@ def connect(
         label=label if label is not None else f"pid {os.getpid()}",
         lease_margin_ratio=lease_margin_ratio,
     )
-    return Connector(
-        _urls(endpoints, transport),
-        settings,
-        retry or RetryPolicy(),
-        transport,
-        clock or SystemClock(),
-    )
+    urls, retry, clock = _urls(endpoints, transport), retry or RetryPolicy(), clock or SystemClock()
+
+    async def open_client() -> AsyncClient:
+        delivery = Delivery(transport or HttpTransport(), urls, clock, retry)
+        return AsyncClient(delivery, settings)
+
+    return Connector(open_client)
 
 
 class Connector:
     """What ``connect`` returns: becomes a Client by ``with``, an AsyncClient by ``async with``."""
 
-    def __init__(
-        self,
-        endpoints: Sequence[str],
-        settings: ClientSettings,
-        retry: RetryPolicy,
-        transport: Transport | None,
-        clock: Clock,
-    ) -> None:
-        self._endpoints = endpoints
-        self._settings = settings
-        self._retry = retry
-        self._transport = transport
-        self._clock = clock
+    def __init__(self, open_client: Callable[[], Coroutine[Any, Any, AsyncClient]]) -> None:
+        self._open_client = open_client
         self._client: Client | None = None
         self._async_client: AsyncClient | None = None
 
@@ -100,9 +90,7 @@ class Connector:
 
     async def open_async(self) -> AsyncClient:
         """Return an asyncio client, for the running loop, that the caller closes."""
-        transport = self._transport or HttpTransport()
-        delivery = Delivery(transport, self._endpoints, self._clock, self._retry)
-        return AsyncClient(delivery, self._settings)
+        return await self._open_client()
 
     def __enter__(self) -> Client:
         assert self._client is None, "a connector opens one client at a time"
