@@ -16,8 +16,7 @@ the clean-up are the lock's (S142). The epoch is the fencing token: pass it with
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Generic, Literal, overload
+from typing import Any, overload
 
 from coordinator.client import (
     AsyncClient,
@@ -27,8 +26,9 @@ from coordinator.client import (
     ElectionStream,
     ElectionView,
 )
-from coordinator.client.facing import ClientT, both, expect_face
+from coordinator.client.facing import ClientT, both
 from coordinator.errors import NotOwnerError
+from recipes.body import Body
 from recipes.grant import Grant
 from recipes.guards.raising import Guard, checked_guards, raise_guards
 from recipes.holding import Holding
@@ -37,7 +37,7 @@ from recipes.terms import WhenUnsure, checked_when_unsure, wish_of
 from recipes.waiting import FOREVER, Timeout, wait_ms_of
 
 
-class Election(Generic[ClientT]):
+class Election(Body[ClientT]):
     """One candidate, or only an observer, of the election ``name``.
 
     Args:
@@ -121,32 +121,6 @@ class Election(Generic[ClientT]):
         """Tell who is elected now, then each change; iterate over it in the client's way."""
         stream: BlockingStream[Elected] | ElectionStream = self.client.observe(self.name)
         return stream
-
-    def __enter__(self: Election[Client]) -> Grant[Client]:
-        expect_face(self.client, Client, "with")
-        return self.client.call(self._holding.acquire(self._wait_ms), self._holding.release)
-
-    def __exit__(
-        self: Election[Client],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
-        self.client.call(self._holding.leave(error))
-
-    async def __aenter__(self: Election[AsyncClient]) -> Grant[AsyncClient]:
-        expect_face(self.client, AsyncClient, "async with")
-        leadership = await self._holding.acquire(self._wait_ms)
-        self._holding.watch_over_task(leadership)
-        return leadership
-
-    async def __aexit__(
-        self: Election[AsyncClient],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
-        await self._holding.leave(error)
 
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
         wish = wish_of(self._label, self._trace_id, self._value)

@@ -24,11 +24,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Generic, Literal
 
-from coordinator.client import AsyncClient, Client
-from coordinator.client.facing import ClientT, both, expect_face
+from coordinator.client.facing import ClientT, both
+from recipes.body import Body
 from recipes.grant import Grant
 from recipes.guards.raising import Guard
 from recipes.holding import Holding
@@ -37,7 +35,7 @@ from recipes.terms import Purpose, Terms, WhenUnsure
 from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 
-class Lock(Generic[ClientT]):
+class Lock(Body[ClientT]):
     """One contender for the lock ``name``; not reentrant.
 
     Args:
@@ -112,6 +110,7 @@ class Lock(Generic[ClientT]):
         self.name = name
         self.guards = terms.guards
         self._terms = terms
+        self._wait_ms = terms.wait_ms
         self._contest = client.core.contest("locks", name)
         self._on_position: Callable[[int], None] | None = None
         self._holding: Holding[ClientT] = Holding(
@@ -161,32 +160,6 @@ class Lock(Generic[ClientT]):
     acquire = both(_acquire, undo=_release)
     try_acquire = both(_try_acquire, undo=_release)
     release = both(_release)
-
-    def __enter__(self: Lock[Client]) -> Grant[Client]:
-        expect_face(self.client, Client, "with")
-        return self.client.call(self._holding.acquire(self._terms.wait_ms), self._holding.release)
-
-    def __exit__(
-        self: Lock[Client],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
-        self.client.call(self._holding.leave(error))
-
-    async def __aenter__(self: Lock[AsyncClient]) -> Grant[AsyncClient]:
-        expect_face(self.client, AsyncClient, "async with")
-        grant = await self._holding.acquire(self._terms.wait_ms)
-        self._holding.watch_over_task(grant)
-        return grant
-
-    async def __aexit__(
-        self: Lock[AsyncClient],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
-        await self._holding.leave(error)
 
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
         (grant,) = await obtain(self.client, self._contest, self._terms, wait_ms, self._on_position)

@@ -19,12 +19,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Generic, Literal, Unpack
+from typing import Unpack
 
-from coordinator.client import AsyncClient, Client
-from coordinator.client.facing import ClientT, both, expect_face
+from coordinator.client.facing import ClientT, both
 from coordinator.errors import BadArgumentsError
+from recipes.body import Body
 from recipes.grant import Grant
 from recipes.holding import Holding
 from recipes.obtaining import obtain
@@ -34,7 +33,7 @@ from recipes.waiting import Timeout, wait_ms_of
 SIZE_MAX = 10_000
 
 
-class Semaphore(Generic[ClientT]):
+class Semaphore(Body[ClientT]):
     """One contender for a slot of the semaphore ``name``; see ``Lock`` for the options.
 
     Args:
@@ -52,6 +51,7 @@ class Semaphore(Generic[ClientT]):
                 f"highest token pass, and would refuse the older ones of several holders"
             )
         self._terms = Terms.of(client, kind="slot", size=checked_size(size), **options)
+        self._wait_ms = self._terms.wait_ms
         self._contest = client.core.contest("locks", self.name)
         self._on_position: Callable[[int], None] | None = None
         self._holding: Holding[ClientT] = Holding(
@@ -97,32 +97,6 @@ class Semaphore(Generic[ClientT]):
             NoNodeError: there is no such semaphore yet.
         """
         return (await self.client.core.resize(self.name, checked_size(size))).size
-
-    def __enter__(self: Semaphore[Client]) -> Grant[Client]:
-        expect_face(self.client, Client, "with")
-        return self.client.call(self._holding.acquire(self._terms.wait_ms), self._holding.release)
-
-    def __exit__(
-        self: Semaphore[Client],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
-        self.client.call(self._holding.leave(error))
-
-    async def __aenter__(self: Semaphore[AsyncClient]) -> Grant[AsyncClient]:
-        expect_face(self.client, AsyncClient, "async with")
-        grant = await self._holding.acquire(self._terms.wait_ms)
-        self._holding.watch_over_task(grant)
-        return grant
-
-    async def __aexit__(
-        self: Semaphore[AsyncClient],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
-        await self._holding.leave(error)
 
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
         contest, on_position = self._contest, self._on_position

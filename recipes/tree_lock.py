@@ -15,12 +15,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from types import TracebackType
-from typing import Any, Generic, Literal
+from typing import Any
 from urllib.parse import quote
 
-from coordinator.client import AsyncClient, Check, Client, Create, Result, Session
-from coordinator.client.facing import ClientT, both, expect_face
+from coordinator.client import AsyncClient, Check, Create, Result, Session
+from coordinator.client.facing import ClientT, both
 from coordinator.errors import (
     BadArgumentsError,
     CompactedError,
@@ -35,6 +34,7 @@ from coordinator.errors import (
     UnavailableError,
 )
 from recipes import contention
+from recipes.body import Body
 from recipes.grant import Grant
 from recipes.hold import Hold
 from recipes.holding import Holding
@@ -47,7 +47,7 @@ _AGAIN_S = 0.5
 _KNOWN_S_MAX = 3_600.0
 
 
-class TreeLock(Generic[ClientT]):
+class TreeLock(Body[ClientT]):
     """One contender for the lock ``name``, over the plain tree; otherwise like ``Lock``.
 
     ``on_before_watch`` is awaited between the listing and the watch; for tests of that gap.
@@ -94,32 +94,6 @@ class TreeLock(Generic[ClientT]):
     acquire = both(_acquire, undo=_release)
     try_acquire = both(_try_acquire, undo=_release)
     release = both(_release)
-
-    def __enter__(self: TreeLock[Client]) -> Grant[Client]:
-        expect_face(self.client, Client, "with")
-        return self.client.call(self._holding.acquire(self._wait_ms), self._holding.release)
-
-    def __exit__(
-        self: TreeLock[Client],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
-        self.client.call(self._holding.leave(error))
-
-    async def __aenter__(self: TreeLock[AsyncClient]) -> Grant[AsyncClient]:
-        expect_face(self.client, AsyncClient, "async with")
-        grant = await self._holding.acquire(self._wait_ms)
-        self._holding.watch_over_task(grant)
-        return grant
-
-    async def __aexit__(
-        self: TreeLock[AsyncClient],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
-        await self._holding.leave(error)
 
     # --- the recipe
 
