@@ -14,17 +14,21 @@
 2. Taking it again costs no request and returns a grant with the same token. Only the last release
    frees the lock (kazoo 134, 291).
 3. Others wait for it as for a ``Lock`` of the same name.
-4. Taking it again after it was lost raises LockLostError: whoever called is not protected any more
+4. Several tasks or threads in the name of one owner count together, also when they take it at the
+   same moment: the others wait for the first one's attempt. Each leaves its own body.
+5. Taking it again after it was lost raises LockLostError: whoever called is not protected any more
    either, and has to leave first.
 """
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Any, Generic, Literal, Unpack
 
 from coordinator.client import AsyncClient, Client
 from coordinator.client.facing import ClientT, both, expect_face
+from coordinator.client.owner import current_owner
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
 from recipes.grant import Grant
 from recipes.hold import Shares
@@ -39,6 +43,8 @@ class _Counts:
 
     def __init__(self) -> None:
         self.held: dict[tuple[str, str], tuple[Grant[Any], Shares]] = {}
+        self.obtaining: dict[tuple[str, str], asyncio.Event] = {}
+        """Whose attempt is under way; set when it has come to its end."""
 
     def forget(self, key: tuple[str, str]) -> None:
         self.held.pop(key, None)
@@ -62,8 +68,9 @@ class ReentrantLock(Generic[ClientT]):
             )
         self._contest = client.core.contest("locks", self.name)
         self._counts = client.core.shared(_Counts)
-        self._entered: dict[str, list[Holding[ClientT]]] = {}
-        """By owner, what was taken over this object and not yet given back, the last one last."""
+        self._entered: dict[str, list[tuple[str, Holding[ClientT]]]] = {}
+        """By owner, what was taken over this object and not yet given back, the last one last, each
+        with the task or thread that took it."""
 
     @property
     def count(self) -> int:
@@ -143,7 +150,8 @@ class ReentrantLock(Generic[ClientT]):
             f"lock {self.name!r}", obtain_once, when_unsure=self._terms.when_unsure
         )
         grant = await holding.acquire(wait_ms)
-        self._entered.setdefault(owner, []).append(holding)
+        self._forget_released()
+        self._entered.setdefault(owner, []).append((current_owner(), holding))
         return holding, grant
 
     async def _leave(self, error: BaseException | None) -> None:
@@ -152,16 +160,37 @@ class ReentrantLock(Generic[ClientT]):
         await holding.leave(error)
 
     async def _obtain(self, owner: str, wait_ms: int | None) -> Grant[ClientT]:
-        key = (self.name, owner)
-        held = self._counts.held.get(key)
+        counts, key = self._counts, (self.name, owner)
+        while (others := counts.obtaining.get(key)) is not None:
+            wait_ms = await self._left_after(others, wait_ms)
+        held = counts.held.get(key)
         if held is None or held[0].is_released:
-            (grant,) = await obtain(self.client, self._contest, self._terms, wait_ms)
-            shares = Shares(grant.hold, on_last=lambda: self._counts.forget(key))
-            self._counts.held[key] = grant, shares
+            mine = counts.obtaining[key] = asyncio.Event()
+            try:
+                (grant,) = await obtain(self.client, self._contest, self._terms, wait_ms)
+            finally:
+                del counts.obtaining[key]
+                mine.set()
+            shares = Shares(grant.hold, on_last=lambda: counts.forget(key))
+            counts.held[key] = grant, shares
         else:
             grant, shares = held
             grant.check()
         return grant.over(shares.another())
+
+    async def _left_after(self, others: asyncio.Event, wait_ms: int | None) -> int | None:
+        """Wait for the end of another attempt of this owner; return what is left of ``wait_ms``."""
+        clock = self.client.clock
+        began_ms = clock.monotonic_ms()
+        try:
+            async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
+                await others.wait()
+        except TimeoutError:
+            raise LockTimeoutError(
+                f"lock {self.name!r}: not granted in time to this owner, in whose name another "
+                f"task or thread waits for it already"
+            ) from None
+        return None if wait_ms is None else max(0, wait_ms - (clock.monotonic_ms() - began_ms))
 
     def _last(self) -> tuple[str, Holding[ClientT]]:
         owner = self._terms.owner_now()
@@ -173,11 +202,20 @@ class ReentrantLock(Generic[ClientT]):
                 f"{others} does; what one task or thread takes it gives back itself (or give "
                 f"both one name with owner=)"
             )
-        return owner, entered[-1]
+        caller = current_owner()
+        own = [each for each in entered if each[0] == caller]
+        return owner, (own or entered)[-1][1]
 
     def _forget(self, owner: str, holding: Holding[ClientT]) -> None:
-        entered = self._entered.get(owner, [])
-        if holding in entered:
-            entered.remove(holding)
-        if not entered:
+        entered = [each for each in self._entered.get(owner, ()) if each[1] is not holding]
+        if entered:
+            self._entered[owner] = entered
+        else:
             self._entered.pop(owner, None)
+
+    def _forget_released(self) -> None:
+        """Forget the grants that were given back by themselves, not over this object."""
+        for owner, entered in list(self._entered.items()):
+            for _, holding in entered:
+                if holding.grant is None:
+                    self._forget(owner, holding)

@@ -100,6 +100,82 @@ async def test_tasks_with_one_name_are_one_owner(world: MemoryCluster) -> None:
 
 
 @in_memory
+async def test_tasks_of_one_owner_may_take_it_at_the_same_moment(world: MemoryCluster) -> None:
+    """The second counts on what the first is about to get, also behind somebody else."""
+    async with world.client() as client, world.client() as other:
+        lock = ReentrantLock(client, "daily", owner="import 7", timeout=5)
+
+        async def helper() -> int:
+            async with lock as grant:
+                await asyncio.sleep(0.1)
+                return grant.fencing_token
+
+        async with Lock(other, "daily"):
+            helpers = [asyncio.create_task(helper()) for _ in range(3)]
+            await asyncio.sleep(0.5)
+            assert await lock.try_acquire() is None
+            assert await lock.try_acquire(timeout=0.5) is None
+            assert len(await world.queue(client, "daily")) == 2, "one place for all three"
+
+        assert len({await each for each in helpers}) == 1
+        assert await world.queue(client, "daily") == []
+
+
+@in_memory
+async def test_who_waited_for_its_own_owner_in_vain_goes_on_alone(world: MemoryCluster) -> None:
+    """The first gives up; the second, with more patience, takes a place of its own."""
+    async with world.client() as client, world.client() as other:
+        lock = ReentrantLock(client, "daily", owner="import 7")
+        async with Lock(other, "daily"):
+            first = asyncio.create_task(lock.try_acquire(timeout=1))
+            second = asyncio.create_task(lock.try_acquire(timeout=5))
+            await asyncio.sleep(2)
+            assert first.done()
+        assert await first is None
+        assert await second is not None
+        assert lock.count == 1
+
+
+@in_memory
+async def test_each_task_of_one_owner_leaves_its_own_body(world: MemoryCluster) -> None:
+    """When the lock is lost, who is inside is stopped, and who has left is left alone."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client:
+        lock = ReentrantLock(client, "daily", owner="import 7")
+        is_second_in = asyncio.Event()
+
+        async def second() -> None:
+            async with lock:
+                is_second_in.set()
+                await asyncio.sleep(60)
+
+        async with lock:
+            inside = asyncio.create_task(second())
+            await is_second_in.wait()
+        network.is_cut = True
+        await asyncio.sleep(10)
+
+        with pytest.raises(LockLostError):
+            await inside
+        network.is_cut = False
+
+
+@in_memory
+async def test_grants_given_back_by_themselves_are_forgotten(world: MemoryCluster) -> None:
+    """One object used by many tasks does not remember those that are done with it."""
+    async with world.client() as client:
+        lock = ReentrantLock(client, "daily")
+
+        async def visit() -> None:
+            await (await lock.acquire()).release()
+
+        for _ in range(5):
+            await asyncio.create_task(visit())
+
+        assert len(lock._entered) <= 1
+
+
+@in_memory
 async def test_who_has_no_name_can_not_be_known_again(world: MemoryCluster) -> None:
     """An owner of its own each time would be anybody: refused."""
     async with world.client() as client:
