@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,30 +80,36 @@ async def look(client: AsyncClient, name: str) -> Situation:
     last = None
     async for grant in client.grants(name):
         if not grant.is_held:
-            last = grant
+            last = _later(last, grant)
     return Situation(view, tuple(chain), last)
 
 
+def _later(one: GrantRecord | None, other: GrantRecord) -> GrantRecord:
+    """Return which of two grants ended later: those that hold together end in any order."""
+    return other if one is None or (other.ended_zxid or 0) >= (one.ended_zxid or 0) else one
+
+
 async def _chain(client: AsyncClient, view: LockView) -> AsyncIterator[Link]:
-    """Follow the first holder to what it waits for itself, its holder to the next, and so on."""
+    """Follow a holder that waits itself to what it waits for, its holder to the next, and so on."""
     seen: set[str] = set()
     while view.holders and view.queue and view.lock not in seen and len(seen) < _CHAIN_MAX:
         seen.add(view.lock)
-        found = await _what_it_waits_for(client, view.holders[0])
+        found = await _what_one_waits_for(client, view.holders)
         if found is None:
             return
         waiter, view = found
         yield Link(waiter, view.lock, view.holders[0] if view.holders else None)
 
 
-async def _what_it_waits_for(
-    client: AsyncClient, holder: Contender
+async def _what_one_waits_for(
+    client: AsyncClient, holders: Sequence[Contender]
 ) -> tuple[Contender, LockView] | None:
-    """Return the place where the owner of ``holder`` waits, with that lock; None if nowhere.
+    """Return where the owner of one of ``holders`` waits, with that lock; None if nowhere.
 
     An anonymous holder waits for nothing that is known.
     """
-    if not holder.owner:
+    owners = {(each.session_id, each.owner) for each in holders if each.owner}
+    if not owners:
         return None
     looked_at = 0
     async for summary in client.locks():
@@ -114,7 +120,7 @@ async def _what_it_waits_for(
             return None
         view = await client.lock(summary.lock)
         for each in view.queue:
-            if (each.session_id, each.owner) == (holder.session_id, holder.owner):
+            if (each.session_id, each.owner) in owners:
                 return each, view
     return None
 
@@ -128,8 +134,9 @@ def told(situation: Situation, now_ms: int) -> list[str]:
     lines = _held(view, now_ms)
     for link in situation.chain:
         held = f"held by {who(link.holder)}" if link.holder else "which nobody holds at the moment"
+        holder = "The holder" if len(view.holders) == 1 else f"Its holder {who(link.waiter)}"
         lines.append(
-            f"The holder waits itself, for {one_line(link.lock)}, {held}; grant "
+            f"{holder} waits itself, for {one_line(link.lock)}, {held}; grant "
             f"{link.waiter.grant_id} waits there since {moment(link.waiter.since_ms)}."
         )
     lines += _waiting(view, now_ms)
@@ -161,13 +168,16 @@ HOW = {
 
 def _held(view: LockView, now_ms: int) -> list[str]:
     name = one_line(view.lock)
-    if view.closed is not None and not view.holders:
+    if view.closed is not None:
         left = view.closed.remaining_ms
         still = "for an unknown time" if left is None else f"for another {lasting(left)}"
-        return [
-            f"{name} is closed {still} (lock-delay of {lasting(view.closed.delay_ms)}): its holder "
-            f"was lost without giving it back, and what it had sent may still arrive."
-        ]
+        whom = "to who comes later " if view.holders else ""
+        closed = (
+            f"{name} is closed {whom}{still} (lock-delay of {lasting(view.closed.delay_ms)}): a "
+            f"holder was lost without giving it back, and what it had sent may still arrive."
+        )
+        if not view.holders:
+            return [closed]
     if not view.holders:
         if view.queue:
             return [
@@ -181,7 +191,7 @@ def _held(view: LockView, now_ms: int) -> list[str]:
         lines.append(f"{name} has {counted(len(view.holders), 'holder')}{of}.")
     for holder in view.holders:
         lines += _one_holder(name, holder, now_ms)
-    return lines
+    return [*lines, closed] if view.closed is not None else lines
 
 
 def _one_holder(name: str, holder: Contender, now_ms: int) -> list[str]:
@@ -271,7 +281,7 @@ async def story_of(
     token = None if grant is None else int(grant)
     async for each in client.grants(name, fencing_token=token, is_election=is_election):
         if token is not None or each.how not in ("", "released"):
-            found = each
+            found = _later(found, each)
     if found is None:
         what = "a grant that was lost" if token is None else f"a grant with token {token}"
         raise NoNodeError(f"{name}: expected {what}, found none in the history")

@@ -71,6 +71,48 @@ async def test_a_free_lock_says_who_held_it_last(world: MemoryCluster) -> None:
 
 
 @in_memory
+async def test_who_held_last_is_who_gave_back_last(world: MemoryCluster) -> None:
+    """Readers leave in any order: the last to leave counts, not the last to come."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client, world.client() as other:
+        first = await RWLock(other, "daily", label="long").read().acquire()
+        second = await RWLock(other, "daily", label="short", owner="2").read().acquire()
+        await second.release()
+        await first.release()
+        assert "held last by 'long'" in await asked(world, other, "daily")
+
+        lost = await RWLock(client, "daily", label="lost").read().acquire()
+        forced = await RWLock(other, "daily").read().acquire()
+        await other.revoke("daily", by="ops", reason="stuck", grant_id=forced.grant_id)
+        network.is_cut = True
+        await asyncio.sleep(10)
+
+        assert lost.grant_id in told_of(await story_of(other, "daily", None))[0]
+        network.is_cut = False
+
+
+@in_memory
+async def test_readers_who_wait_behind_a_lost_one_are_told_why(world: MemoryCluster) -> None:
+    """Another reader goes on holding; the lock is closed to who comes now, and that is said."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client, world.client() as other:
+        await RWLock(client, "daily", lock_delay=60).read().acquire()
+        await RWLock(other, "daily", label="alive").read().acquire()
+        network.is_cut = True
+        await asyncio.sleep(10)
+        waiting = await stand(RWLock(other, "daily", owner="late").read())
+
+        text = await asked(world, other, "daily")
+
+        assert "daily is held by 'alive'" in text
+        assert "daily is closed to who comes later for another" in text
+        assert "1 contender waits" in text
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        network.is_cut = False
+
+
+@in_memory
 async def test_a_closed_lock_says_for_how_long_and_why(world: MemoryCluster) -> None:
     """Lock-delay is not mistaken for a holder."""
     network = world.network()
@@ -105,6 +147,26 @@ async def test_a_holder_that_waits_itself_is_followed(world: MemoryCluster) -> N
         assert [link.lock for link in situation.chain] == ["b", "c"]
         assert "The holder waits itself, for b, held by 'second'" in text
         assert "The holder waits itself, for c, held by 'third'" in text
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+@in_memory
+async def test_any_of_several_holders_that_waits_itself_is_followed(world: MemoryCluster) -> None:
+    """The second reader is the one that waits for another lock."""
+    async with world.client() as client, world.client() as other, Lock(other, "b", owner="x"):
+        await RWLock(client, "a", owner="idle").read().acquire()
+        await RWLock(client, "a", owner="busy", label="second").read().acquire()
+        tasks = [
+            await stand(Lock(client, "b", owner="busy", label="second")),
+            await stand(RWLock(other, "a", owner="writer").write()),
+        ]
+
+        text = await asked(world, client, "a")
+
+        assert "Its holder 'second'" in text
+        assert "waits itself, for b" in text
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
