@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -316,6 +317,20 @@ async def test_all_addresses_share_a_limit() -> None:
 
         assert status == 503
         assert "at most 2 connections" in json.loads(body)["detail"]
+
+
+async def test_a_client_that_is_gone_before_it_is_refused_is_no_failure() -> None:
+    """It hung up while it waited to be taken: nothing is logged, and the next one is refused."""
+    failures: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    async with serving(connections_max=1, header_deadline_ms=5_000) as server:
+        await Wire.to(server)
+
+        socket.create_connection(("127.0.0.1", server.port)).close()
+        refused = await Wire.to(server)
+
+        assert (await refused.response())[0] == 503
+        assert failures == []
 
 
 async def test_a_client_that_does_not_read_is_cut_off() -> None:

@@ -184,7 +184,11 @@ class Connection(RequestHandler):
         if self._admission.lingering > _REFUSALS_LINGERING_MAX or not transport.can_write_eof():
             transport.close()
             return
-        transport.write_eof()
+        try:
+            transport.write_eof()
+        except OSError:
+            transport.abort()  # it hung up while it waited to be taken
+            return
         self._loop.call_later(_REFUSAL_LINGER_S, transport.abort)
 
     def handle_error(
