@@ -58,6 +58,8 @@ class Wire:
         self.url = url
         self.failures: list[tuple[float, str]] = []
         """When a request began that was not answered, and how it ended instead."""
+        self.answered: list[tuple[float, float]] = []
+        """When a request began that was answered, and how long that took."""
         parts = urlsplit(url)
         self._host = parts.hostname or "127.0.0.1"
         self._port = parts.port or 80
@@ -87,7 +89,9 @@ class Wire:
                 answer = await self._exchange(data)
         except TimeoutError:
             answer = UNKNOWN
-        if answer.fate != "answered":
+        if answer.fate == "answered":
+            self.answered.append((called_at, time.monotonic() - called_at))
+        else:
             code = answer.code or answer.fate
             self.failures.append((called_at, f"{method} {path} {answer.status} {code}"))
         return answer

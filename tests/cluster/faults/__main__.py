@@ -4,7 +4,9 @@
 
 Each row runs its "short" number of faults times ``--scale``. A row that this machine can not do is
 skipped with its reason. At the end there is a table, and a line of JSON for each row that goes into
-``--ledger`` too. Exit status: 0 nothing violated, 1 something was, 2 wrong usage.
+``--ledger`` too, as soon as the row is done. Exit status: 0 nothing violated and no pass mark
+missed, 1 something was, 2 wrong usage. A pass mark of time that this machine is too busy for is not
+judged, and says so (``tests/cluster/marks.py``).
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import Any
 from tests.cluster.faults import rows
 from tests.cluster.faults.network import INSIDE
 from tests.cluster.faults.world import Plan, Skipped, Tally
+from tests.cluster.marks import Judged
 
 _ROW_S_MAX = 1_500.0
 
@@ -38,14 +41,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan = Plan(options.seed, options.scale, options.members, options.per_second)
     chosen = options.rows or list(rows.ORDER)
     print(f"seed {plan.seed}, scale {plan.scale}, members {plan.members}", flush=True)
-    ledger = [_run(number, plan) for number in chosen]
+    ledger = []
+    for number in chosen:
+        ledger.append(_run(number, plan))
+        if options.ledger is not None:
+            with options.ledger.open("a") as file:
+                file.write(json.dumps(ledger[-1]) + "\n")
     _show(ledger)
     for entry in ledger:
         print(json.dumps(entry))
-    if options.ledger is not None:
-        with options.ledger.open("a") as file:
-            file.writelines(json.dumps(entry) + "\n" for entry in ledger)
-    return 1 if any(entry["violations"] for entry in ledger) else 0
+    return 1 if any(entry["violations"] or entry["missed"] for entry in ledger) else 0
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -113,24 +118,43 @@ def _run(number: int, plan: Plan) -> dict[str, Any]:
         print(f"  {line}", flush=True)
     for line in tally.violations:
         print(f"  VIOLATION {line}", flush=True)
+    if tally.missed:
+        print(f"  {len(tally.missed)} pass marks MISSED", flush=True)
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     return {
         "row": number, "title": title, "seed": plan.seed, "members": list(plan.members),
         "faults": tally.faults, "operations": tally.operations, "violations": tally.violations,
+        "missed": tally.missed, "marks": [str(mark) for mark in tally.marks], "commit": _commit(),
         "notes": tally.summary(), "skipped": skipped,
         "seconds": round(time.monotonic() - began, 1), "machine": machine,
         "python": platform.python_version(),
     }  # fmt: skip
 
 
+def _commit() -> str:
+    """Return what git calls this source, with a + when it was changed since; "" without git."""
+    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
 def _show(ledger: Sequence[dict[str, Any]]) -> None:
-    print("\n| row | fault | count | operations | violations | seconds |")
-    print("|---|---|---|---|---|---|")
+    titles = (
+        "row | fault | count | operations | violations | marks kept/missed/not judged | seconds"
+    )
+    print(f"\n| {titles} |")
+    print("|---|---|---|---|---|---|---|")
     for entry in ledger:
         count = f"skipped: {entry['skipped']}" if entry["skipped"] else entry["faults"]
         print(f"| {entry['row']} | {entry['title']} | {count} | {entry['operations']:,} "
-              f"| {len(entry['violations'])} | {entry['seconds']} |")  # fmt: skip
+              f"| {len(entry['violations'])} | {_counted(entry['marks'])} "
+              f"| {entry['seconds']} |")  # fmt: skip
     print()
+
+
+def _counted(found: Sequence[str]) -> str:
+    counts = [sum(mark.startswith(f"{judged}:") for mark in found) for judged in Judged]
+    return "/".join(map(str, counts))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ import time
 import urllib.request
 from pathlib import Path
 
+from tests.cluster import marks
 from tests.cluster.faults.network import require_namespaces
-from tests.cluster.faults.process_rows import Row, shares
+from tests.cluster.faults.process_rows import Row
 from tests.cluster.faults.world import SETTINGS, Plan, Skipped, Tally, World
 from tests.cluster.processes import ProcessCluster
 from tests.cluster.wire import Wire
@@ -94,30 +95,33 @@ class SmallDiskCluster(DiskCluster):
 
 async def row_4(plan: Plan, tally: Tally) -> None:
     """power cut of one, a majority, all"""
-    for members, count in shares(plan, 10):
+    for members, numbers in plan.shares(10):
         async with World(plan, tally, members=members, make=DiskCluster) as world:
             cluster = world.cluster
             assert isinstance(cluster, DiskCluster)
             # A disk that is gone is an error to the member that still runs for a moment.
             world.may_trace = True
-            for number in range(count):
+            for number in numbers:
                 await world.calm()
                 size = (1, members // 2 + 1, members)[number % 3]
                 victims = world.random.sample(cluster.ids, size)
-                at = time.monotonic()
                 await asyncio.to_thread(cluster.cut_power, *victims)
+                at = time.monotonic()
                 for victim in victims:
                     cluster.start(victim)
                 await world.ready(*victims)
-                tally.measured("serving again", await world.flowing(at))
+                tally.measured("all serving again", time.monotonic() - at)
+                await world.flowing(at)
                 tally.faults += 1
+    again = tally.measured_s.get("all serving again", [])
+    tally.marks.append(marks.within("all serving again", again, 10.0, tally.calm))
 
 
 async def row_12(plan: Plan, tally: Tally) -> None:
     """disk full, then room"""
-    for members, count in shares(plan, 3):
+    for members, numbers in plan.shares(3):
         async with World(plan, tally, members=members, make=SmallDiskCluster) as world:
-            for number in range(count):
+            for number in numbers:
                 await world.calm()
                 victim = await world.leader() if number % 2 == 0 else await world.follower()
                 await _fill(world, victim)
@@ -138,7 +142,7 @@ async def _fill(world: World, victim: str) -> None:
         await asyncio.sleep(0.1)
     world.expect(await _is_full(world, victim), f"member {victim} has room: nothing was tried")
     world.tally.measured("writes with one disk full", await world.flowing(at))
-    await world.calm(1.0, 2.0)
+    await world.pause(1.0, 2.0)
     world.expect(cluster.is_running(victim), f"A a full disk ended member {victim}")
     status, _ = await asyncio.to_thread(cluster.get, victim, "/v1/tree/load?stale")
     world.expect(status == 200, f"A a stale read on member {victim}, whose disk is full: {status}")

@@ -5,21 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
+from tests.cluster import marks
 from tests.cluster.faults.world import Plan, Tally, World
 from tests.cluster.fenced_store import FencedStore
 from tests.cluster.scripts import Script
 from tests.cluster.wire import Wire
-
-
-def shares(plan: Plan, short: int) -> Iterator[tuple[int, int]]:
-    """Divide the faults of a row over the numbers of members: (members, faults)."""
-    total, sizes = plan.count(short), plan.members
-    for place, members in enumerate(sizes):
-        count = (total + len(sizes) - 1 - place) // len(sizes)
-        if count:
-            yield members, count
 
 
 async def kill(world: World, *victims: str) -> None:
@@ -31,6 +23,7 @@ async def kill(world: World, *victims: str) -> None:
         world.tally.measured("writes again", await world.flowing(at))
         world.cluster.start(*victims)
     else:
+        at = time.monotonic()
         world.cluster.start(*victims)
         world.tally.measured("serving again", await world.flowing(at))
     await world.ready(*victims)
@@ -39,48 +32,69 @@ async def kill(world: World, *victims: str) -> None:
 
 async def row_1(plan: Plan, tally: Tally) -> None:
     """leader kill -9"""
-    for members, count in shares(plan, 10):
+    for members, numbers in plan.shares(10):
         async with World(plan, tally, members=members) as world:
-            for _ in range(count):
+            for _ in numbers:
                 await world.calm()
                 await kill(world, await world.leader())
-    seconds = sorted(tally.measured_s["writes again"])
-    if seconds[len(seconds) // 2] > 2.0 or seconds[-1] > 3.0:
-        tally.notes.append("slower than the pass mark (2 s median, 3 s p99)")
+    again = tally.measured_s.get("writes again", [])
+    tally.marks.append(marks.within("writes again", again, 2.0, tally.calm, share=0.5))
+    tally.marks.append(marks.within("writes again", again, 3.0, tally.calm, share=0.99))
 
 
 async def row_2(plan: Plan, tally: Tally) -> None:
     """follower kill -9"""
-    for members, count in shares(plan, 10):
+    in_fault: list[float] = []
+    in_calm: list[list[float]] = []
+    for members, numbers in plan.shares(10):
         async with World(plan, tally, members=members) as world:
-            for _ in range(count):
-                await world.calm()
+            for _ in numbers:
+                calm = await world.calm(3.0, 4.0)
                 victim, at = await world.follower(), time.monotonic()
-                await kill(world, victim)
-                for wire in world.load.wires:
+                world.cluster.kill(victim)
+                await world.pause(1.5, 2.5)
+                world.cluster.start(victim)
+                await world.ready(victim)
+                ended, others = time.monotonic(), _others(world, victim)
+                in_calm.append(_answer_times(others, *calm))
+                in_fault += _answer_times(others, at, ended)
+                for wire in others:
                     failed = [what for when, what in wire.failures if when >= at]
-                    is_other = wire.url != world.cluster.url(victim)
-                    world.expect(not (is_other and failed), f"failed at {wire.url}: {failed[:3]}")
+                    world.expect(not failed, f"failed at {wire.url}: {failed[:3]}")
+                tally.faults += 1
+    tally.marks.append(marks.not_slower("answers of the others", in_fault, in_calm, 3.0))
+
+
+def _others(world: World, victim: str) -> list[Wire]:
+    return [wire for wire in world.load.wires if wire.url != world.cluster.url(victim)]
+
+
+def _answer_times(wires: list[Wire], began: float, ended: float) -> list[float]:
+    return [took for wire in wires for at, took in wire.answered if began <= at < ended]
 
 
 async def row_3(plan: Plan, tally: Tally) -> None:
     """all members kill -9 at once"""
-    for members, count in shares(plan, 10):
+    for members, numbers in plan.shares(10):
         async with World(plan, tally, members=members) as world:
-            for _ in range(count):
+            for _ in numbers:
                 await world.calm()
                 await kill(world, *world.cluster.ids)
-    if max(tally.measured_s["serving again"]) > 10.0:
-        tally.notes.append("slower than the pass mark (10 s)")
+    again = tally.measured_s.get("serving again", [])
+    tally.marks.append(marks.within("serving again", again, 10.0, tally.calm))
+
+
+PAUSES_S = (1.0, 3.0, 7.0, 15.0, 30.0)
+"""Sessions of the load last 3 s."""
 
 
 async def row_5(plan: Plan, tally: Tally) -> None:
     """SIGSTOP of the leader beyond the leases"""
-    for members, count in shares(plan, 10):
+    for members, numbers in plan.shares(10):
         async with World(plan, tally, members=members) as world:
-            for number in range(count):
+            for number in numbers:
                 await world.calm()
-                await pause_leader(world, 1.0 + 1.5 * (number % 5))
+                await pause_leader(world, PAUSES_S[number % len(PAUSES_S)])
 
 
 async def pause_leader(world: World, seconds: float) -> None:
@@ -96,29 +110,35 @@ async def pause_leader(world: World, seconds: float) -> None:
 
 async def row_6(plan: Plan, tally: Tally) -> None:
     """SIGSTOP of a lock's holder beyond its lease; it writes on"""
-    with FencedStore() as store:
-        async with World(plan, tally, options=plan.load(per_second=60)) as world:
-            endpoints = world.cluster.endpoints
-            arguments = ("-m", "tests.cluster.holder", endpoints, "held", "1.0", store.address)
-            holders = [Script(*arguments)]
-            try:
-                await asyncio.to_thread(holders[0].wait_for, "granted")
-                holders.append(Script(*arguments))
-                for _ in range(plan.count(10)):
-                    await world.calm(0.1, 0.5)
-                    await _pause_holder(world, *holders)
-                    holders.pop(0).end()
-                    holders.append(Script(*arguments))
-                    tally.faults += 1
-            finally:
-                for holder in holders:
-                    holder.end()
-    if store.tokens != sorted(store.tokens):
-        tally.violations.append("M the fenced store took a lower token after a higher one")
-    tally.notes.append(
-        f"{len(store.tokens)} fenced writes under {len(set(store.tokens))} tokens, "
-        f"{store.refused_count} late ones refused"
-    )
+    for members, numbers in plan.shares(10):
+        with FencedStore() as store:
+            options = plan.load(per_second=60)
+            async with World(plan, tally, members=members, options=options) as world:
+                await _pause_holders(world, store, len(numbers))
+        if store.tokens != sorted(store.tokens):
+            tally.violations.append("M the fenced store took a lower token after a higher one")
+        tally.notes.append(
+            f"{members} members: {len(store.tokens)} fenced writes under "
+            f"{len(set(store.tokens))} tokens, {store.refused_count} late ones refused"
+        )
+
+
+async def _pause_holders(world: World, store: FencedStore, count: int) -> None:
+    endpoints = world.cluster.endpoints
+    arguments = ("-m", "tests.cluster.holder", endpoints, "held", "1.0", store.address)
+    holders = [Script(*arguments)]
+    try:
+        await asyncio.to_thread(holders[0].wait_for, "granted")
+        holders.append(Script(*arguments))
+        for _ in range(count):
+            await world.calm(0.1, 0.5)
+            await _pause_holder(world, *holders)
+            holders.pop(0).end()
+            holders.append(Script(*arguments))
+            world.tally.faults += 1
+    finally:
+        for holder in holders:
+            holder.end()
 
 
 async def _pause_holder(world: World, first: Script, second: Script) -> None:
@@ -134,15 +154,18 @@ async def _pause_holder(world: World, first: Script, second: Script) -> None:
 
 async def row_22(plan: Plan, tally: Tally) -> None:
     """rolling restart by SIGTERM"""
-    for members, count in shares(plan, 2):
+    for members, numbers in plan.shares(2):
         async with World(plan, tally, members=members) as world:
-            for _ in range(count):
+            for _ in numbers:
                 for each in world.cluster.ids:
                     await world.calm(0.2, 0.8)
                     await restart(world, each)
                 tally.faults += 1
             errors = dict(world.load.client_errors)
             world.expect(not errors, f"calls failed in the product's client: {errors}")
+    # Nobody who waits for its election timeout is elected so soon: the leader handed over.
+    next_one = tally.measured_s.get("from the end of a leader to the next", [])
+    tally.marks.append(marks.within("the next leader is there", next_one, 0.3, tally.calm))
 
 
 async def restart(world: World, member_id: str) -> None:
@@ -152,6 +175,9 @@ async def restart(world: World, member_id: str) -> None:
     code = await asyncio.to_thread(process.wait, 60)
     world.expect(code == 0, f"member {member_id} ended with {code} on SIGTERM")
     if was_leader:
+        gone_at = time.monotonic()
+        await world.leader()
+        world.tally.measured("from the end of a leader to the next", time.monotonic() - gone_at)
         world.tally.measured("writes again after the leader left", await world.flowing(at))
     world.cluster.start(member_id)
     await world.ready(member_id)
@@ -159,9 +185,9 @@ async def restart(world: World, member_id: str) -> None:
 
 async def row_25(plan: Plan, tally: Tally) -> None:
     """two or three faults at once"""
-    for members, count in shares(plan, 10):
+    for members, numbers in plan.shares(10):
         async with World(plan, tally, members=members) as world:
-            for _ in range(count):
+            for _ in numbers:
                 await world.calm()
                 await _several(world)
 
@@ -175,10 +201,10 @@ async def _several(world: World) -> None:
             cluster.kill(victim)
         else:
             cluster.signal(victim, signal.SIGSTOP)
-        await world.calm(0.0, 0.7)
+        await world.pause(0.0, 0.7)
     world.random.shuffle(victims)
     for victim in victims:
-        await world.calm(0.0, 1.5)
+        await world.pause(0.0, 1.5)
         if cluster.is_running(victim):
             cluster.signal(victim, signal.SIGCONT)
             if world.random.random() < 0.3:
@@ -192,33 +218,38 @@ async def _several(world: World) -> None:
 
 async def row_27(plan: Plan, tally: Tally) -> None:
     """client cut off, and again with the same request id"""
-    async with World(plan, tally, options=plan.load(per_second=80)) as world:
-        cluster, count = world.cluster, plan.count(100)
-        killer = asyncio.create_task(_kill_now_and_then(world))
-        acknowledged: list[tuple[str, str]] = []
-        for number in range(count):
-            acknowledged.append(await _cut_and_repeat(world, number))
-            tally.faults += 1
-        killer.cancel()
-        await asyncio.gather(killer, return_exceptions=True)
-        for each in cluster.ids:
-            if not cluster.is_running(each):
-                cluster.start(each)
-        await world.ready()
-        wire = Wire(cluster.urls[0])
-        listed = await wire.request("GET", "/v1/tree/load/once?children&limit=1000")
-        paths = sorted(path for path, _ in acknowledged)
-        found = sorted(f"/load/once/{name}" for name in listed.body["children"])
-        world.expect(len(set(paths)) == count, "Q the same name was given to two requests")
-        missing, extra = set(paths) - set(found), set(found) - set(paths)
-        world.expect(not missing, f"D acknowledged and gone: {sorted(missing)[:3]}")
-        world.expect(not extra, f"D done twice: {sorted(extra)[:3]}")
-        wire.close()
+    for members, numbers in plan.shares(100):
+        options = plan.load(per_second=80)
+        async with World(plan, tally, members=members, options=options) as world:
+            cluster = world.cluster
+            killer = asyncio.create_task(_kill_now_and_then(world))
+            acknowledged: list[tuple[str, str]] = []
+            for number in numbers:
+                acknowledged.append(await _cut_and_repeat(world, number))
+                tally.faults += 1
+            killer.cancel()
+            await asyncio.gather(killer, return_exceptions=True)
+            for each in cluster.ids:
+                if not cluster.is_running(each):
+                    cluster.start(each)
+            await world.ready()
+            await _once_each(world, [path for path, _ in acknowledged])
+
+
+async def _once_each(world: World, paths: list[str]) -> None:
+    wire = Wire(world.cluster.urls[0])
+    listed = await wire.request("GET", "/v1/tree/load/once?children&limit=1000")
+    wire.close()
+    found = {f"/load/once/{name}" for name in listed.body["children"]}
+    world.expect(len(set(paths)) == len(paths), "Q the same name was given to two requests")
+    missing, extra = set(paths) - found, found - set(paths)
+    world.expect(not missing, f"D acknowledged and gone: {sorted(missing)[:3]}")
+    world.expect(not extra, f"D done twice: {sorted(extra)[:3]}")
 
 
 async def _kill_now_and_then(world: World) -> None:
     while True:
-        await world.calm(1.0, 3.0)
+        await world.pause(1.0, 3.0)
         await kill(world, await world.leader())
         world.tally.faults -= 1  # the row counts its repeated requests
 

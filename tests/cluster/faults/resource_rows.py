@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import shutil
@@ -12,8 +13,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.cluster.faults.process_rows import Row, shares
-from tests.cluster.faults.storage_rows import starts
+from tests.cluster.faults.cgroups import limited
+from tests.cluster.faults.process_rows import Row
+from tests.cluster.faults.storage_rows import last_segment, starts
 from tests.cluster.faults.world import SETTINGS, Plan, Skipped, Tally, World
 from tests.cluster.processes import ProcessCluster
 from tests.cluster.wire import Wire
@@ -38,9 +40,9 @@ def _few_files(directory: Path, members: int) -> ProcessCluster:
 
 async def row_19(plan: Plan, tally: Tally) -> None:
     """file limit, and more idle connections than that"""
-    for members, count in shares(plan, 2):
+    for members, numbers in plan.shares(2):
         async with World(plan, tally, members=members, make=_few_files) as world:
-            for number in range(count):
+            for number in numbers:
                 await world.calm()
                 victim = await world.leader() if number % 2 == 0 else await world.follower()
                 await _few_descriptors(world, victim)
@@ -56,7 +58,15 @@ async def _few_descriptors(world: World, victim: str) -> None:
         for _ in range(2 * FILES_MAX):
             idle.append(socket.create_connection(("127.0.0.1", port), timeout=2))
             idle[-1].setblocking(False)
-        await world.calm(4.0, 6.0)
+        await world.pause(4.0, 6.0)
+        refused = sum(_is_refused(each) for each in idle)
+        world.expect(refused > 0, f"{len(idle)} idle clients, none refused")
+        others = [each for each in world.cluster.ids if each != victim]
+        blind = [each for each in others if not _reaches(world, each, victim)]
+        world.expect(not blind, f"members {blind} do not reach member {victim} any more")
+        idle_s = time.time() - last_segment(world, victim).stat().st_mtime
+        world.expect(idle_s < 2.0, f"the log of member {victim} was not written for {idle_s:.1f} s")
+        world.tally.notes.append(f"{refused} of {len(idle)} idle clients refused")
         used = len(os.listdir(f"/proc/{process.pid}/fd")) if process.poll() is None else 0
         world.tally.notes.append(f"{used} of {FILES_MAX} files open, {len(idle)} connections tried")
         world.expect(world.cluster.is_running(victim), f"member {victim} ended: out of files")
@@ -69,24 +79,64 @@ async def _few_descriptors(world: World, victim: str) -> None:
     await world.ready(victim)
 
 
+def _is_refused(idle: socket.socket) -> bool:
+    """Whether it was told anything, or hung up on: it has asked for nothing."""
+    try:
+        idle.recv(1)
+        return True
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _reaches(world: World, member_id: str, other: str) -> bool:
+    status = world.cluster.status(member_id)
+    found = {each["member_id"]: each["is_reachable"] for each in (status or {})["members"]}
+    return bool(found[other])
+
+
 async def row_20(plan: Plan, tally: Tally) -> None:
-    """memory limit"""
-    for members, count in shares(plan, 2):
+    """memory limit of the process, and of a control group that kills"""
+    for members, numbers in plan.shares(2):
         async with World(plan, tally, members=members) as world:
             world.may_trace = True
-            for number in range(count):
+            for number in numbers:
                 await world.calm()
                 victim = await world.leader() if number % 2 == 0 else await world.follower()
-                await _little_memory(world, victim)
+                await (_little_memory, _killed_for_memory)[number % 2](world, victim)
                 tally.faults += 1
 
 
 async def _little_memory(world: World, victim: str) -> None:
     """Let the member have hardly more than it has, and send it large values."""
     process = world.cluster.processes[victim]
-    limit = _memory_bytes(process.pid) + _SPARE_BYTES
+    limit = _memory_bytes(process.pid, "VmSize") + _SPARE_BYTES
     resource.prlimit(process.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
-    wire, codes = Wire(world.cluster.url(victim)), []
+    await _send_large_values(world, victim, "an address space")
+    if world.cluster.is_running(victim):
+        # As after an OOM kill: what it was short of must not have left it half broken.
+        world.cluster.kill(victim)
+    await _comes_back(world, victim)
+
+
+async def _killed_for_memory(world: World, victim: str) -> None:
+    """Let the kernel kill it when it wants more than it has."""
+    pid = world.cluster.processes[victim].pid
+    limit = _memory_bytes(pid, "VmRSS") + (4 << 20)
+    try:
+        with limited("memory", pid, memory_limit_in_bytes=limit):
+            await _send_large_values(world, victim, "a control group")
+            if world.cluster.is_running(victim):
+                world.cluster.kill(victim)
+    except Skipped as reason:
+        world.tally.notes.append(f"killed with -9, not for its memory: {reason}")
+        world.cluster.kill(victim)
+    await _comes_back(world, victim)
+
+
+async def _send_large_values(world: World, victim: str, of_what: str) -> None:
+    wire, codes = Wire(world.cluster.url(victim)), set()
     for number in range(40):
         if not world.cluster.is_running(victim):
             break
@@ -94,39 +144,65 @@ async def _little_memory(world: World, victim: str) -> None:
         answer = await wire.request(
             "PUT", f"/v1/tree/load/large-{number % 4}?create", body, timeout_s=4
         )
-        codes.append(answer.status)
+        codes.add(answer.status)
     wire.close()
-    ended = "ended" if not world.cluster.is_running(victim) else "went on"
-    world.tally.notes.append(f"short of memory: member {victim} {ended}, answered {set(codes)}")
-    if world.cluster.is_running(victim):
-        # As after an OOM kill: what it was short of must not have left it half broken.
-        world.cluster.kill(victim)
+    code = world.cluster.processes[victim].poll()
+    ended = "went on" if code is None else f"ended with {code}"
+    world.tally.notes.append(f"{of_what} too small: member {victim} {ended}, answered {codes}")
+
+
+async def _comes_back(world: World, victim: str) -> None:
     world.expect(await starts(world, victim), f"member {victim} does not start again")
     await world.flowing()
 
 
-def _memory_bytes(pid: int) -> int:
+def _memory_bytes(pid: int, name: str) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmSize:")[1].split()[0]) * 1024
+    return int(status.split(f"{name}:")[1].split()[0]) * 1024
 
 
 async def row_21(plan: Plan, tally: Tally) -> None:
-    """CPU starvation: stalls of 100 ms by SIGSTOP"""
-    for members, count in shares(plan, 2):
-        async with World(plan, tally, members=members) as world:
-            for _ in range(count):
-                end = time.monotonic() + 12.0
-                while time.monotonic() < end:
-                    victim = world.random.choice(world.cluster.ids)
-                    world.cluster.signal(victim, signal.SIGSTOP)
-                    try:
-                        await asyncio.sleep(_PULSE_S)
-                    finally:
-                        world.cluster.signal(victim, signal.SIGCONT)
-                    await asyncio.sleep(0.03)
+    """CPU starvation: stalls of 100 ms by SIGSTOP, or a fifth of a processor for each member"""
+    for members, numbers in plan.shares(2):
+        # By turns a size begins with the one or the other, so that each of both is tried somewhere.
+        for number in numbers:
+            options = plan.load(per_second=plan.per_second if number % 2 == 0 else 30)
+            async with World(plan, tally, members=members, options=options) as world:
+                await world.calm()
+                await (_stalls, _fifths)[number % 2](world)
                 tally.faults += 1
+
+
+async def _stalls(world: World) -> None:
+    end = time.monotonic() + 12.0
+    while time.monotonic() < end:
+        victim = world.random.choice(world.cluster.ids)
+        world.cluster.signal(victim, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(_PULSE_S)
+        finally:
+            world.cluster.signal(victim, signal.SIGCONT)
+        await asyncio.sleep(0.03)
+    lost = world.load.sessions_lost
+    world.expect(lost == 0, f"E {lost} sessions ended by stalls far below their timeout")
+
+
+async def _fifths(world: World) -> None:
+    """Whether sessions end is not judged: who gets too little to renew them is slow, not wrong."""
+    at = time.monotonic()
+    try:
+        with contextlib.ExitStack() as stack:
+            for process in world.cluster.processes.values():
+                limits = {"cpu_cfs_period_us": 100_000, "cpu_cfs_quota_us": 20_000}
+                stack.enter_context(limited("cpu", process.pid, **limits))
+            await asyncio.sleep(12.0)
             lost = world.load.sessions_lost
-            world.expect(lost == 0, f"E {lost} sessions ended by stalls far below their timeout")
+            written = sum(r.is_write and r.called_at > at for r in world.load.readings)
+    except Skipped as reason:
+        world.tally.notes.append(f"no fifth of a processor, stalls instead: {reason}")
+        await _stalls(world)
+        return
+    world.tally.notes.append(f"a fifth of a processor each: {written} writes, {lost} sessions lost")
 
 
 ROWS: dict[int, Row] = {19: row_19, 20: row_20, 21: row_21}

@@ -7,13 +7,19 @@ import shutil
 import time
 from pathlib import Path
 
-from tests.cluster.faults.process_rows import Row, shares
+from tests.cluster.faults.process_rows import Row
 from tests.cluster.faults.world import RECOVERY_S_MAX, Plan, Tally, World
 
 SECTOR_BYTES = 512
 _FOUND_OUT = "may not vote until it has caught up"
 _HINTS = frozenset({"synced", "LOCK"})
 """Files that nothing depends on: damage there may go unnoticed."""
+
+
+def depends_on(path: Path) -> bool:
+    """Whether anything does. The newest snapshot is the truth; the one before is never read."""
+    newest = max(path.parent.iterdir()) if path.suffix == ".snapshot" else path
+    return path.name not in _HINTS and path == newest
 
 
 async def starts(world: World, member_id: str) -> bool:
@@ -44,7 +50,14 @@ async def replace(world: World, member_id: str) -> None:
             break
         await asyncio.sleep(0.1)
     world.cluster.wipe(member_id)
+    unproven = world.cluster.data_dir(member_id) / "unproven"
     world.cluster.start(member_id)
+    was_on_probation, end = False, time.monotonic() + RECOVERY_S_MAX
+    while not (was_on_probation and not unproven.exists()) and time.monotonic() < end:
+        was_on_probation = was_on_probation or unproven.exists()
+        await asyncio.sleep(0.002)
+    world.expect(was_on_probation, f"D member {member_id}, its disk empty, may vote at once")
+    world.expect(not unproven.exists(), f"A member {member_id} has no vote {RECOVERY_S_MAX:g} s on")
     await world.ready(member_id)
 
 
@@ -54,9 +67,9 @@ def last_segment(world: World, member_id: str) -> Path:
 
 async def row_16(plan: Plan, tally: Tally) -> None:
     """torn tail of the last log file"""
-    for members, count in shares(plan, 20):
+    for members, numbers in plan.shares(20):
         async with World(plan, tally, members=members) as world:
-            for _ in range(count):
+            for _ in numbers:
                 await world.calm(0.2, 0.8)
                 victim = world.random.choice(world.cluster.ids)
                 world.cluster.kill(victim)
@@ -89,16 +102,17 @@ def tear(world: World, path: Path) -> str:
 async def row_17(plan: Plan, tally: Tally) -> None:
     """bit flip or zeroed block in log, snapshot, vote file of one"""
     refused = harmless = torn = 0
-    for members, count in shares(plan, 20):
+    for members, numbers in plan.shares(20):
         async with World(plan, tally, members=members) as world:
-            for _ in range(count):
+            for _ in numbers:
                 await world.calm(0.2, 0.8)
                 victim = world.random.choice(world.cluster.ids)
                 world.cluster.kill(victim)
                 path, kind, offset = damage(world, world.cluster.data_dir(victim))
+                is_needed = depends_on(path)
                 if await starts(world, victim):
                     what = f"{kind} at {offset} of {path.name} of member {victim}"
-                    if path.name in _HINTS:
+                    if not is_needed:
                         harmless += 1
                     elif kind == "zeroed block":
                         torn += 1  # may look like a torn write, see coordinator/raft/records.py
@@ -109,14 +123,16 @@ async def row_17(plan: Plan, tally: Tally) -> None:
                     refused += 1
                     await replace(world, victim)
                 tally.faults += 1
-    tally.notes.append(f"{refused} refused, {harmless} in a hint, {torn} taken for a torn write")
+    tally.notes.append(
+        f"{refused} refused, {harmless} in what nothing needs, {torn} taken for a torn write"
+    )
 
 
 def damage(world: World, data_dir: Path) -> tuple[Path, str, int]:
     """Flip one bit, or zero up to a block, somewhere in one file."""
     files = [path for path in sorted(data_dir.rglob("*")) if path.is_file()
              and path.stat().st_size > 0]  # fmt: skip
-    weights = [1 if path.name in _HINTS else 10 for path in files]
+    weights = [10 if depends_on(path) else 1 for path in files]
     path = world.random.choices(files, weights)[0]
     data = bytearray(path.read_bytes())
     offset = world.random.randrange(len(data))
@@ -136,9 +152,9 @@ def damage(world: World, data_dir: Path) -> tuple[Path, str, int]:
 
 async def row_18(plan: Plan, tally: Tally) -> None:
     """data of one member deleted, in part deleted, or restored from an old copy"""
-    for members, count in shares(plan, 2):
+    for members, numbers in plan.shares(2):
         async with World(plan, tally, members=members) as world:
-            for _ in range(count):
+            for _ in numbers:
                 await world.calm()
                 await _deleted(world)
                 await _partly_deleted(world)
@@ -176,7 +192,7 @@ async def _old_copy(world: World, *, others_forget: bool) -> None:
     shutil.copytree(world.cluster.data_dir(victim), copy)
     world.cluster.start(victim)
     await world.ready(victim)
-    await world.calm(1.0, 2.0)
+    await world.pause(1.0, 2.0)
     world.cluster.kill(*(world.cluster.ids if others_forget else (victim,)))
     world.cluster.wipe(victim)
     shutil.copytree(copy, world.cluster.data_dir(victim))

@@ -6,15 +6,19 @@ import asyncio
 import random
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.cluster.faults import canary
 from tests.cluster.load import Load, LoadOptions
+from tests.cluster.marks import Judged, Mark, Tick
 from tests.cluster.processes import ProcessCluster
 from tests.cluster.verdicts import judge, judge_end
 
@@ -44,6 +48,17 @@ class Plan:
     def load(self, **changes: Any) -> LoadOptions:
         return LoadOptions(**{"per_second": self.per_second, **changes})
 
+    def shares(self, short: int) -> Iterator[tuple[int, range]]:
+        """Divide the faults of a row over the numbers of members: (members, numbers of faults).
+
+        The numbers go on from size to size, so that kinds of faults that take turns all do."""
+        first, total = 0, self.count(short)
+        for place, members in enumerate(self.members):
+            count = (total + len(self.members) - 1 - place) // len(self.members)
+            if count:
+                yield members, range(first, first + count)
+            first += count
+
 
 @dataclass(slots=True)
 class Tally:
@@ -53,20 +68,30 @@ class Tally:
     operations: int = 0
     violations: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
     measured_s: dict[str, list[float]] = field(default_factory=dict)
+    calm: list[Tick] = field(default_factory=list)
+    """What the canary saw between the faults: what this machine is like."""
 
     def measured(self, what: str, seconds: float) -> None:
         self.measured_s.setdefault(what, []).append(seconds)
 
+    @property
+    def missed(self) -> list[str]:
+        """The pass marks that were missed on a machine that was not too busy for them."""
+        return [str(mark) for mark in self.marks if mark.judged is Judged.MISSED]
+
     def summary(self) -> list[str]:
-        """Return the notes, and the figures in words."""
+        """Return the notes, the figures in words, and the pass marks of time."""
         figures = [
             f"{what}: median {statistics.median(s):.2f} s, worst {max(s):.2f} s of {len(s)}"
             for what, s in self.measured_s.items()
         ]
-        return [*figures, *self.notes]
+        return [*figures, *self.notes, *(f"mark {mark}" for mark in self.marks)]
 
 
+Phase = tuple[float, float]
+"""From when to when, of ``time.monotonic``."""
 MakeCluster = Callable[[Path, int], ProcessCluster]
 
 
@@ -96,11 +121,14 @@ class World:
             shutil.rmtree(self.directory, ignore_errors=True)
             raise
         self.load = Load(self.cluster.urls, seed=plan.seed, options=options or plan.load())
+        self._canaries: list[subprocess.Popen[bytes]] = []
+        self._calm_phases: list[Phase] = []
         self.may_trace = False
         """Whether members may log the traceback of a failure that was done to them."""
 
     async def __aenter__(self) -> World:
         try:
+            self.watch_machine()
             self.cluster.start()
             await asyncio.to_thread(self.cluster.wait_ready, deadline_s=60)
             await self.load.start()
@@ -121,6 +149,7 @@ class World:
                 await self._judge()
         finally:
             self.tally.operations += self.load.operation_count
+            self.tally.calm += self.calm_ticks
             await self._take_away()
 
     async def _judge(self) -> None:
@@ -139,6 +168,9 @@ class World:
         self.tally.violations += found
 
     async def _take_away(self) -> None:
+        for each in self._canaries:
+            each.kill()
+            each.wait()
         await asyncio.to_thread(self.cluster.stop)
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -158,8 +190,36 @@ class World:
     async def ready(self, *member_ids: str) -> None:
         await asyncio.to_thread(self.cluster.wait_ready, *member_ids, deadline_s=RECOVERY_S_MAX)
 
-    async def calm(self, low_s: float = 0.3, high_s: float = 1.5) -> None:
+    async def calm(self, low_s: float = 0.3, high_s: float = 1.5) -> Phase:
+        """Let nothing happen between two faults; return from when to when."""
+        began = time.monotonic()
+        await self.pause(low_s, high_s)
+        self._calm_phases.append((began, time.monotonic()))
+        return self._calm_phases[-1]
+
+    async def pause(self, low_s: float = 0.3, high_s: float = 1.5) -> None:
+        """Wait a while, in the middle of a fault."""
         await asyncio.sleep(self.random.uniform(low_s, high_s))
+
+    def watch_machine(self, name: str = "canary", *url: str) -> None:
+        """Let a canary look at this machine, or at what answers at ``url``, until the end."""
+        script = str(Path(canary.__file__))
+        files = (str(self.directory / f"{name}.ticks"), str(self.directory / f"{name}.synced"))
+        self._canaries.append(subprocess.Popen([sys.executable, script, *files, *url]))
+
+    def ticks(self, name: str, *phases: Phase) -> list[Tick]:
+        """Return what a canary saw in these phases."""
+        seen = list(canary.read(self.directory / f"{name}.ticks"))
+        return [
+            Tick(at, work_s, took_s, sync_s if sync_s >= 0 else None)
+            for at, work_s, took_s, sync_s in seen
+            if any(began <= at and at + took_s <= ended for began, ended in phases)
+        ]
+
+    @property
+    def calm_ticks(self) -> list[Tick]:
+        """What the canary saw between the faults of this world so far."""
+        return self.ticks("canary", *self._calm_phases)
 
     def expect(self, is_so: bool, otherwise: str) -> None:
         if not is_so:
