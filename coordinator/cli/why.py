@@ -159,6 +159,7 @@ HOW = {
     "released": "it was released",
     "closed": "its client closed the session",
     "expired": "its session expired, because nothing was heard of it",
+    "failed": "its client was not well and ended its session",
     "abandoned": "its client abandoned the attempt",
     "deleted": "its znode was deleted over the tree",
     "forced": "somebody released it by force",
@@ -316,7 +317,7 @@ def told_of(story: GrantStory) -> list[str]:
             f"The next grant was {story.next.grant_id} (token {story.next.fencing_token}), to "
             f"{who(story.next)}, {lasting(gap_ms)} later."
         )
-    if grant.how in ("expired", "forced", "max_hold", "deleted"):
+    if grant.how in ("expired", "failed", "forced", "max_hold", "deleted"):
         lines.append(
             f"What it still wrote had to be refused by its token {grant.fencing_token}. If the "
             f"store that it writes to checks no tokens, look at what was written since."
@@ -330,6 +331,8 @@ def _how(grant: GrantRecord) -> str:
             f"the leader of term {grant.term} had heard nothing of its session for "
             f"{lasting(grant.silent_ms)} and expired it"
         )
+    if grant.how == "failed":
+        return one_line(f"its client was not well and ended its session: {grant.reason}")
     if grant.how == "forced":
         return one_line(f"{grant.by} released it by force, and said why: {grant.reason}")
     return HOW.get(grant.how, one_line(grant.how))

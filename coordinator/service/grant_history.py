@@ -196,6 +196,8 @@ def told(record: GrantRecord, following: GrantRecord | None) -> str:
             f"its session expired: the leader of term {record.term} had heard nothing of it for "
             f"{_seconds(record.silent_ms)}"
         )
+    elif how is Ending.FAILED:
+        why = f"its client was not well and ended its session: {record.reason}"
     elif how is Ending.FORCED:
         why = f"{record.by} forced it out, and gave as the reason: {record.reason}"
     else:

@@ -11,6 +11,7 @@ Composes the parts of this room around one engine and one state machine. Every c
 
 from __future__ import annotations
 
+import logging
 import random as random_module
 from collections.abc import Callable, Mapping, Sequence
 
@@ -47,6 +48,8 @@ from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import SessionEnded, SessionOpened, Stat
 from coordinator.state.repeats import check_answers
 from coordinator.state.sessions import Session
+
+logger = logging.getLogger("coordinator.service")
 
 
 class Member:
@@ -283,12 +286,16 @@ class Member:
         request: RequestId | None,
         deadline_ms: int,
         *,
+        failure: str = "",
         identity: str = "",
         if_held: tuple[IfHeld, ...] = (),
     ) -> SessionEnded:
-        """End a session and all its ephemerals; again if need be."""
+        """End a session and all its ephemerals; again if need be.
+
+        ``failure`` says what is wrong with the client, if that is why: its locks are lost then.
+        """
         committed = await self.submit(
-            CloseSession(session_id),
+            CloseSession(session_id, failure),
             request=request,
             identity=identity,
             deadline_ms=deadline_ms,
@@ -296,6 +303,9 @@ class Member:
         )
         result = committed.outcome.unwrap()
         assert isinstance(result, SessionEnded), "a close comes to a SessionEnded"
+        if failure and result.was_open:
+            self.metrics.sessions_failed.inc()
+            logger.info("session %s was ended by its client: %s", session_id, failure)
         return result
 
     async def heartbeat(self, session_id: str, deadline_ms: int) -> HeartbeatAck:

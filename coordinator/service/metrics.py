@@ -82,6 +82,9 @@ class Metrics:
             "lease_restarts", "Times all leases were started anew because the leader stalled."
         )
         self.sessions_expired = self._counter("sessions_expired", "Sessions ended by silence.")
+        self.sessions_failed = self._counter(
+            "sessions_failed", "Sessions ended here by their client, which was not well."
+        )
         self.holds_ended = self._counter(
             "holds_ended", "Holds ended by this leader because their max_hold_ms was over."
         )

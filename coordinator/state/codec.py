@@ -5,8 +5,9 @@
    bytes from a client or another member are judged here, bytes of the log were judged before.
 3. An operation is its tag and its fields in the order of its class. Tags are never used again for
    something else; a new field or operation is a new format number.
-4. What format 1 wrote is still read: logs, snapshots and members of before hold it. It had no
-   queues: no tag above 13, no ``silent_ms``, ``if_held`` and ``granted``.
+4. What the formats of before wrote is still read: logs, snapshots and members of before hold it.
+   Format 2 of commands had no ``failure``; format 1 had no queues: no tag above 13, no
+   ``silent_ms``, ``if_held`` and ``granted``.
 
 This is the only file of this room that knows msgpack.
 """
@@ -92,9 +93,8 @@ from coordinator.state.shapes import (
     texts_of,
 )
 
-COMMAND_FORMAT = 2
+COMMAND_FORMAT = 3
 OUTCOME_FORMAT = 2
-_FORMATS = (1, 2)
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
 _EVENT_TYPES = tuple(EventType)
@@ -144,7 +144,10 @@ def unpack_rows(pieces: Iterable[bytes]) -> Iterator[Row]:
 
 _ZNODE_OPERATIONS = Family()
 _OPERATIONS = Family()
+_OPERATIONS_2 = Family()
 _OPERATIONS_1 = Family()
+_EVERY_FAMILY = (_OPERATIONS, _OPERATIONS_2, _OPERATIONS_1)
+_FAMILIES = {3: _OPERATIONS, 2: _OPERATIONS_2, 1: _OPERATIONS_1}
 
 
 def _encode_create(each: Create) -> Row:
@@ -191,7 +194,7 @@ def _decode_enter(row: Row) -> Enter:
     return Enter(texts_of(directories), prefix, kind_of_number(kind), *values)
 
 
-for _family in (_ZNODE_OPERATIONS, _OPERATIONS, _OPERATIONS_1):
+for _family in (_ZNODE_OPERATIONS, *_EVERY_FAMILY):
     _family.add(
         1, Create, STR, BYTES, INT, MAYBE_STR, MAYBE_INT, MAYBE_INT,
         encode=_encode_create, decode=_decode_create,
@@ -200,7 +203,7 @@ for _family in (_ZNODE_OPERATIONS, _OPERATIONS, _OPERATIONS_1):
     _family.add(3, Delete, STR, INT, MAYBE_INT, BOOL)
     _family.add(4, Check, STR, MAYBE_BOOL, INT, MAYBE_INT, MAYBE_BOOL, MAYBE_STR)
 _ZNODE_OPERATIONS.add(5, Read, STR)
-for _family in (_OPERATIONS, _OPERATIONS_1):
+for _family in _EVERY_FAMILY:
     _family.add(
         6, Multi, ROW,
         encode=lambda each: (6, _ZNODE_OPERATIONS.encode_all(each.operations)),
@@ -208,22 +211,25 @@ for _family in (_OPERATIONS, _OPERATIONS_1):
     )  # fmt: skip
     _family.add(7, Guarded, ROW, ROW, ROW, encode=_encode_guarded, decode=_decode_guarded)
     _family.add(8, OpenSession, STR, INT, STR)
-    _family.add(9, CloseSession, STR)
     _family.add(11, Release, STR, INT)
     _family.add(12, Abandon, STR, INT, INT)
     _family.add(13, Reap, STR, INT, INT, INT)
+_OPERATIONS_1.add_former(9, CloseSession, STR)
+_OPERATIONS_2.add_former(9, CloseSession, STR)
+_OPERATIONS.add(9, CloseSession, STR, STR)
 _OPERATIONS_1.add_former(10, ExpireSession, STR, INT)
-_OPERATIONS.add(10, ExpireSession, STR, INT, INT)
-_OPERATIONS.add(
-    14, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT,
-    encode=_encode_enter, decode=_decode_enter,
-)  # fmt: skip
-_OPERATIONS.add(15, Downgrade, STR, INT)
-_OPERATIONS.add(16, Resize, STR, INT)
-_OPERATIONS.add(17, Note, STR, INT, BYTES)
-_OPERATIONS.add(18, Revoke, STR, INT, STR, STR)
-_OPERATIONS.add(19, EndHold, STR, INT, INT)
-_OPERATIONS.add(20, Reopen, STR, INT, INT)
+for _family in (_OPERATIONS, _OPERATIONS_2):
+    _family.add(10, ExpireSession, STR, INT, INT)
+    _family.add(
+        14, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT,
+        encode=_encode_enter, decode=_decode_enter,
+    )  # fmt: skip
+    _family.add(15, Downgrade, STR, INT)
+    _family.add(16, Resize, STR, INT)
+    _family.add(17, Note, STR, INT, BYTES)
+    _family.add(18, Revoke, STR, INT, STR, STR)
+    _family.add(19, EndHold, STR, INT, INT)
+    _family.add(20, Reopen, STR, INT, INT)
 
 _command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR, ROW)
 _command_1_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR)
@@ -248,18 +254,16 @@ def encode_command(command: Command) -> bytes:
 
 def decode_command(data: bytes) -> Command:
     """Decode a command; raises ValueError unless it is one, of a known format, and nothing else."""
-    row = _formatted(data, "command")
+    row = _formatted(data, "command", COMMAND_FORMAT)
     if_held: tuple[IfHeld, ...] = ()
     if row[0] == 1:
         _, operation, wall_ms, request, identity = _command_1_shape(row)
-        family = _OPERATIONS_1
     else:
         _, operation, wall_ms, request, identity, conditions = _command_shape(row)
-        family = _OPERATIONS
         if conditions:
             if_held = tuple([IfHeld(*_if_held_shape(each)) for each in conditions])
     return Command(
-        family.decode(operation),
+        _FAMILIES[row[0]].decode(operation),
         wall_ms,
         None if request is None else RequestId(*_request_shape(request)),
         identity,
@@ -267,14 +271,13 @@ def decode_command(data: bytes) -> Command:
     )
 
 
-def _formatted(data: bytes, what: str) -> Row:
+def _formatted(data: bytes, what: str, newest: int) -> Row:
     row = unpack(data)
     if type(row) is not tuple or not row:
         raise ValueError(f"expected a {what}, found {described(row)}")
-    if type(row[0]) is not int or row[0] not in _FORMATS:
+    if type(row[0]) is not int or not 1 <= row[0] <= newest:
         raise ValueError(
-            f"expected a {what} of format {' or '.join(map(str, _FORMATS))}, "
-            f"found format {described(row[0])}"
+            f"expected a {what} of format 1 to {newest}, found format {described(row[0])}"
         )
     return row
 
@@ -446,5 +449,5 @@ _formatted_outcome_shape = shape("outcome", INT, ROW)
 
 def decode_outcome(data: bytes) -> Outcome:
     """Decode an outcome; raises ValueError unless it is one, of a known format, nothing else."""
-    number, row = _formatted_outcome_shape(_formatted(data, "outcome"))
+    number, row = _formatted_outcome_shape(_formatted(data, "outcome", OUTCOME_FORMAT))
     return outcome_of(row, number)

@@ -142,9 +142,14 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True)
 class CloseSession:
-    """End a session at its client's wish; its ephemerals go with it. Idempotent."""
+    """End a session at its client's wish; its ephemerals go with it. Idempotent.
+
+    ``failure`` says what is wrong with the client, when that is why; empty when nothing is. Such an
+    end is no giving back: the locks it held stay closed for their lock-delay, as after an expiry.
+    """
 
     session_id: str
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)

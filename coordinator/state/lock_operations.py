@@ -4,8 +4,9 @@
 2. Whether it would hold is known before anything is made; a try that would not is no change.
 3. An attempt that would wait for ever is refused with Deadlock, before anything is made.
 4. Only who holds is downgraded, noted, or ended by its bound; only a closed queue is reopened.
-5. A holder that asked for a lock-delay and is lost by expiry leaves its queue closed: a persistent
-   ``delay-`` znode stands where it stood, behind those who hold with it.
+5. A holder that asked for a lock-delay and is lost by expiry, or by a failure that its client
+   found in itself, leaves its queue closed: a persistent ``delay-`` znode stands where it stood,
+   behind those who hold with it.
 
 Source: lock-delay is Chubby's (Burrows 2006, section 2.4).
 """
@@ -209,8 +210,8 @@ class LockOperations:
 
     def revoke(self, operation: Revoke) -> Revoked:
         path, czxid = operation.path, operation.czxid
-        _check_text("by", operation.by, BY_CHARACTERS_MAX)
-        _check_text("reason", operation.reason, REASON_CHARACTERS_MAX)
+        check_text("by", operation.by, BY_CHARACTERS_MAX)
+        check_text("reason", operation.reason, REASON_CHARACTERS_MAX)
         contender = self._standing(path, czxid, "revoke")
         was_holder = contender.is_holder
         self._remove(contender, "revoke")
@@ -289,7 +290,7 @@ class LockOperations:
         return Reopened(path, czxid, was_closed=True)
 
     def close_after(self, lost: Iterable[str]) -> None:
-        """Close the queues of holders that asked for it; ``lost`` expired and are deleted now."""
+        """Close the queues of holders that asked for it; ``lost`` are deleted now."""
         delays: dict[str, tuple[int, int]] = {}
         gone = dict.fromkeys(lost)
         for path in gone:
@@ -375,7 +376,7 @@ def _check_enter(operation: Enter) -> None:
             f"fits {kind.value}, found {prefix[:PREFIX_CHARACTERS_MAX]!a}",
             path=first,
         )
-    _check_text("owner", operation.owner, OWNER_CHARACTERS_MAX)
+    check_text("owner", operation.owner, OWNER_CHARACTERS_MAX)
     if operation.lock_delay_ms or operation.max_hold_ms:
         _check_range("lock-delay in ms", operation.lock_delay_ms, LOCK_DELAY_MS_MAX)
         _check_range("longest hold in ms", operation.max_hold_ms, MAX_HOLD_MS_MAX)
@@ -400,7 +401,8 @@ def _check_size(size: int, verb: str, directory: str) -> None:
         )
 
 
-def _check_text(what: str, text: str, characters_max: int) -> None:
+def check_text(what: str, text: str, characters_max: int) -> None:
+    """Raise BadArguments for a text that is longer than it may be."""
     if len(text) > characters_max:
         raise BadArgumentsError(
             f"{what}: expected at most {characters_max} characters, found {len(text)}"

@@ -56,7 +56,12 @@ from coordinator.state.commands import (
 from coordinator.state.contenders import ContenderOperations
 from coordinator.state.dedup import ReleasedTable, RequestTable
 from coordinator.state.limits import MachineLimits
-from coordinator.state.lock_operations import BY_CHARACTERS_MAX, LockOperations
+from coordinator.state.lock_operations import (
+    BY_CHARACTERS_MAX,
+    REASON_CHARACTERS_MAX,
+    LockOperations,
+    check_text,
+)
 from coordinator.state.lock_reads import LockReads
 from coordinator.state.multi import MultiOperations
 from coordinator.state.operations import ZnodeOperations
@@ -229,6 +234,8 @@ class StateMachine:
         by = command.identity[:BY_CHARACTERS_MAX]
         if type(operation) is ExpireSession:
             return Departure(how, self._term, by, "", operation.silent_ms)
+        if type(operation) is CloseSession and operation.failure:
+            return Departure(Ending.FAILED, self._term, by, operation.failure)
         return Departure(how, self._term, by)
 
     def _refused(self, error: CoordinatorError) -> Outcome:
@@ -258,7 +265,8 @@ class StateMachine:
         return SessionOpened(session_id, operation.timeout_ms)
 
     def _close_session(self, operation: CloseSession) -> SessionEnded:
-        return self._end_session(operation.session_id, is_lost=False)
+        check_text("failure", operation.failure, REASON_CHARACTERS_MAX)
+        return self._end_session(operation.session_id, is_lost=bool(operation.failure))
 
     def _expire_session(self, operation: ExpireSession) -> SessionEnded:
         if operation.term != self._term:

@@ -113,6 +113,8 @@ class Ending(StrEnum):
     CLOSED = "closed"
     """Its session was closed by its client."""
     EXPIRED = "expired"
+    FAILED = "failed"
+    """Its session was ended by its client, which was not well; the reason says how."""
     ABANDONED = "abandoned"
     DELETED = "deleted"
     """Its znode was deleted over the tree."""

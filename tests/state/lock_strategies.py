@@ -113,7 +113,7 @@ lock_operations: st.SearchStrategy[Operation] = st.one_of(
     st.builds(Reopen, contender_paths, czxids, terms),
     st.builds(OpenSession, session_ids, st.just(50)),
     st.one_of(
-        st.builds(CloseSession, session_ids),
+        st.builds(CloseSession, session_ids, st.sampled_from(["", "", "the probe failed"])),
         st.builds(ExpireSession, session_ids, st.just(1), st.integers(0, 9)),
     ),
     st.builds(Abandon, st.sampled_from(["c1", "s1"]), st.integers(1, 6), st.just(1_000)),

@@ -119,6 +119,7 @@ doomed_branches = st.lists(likely_operations, min_size=1, max_size=4).map(
 )
 """Operations that often go through, and a last one that never does: what must be rolled back."""
 
+failures = st.sampled_from(["", "", "the probe failed", "x" * 513])
 operations: st.SearchStrategy[Operation] = st.one_of(
     fitting_creates(),
     fitting_creates(),
@@ -128,7 +129,7 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     st.builds(Guarded, st.lists(checks, max_size=2).map(tuple), branches, branches),
     st.builds(OpenSession, session_ids, st.integers(9, 101), st.text(max_size=3)),
     st.builds(OpenSession, session_ids, st.just(50)),
-    st.builds(CloseSession, session_ids),
+    st.builds(CloseSession, session_ids, failures),
     st.builds(ExpireSession, session_ids, terms),
     st.builds(Release, paths, zxids),
     st.builds(

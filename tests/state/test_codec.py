@@ -19,6 +19,7 @@ from coordinator.state.codec import (
 )
 from coordinator.state.commands import (
     Check,
+    CloseSession,
     Command,
     Create,
     CreateMode,
@@ -80,7 +81,11 @@ BAD_COMMANDS: list[Any] = [
     (1,),
     (2,),
     (2, CREATE_ROW, 0, None, ""),
-    (3, CREATE_ROW, 0, None, "", ()),
+    (4, CREATE_ROW, 0, None, "", ()),
+    (3, CREATE_ROW, 0, None, ""),
+    (3, (9, "s1"), 0, None, "", ()),
+    (2, (9, "s1", "sick"), 0, None, "", ()),
+    (1, (9, "s1", "sick"), 0, None, ""),
     (0, CREATE_ROW, 0, None, ""),
     (1, CREATE_ROW, 0, None, "", ()),
     (2, CREATE_ROW, 0, None, "", None),
@@ -251,10 +256,12 @@ FORMER_COMMANDS = {
         1_700_000_000_000,
     ),
     "9501930aa273310705c0a0": Command(ExpireSession("s1", 7), 5),
+    "96029209a2733105c0a090": Command(CloseSession("s1"), 5),
+    "9602940aa27331070905c0a090": Command(ExpireSession("s1", 7, 9), 5),
 }  # fmt: skip
 
 
-def test_commands_of_format_1_are_still_read() -> None:
+def test_commands_of_former_formats_are_still_read() -> None:
     """Logs on disk hold these bytes; they mean what they meant, with nothing of the new fields."""
     for text, command in FORMER_COMMANDS.items():
         assert decode_command(bytes.fromhex(text)) == command
@@ -274,9 +281,9 @@ def test_outcomes_of_format_1_are_still_read() -> None:
 
 
 def test_encoded_commands_keep_their_bytes() -> None:
-    """Format 2 does not change: logs on disk hold these bytes."""
+    """Format 3 does not change: logs on disk hold these bytes."""
     expected = (
-        "96029b0e91a82f6c6f636b732f61a56c6f636b2d00a27331c40178a27431c2cd03e800c0"
+        "96039b0e91a82f6c6f636b732f61a56c6f636b2d00a27331c40178a27431c2cd03e800c0"
         "cf0000018bcfe56800c0a09192a82f6c6f636b732f6207"
     )
     command = Command(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 
-from coordinator.state.commands import Command, ExpireSession, Kind, Note, Resize
+from coordinator.state.commands import CloseSession, Command, ExpireSession, Kind, Note, Resize
 from coordinator.state.events import EventType
 from coordinator.state.grants import Grant, GrantQuery
 from coordinator.state.machine import StateMachine
@@ -232,12 +232,16 @@ def check_ended(
     if isinstance(command.operation, ExpireSession):
         assert grant.how is Ending.EXPIRED
         assert grant.silent_ms == command.operation.silent_ms
+    if isinstance(command.operation, CloseSession):
+        failure = command.operation.failure
+        assert grant.how is (Ending.FAILED if failure else Ending.CLOSED)
+        assert grant.reason == failure
 
 
 @thorough
 @given(lock_histories)
 def test_a_holder_lost_with_a_lock_delay_leaves_its_queue_closed(history: list[Command]) -> None:
-    """Only expiry closes, and nobody is granted in a closed queue but who held already."""
+    """Only a session's expiry or failure does, and nobody is granted in a closed queue."""
     for machine, command in steps(history):
         before = holders_of(machine)
         closed_before = {each.path for each in machine.locks.closings()}
@@ -251,9 +255,12 @@ def test_a_holder_lost_with_a_lock_delay_leaves_its_queue_closed(history: list[C
             if each.lock_delay_ms and machine.locks.record(each.path) is None
         }
         new = {path.rpartition("/")[0] for path in closings - closed_before}
-        is_expiry = isinstance(command.operation, ExpireSession)
+        operation = command.operation
+        is_loss = isinstance(operation, ExpireSession) or (
+            isinstance(operation, CloseSession) and bool(operation.failure)
+        )
         was_ended = isinstance(outcome.result, SessionEnded) and outcome.result.was_open
-        assert new == (lost if is_expiry and was_ended else set())
+        assert new == (lost if is_loss and was_ended else set())
         for directory in new:
             assert not any(path.startswith(directory + "/") for path in outcome.granted)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.state.commands import (
+    CloseSession,
     Command,
     Create,
     Enter,
@@ -101,6 +102,7 @@ def test_what_is_long_is_refused_or_not_kept() -> None:
         Note(path, czxid, b"x" * 1_025),
         Revoke(path, czxid, "x" * 257, ""),
         Revoke(path, czxid, "", "x" * 513),
+        CloseSession("s1", "x" * 513),
         Enter(A, "lock-", Kind.EXCLUSIVE, "s1", b"", "x" * 129),
         Enter(A, "x" * 33, Kind.EXCLUSIVE, "s1", b""),
     ):

@@ -13,7 +13,7 @@ operations of a multi or a guarded write.
     > check /a exists=yes version=3 czxid=7 children=no owner=s1
     > multi                                       then: | create /a, | set /a, | read /a ...
     > guarded                                     then: | if /a exists=no, | then ..., | else ...
-    > close s1                                    > expire s1 term=1
+    > close s1 failure="no disk"                  > expire s1 term=1
     > release /locks/a/lock-0000000000 czxid=5
     > abandon c1:3 floor=0
     > reap /locks/a mzxid=5 pzxid=9 term=1
@@ -210,7 +210,7 @@ def operation_of(words: Words, more: list[str]) -> Operation:
         case "open":
             return OpenSession(words.first, words.number("timeout", 10_000), words.text("label"))
         case "close":
-            return CloseSession(words.first)
+            return CloseSession(words.first, words.text("failure"))
         case "expire":
             return ExpireSession(words.first, words.number("term", TERM), words.number("silent", 0))
         case "release":

@@ -32,6 +32,36 @@ async def test_a_session_lives_and_ends(api: Api) -> None:
     assert (await api.get("/v1/sessions")).body == {"sessions": []}
 
 
+async def test_a_session_may_end_as_a_loss(api: Api) -> None:
+    """What its client says of itself is in the history, and the lock stays closed (S019)."""
+    session_id = (await api.post("/v1/sessions", {})).body["session_id"]
+    acquire = {"session_id": session_id, "timeout_ms": 0, "lock_delay_ms": 60_000}
+    grant_id = (await api.post("/v1/locks/a", acquire)).body["grant"]["grant_id"]
+
+    closed = await api.delete(f"/v1/sessions/{session_id}?failure=disk%20full%20%E2%9C%97")
+    again = await api.delete(f"/v1/sessions/{session_id}?failure=other")
+
+    assert (closed.body["was_open"], again.body["was_open"]) == (True, False)
+    story = (await api.get(f"/v1/grants/a/{grant_id}")).body
+    assert (story["grant"]["how"], story["grant"]["reason"]) == ("failed", "disk full ✗")
+    assert "disk full" in story["summary"]
+    assert (await api.get("/v1/locks/a")).body["closed"]["delay_ms"] == 60_000
+    listed = (await api.get("/v1/grants?how=failed")).body["grants"]
+    assert [each["grant_id"] for each in listed] == [grant_id]
+    assert "sessions_failed_total 1.0" in (await api.get("/metrics")).raw.decode()
+
+
+@pytest.mark.parametrize("failure", ["", "x" * 513, "%ff"])
+async def test_a_failure_is_said_in_a_few_words(api: Api, failure: str) -> None:
+    """An empty one would be a clean end by mistake."""
+    session_id = (await api.post("/v1/sessions", {})).body["session_id"]
+
+    reply = await api.delete(f"/v1/sessions/{session_id}?failure={failure}")
+
+    assert (reply.status, reply.code) == (400, "BadArguments")
+    assert (await api.get(f"/v1/sessions/{session_id}")).status == 200
+
+
 async def test_an_ended_session_is_gone(api: Api) -> None:
     """Heartbeats and reads of it are 410: nothing brings it back."""
     for method, path in (("GET", ""), ("POST", "/heartbeat")):

@@ -129,8 +129,8 @@ OPERATIONS: dict[str, Described] = {
         gives="Session", is_read=True, errors=(410,),
     ),
     "close_session": Described(
-        "DELETE", _SESSION, "End a session and its ephemerals; idempotent.",
-        gives="SessionClosed", is_write=True,
+        "DELETE", _SESSION, "End a session and its ephemerals; a loss with ?failure. Idempotent.",
+        gives="SessionClosed", is_write=True, query={"failure": TEXT},
     ),
     "heartbeat": Described(
         "POST", f"{_SESSION}/heartbeat", "Extend the lease of a session.",

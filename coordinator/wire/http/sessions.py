@@ -67,13 +67,17 @@ class SessionRoutes:
         return door.reply_read(request, _info(read.value, is_single=True).to_body(), read)
 
     async def close(self, request: web.Request) -> web.Response:
-        """End a session and all its ephemerals; again if need be."""
+        """End a session and all its ephemerals; again if need be.
+
+        With ``failure`` it is a loss, for this reason: of a client that found itself unwell.
+        """
         door = self._door
-        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+        query = Query(request.rel_url.raw_query_string, (*CONDITIONS, "failure"))
         ended = await door.member.close_session(
             _session_id(request),
             door.request_id(request),
             door.deadline_ms(request),
+            failure=_failure(query),
             if_held=conditions(query),
         )
         body = shapes.SessionClosed(ended.session_id, ended.was_open).to_body()
@@ -93,6 +97,18 @@ class SessionRoutes:
 
 def _session_id(request: web.Request) -> str:
     return name_at(request.path_qs, _ID_POSITION, "session_id")
+
+
+def _failure(query: Query) -> str:
+    failure = query.text("failure")
+    if failure is None:
+        return ""
+    if not 1 <= len(failure) <= shapes.FAILURE_CHARACTERS_MAX:
+        raise BadArgumentsError(
+            f"query.failure: expected 1 to {shapes.FAILURE_CHARACTERS_MAX} characters, "
+            f"found {len(failure)}"
+        )
+    return failure
 
 
 def _info(view: SessionView, *, is_single: bool) -> shapes.SessionInfo:

@@ -12,9 +12,10 @@ from typing import Any
 from coordinator.wire.encoding import Encoding, bytes_fields
 from coordinator.wire.fields import Fields, read_bytes
 
-ENDS = ("released", "closed", "expired", "abandoned", "deleted", "forced", "max_hold")
-"""How a grant ended: given back; with its session (closed, or expired by silence); abandoned as an
-attempt; deleted over the tree; forced by a person; ended by its own ``max_hold_ms``."""
+ENDS = ("released", "closed", "expired", "failed", "abandoned", "deleted", "forced", "max_hold")
+"""How a grant ended: given back; with its session (closed, expired by silence, or ended by a client
+that found itself unwell); abandoned as an attempt; deleted over the tree; forced by a person; ended
+by its own ``max_hold_ms``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class GrantRecord:
     """One grant, held (``how`` is "" and nothing has ended) or over.
 
     ``silent_ms``: how long the leader had heard nothing of the session when it expired. ``term``:
-    the leader's whose decision ended it (0: no leader's). ``by`` and ``reason`` of a forced end.
+    the leader's whose decision ended it (0: no leader's). ``by`` and ``reason`` of a forced end,
+    ``reason`` of a failed one.
     ``next_token`` is that of the next grant of the lock; ``group`` are the paths of a multi-lock.
     """
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from coordinator.wire.fields import Fields
 
 LABEL_CHARACTERS_MAX = 200
+FAILURE_CHARACTERS_MAX = 512
 
 
 @dataclass(frozen=True, slots=True)
