@@ -51,6 +51,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient as AsyncClient
     from coordinator.client import Client as Client
+    from coordinator.client import Probe as Probe
     from coordinator.client import RetryPolicy as RetryPolicy
     from coordinator.client import connect as connect
     from coordinator.errors import AuthFailedError as AuthFailedError
@@ -92,9 +93,10 @@ if TYPE_CHECKING:
     from coordinator.errors import ThrottledError as ThrottledError
     from coordinator.errors import TooManyRetriesError as TooManyRetriesError
     from coordinator.errors import UnavailableError as UnavailableError
+    from coordinator.errors import UnhealthyError as UnhealthyError
     from coordinator.errors import UnknownRouteError as UnknownRouteError
 
-_CLIENT_NAMES = ("connect", "Client", "AsyncClient", "RetryPolicy")
+_CLIENT_NAMES = ("connect", "Client", "AsyncClient", "RetryPolicy", "Probe")
 
 
 def __getattr__(name: str) -> Any:

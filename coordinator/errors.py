@@ -13,7 +13,7 @@
     │    SessionExpiredError 410 · NotOwnerError 409 · LockLostError 410
     ├─ UnavailableError (definite: nothing was or will be proposed; try again)
     │    NoLeaderError 503 · ThrottledError 429 · ShuttingDownError 503 · ClientClosedError 503
-    │    NoSpaceError 503
+    │    NoSpaceError 503 · UnhealthyError 503
     ├─ OutcomeUnknownError (indefinite: it may have happened)
     │    ProposalTimeoutError 504 · LeaderChangedError 504 · ConnectionLostError 504
     │    RequestForgottenError 504
@@ -278,6 +278,14 @@ class ClientClosedError(UnavailableError):
     """This client is closed, or belongs to the process this one was forked from."""
 
     code = "ClientClosed"
+    http_status = 503
+    zk_code = -4
+
+
+class UnhealthyError(UnavailableError):
+    """The health probe of this client fails; it gets no session while that is so."""
+
+    code = "Unhealthy"
     http_status = 503
     zk_code = -4
 

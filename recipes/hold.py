@@ -142,6 +142,11 @@ class Hold:
         """Release; goes on to its end even if the caller is cancelled."""
         if self._is_released:
             return False
+        if self._session.has_failed:
+            # It is lost and not given back: its session ends, now that nobody relies on it.
+            self.lose(self.reason)
+            self._retire()
+            return False
         if self.remaining_safe_ms() == 0:
             # Its session may live on at the server for a while; let the next one in earlier.
             self.lose(self.reason)

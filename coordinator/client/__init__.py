@@ -2,9 +2,9 @@
 
 ``connect`` is the way in. Inside, from the network upwards: ``transport`` (one request, one
 response), ``lanes`` (what makes a retry safe), ``delivery`` (one call answered, over any member,
-before its deadline), ``lease`` and ``session`` (being alive in time), ``contest`` (one place in a
-queue that the server runs), ``watching`` (changes, never missed), ``async_client`` and
-``sync_client``.
+before its deadline), ``lease``, ``probing`` and ``session`` (being alive, and well, in time),
+``contest`` (one place in a queue that the server runs), ``watching`` (changes, never missed),
+``async_client`` and ``sync_client``.
 """
 
 from coordinator.client.async_client import AsyncClient
@@ -12,6 +12,7 @@ from coordinator.client.conditions import Conditions, HoldsLock, IfHeld
 from coordinator.client.connecting import Connector, connect
 from coordinator.client.in_process import InProcessTransport
 from coordinator.client.observing import ElectionStream
+from coordinator.client.probing import Probe
 from coordinator.client.retry import RetryPolicy
 from coordinator.client.session import Session, SessionState
 from coordinator.client.sync_client import BlockingStream, Client
@@ -42,6 +43,7 @@ __all__ = [
     "Client",
     "AsyncClient",
     "RetryPolicy",
+    "Probe",
     # what a program may ask for in one write
     "Operation",
     "Create",

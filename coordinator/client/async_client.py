@@ -23,7 +23,7 @@ from coordinator.client.current_session import CurrentSession
 from coordinator.client.delivery import Delivery
 from coordinator.client.leftovers import Leftovers
 from coordinator.client.observing import ElectionStream
-from coordinator.client.session import Session, open_session
+from coordinator.client.session import Session
 from coordinator.client.settings import ClientSettings
 from coordinator.client.updating import update_steps
 from coordinator.client.watching import ChangeStream
@@ -86,16 +86,7 @@ class AsyncClient:
         self._shared: dict[Callable[[], Any], Any] = {}
         self.loop = asyncio.get_running_loop()
         self._delivery = delivery
-        self._session = CurrentSession(
-            self.chores,
-            lambda: open_session(
-                delivery,
-                settings.session_timeout_ms,
-                label=settings.label,
-                timeout_ms=settings.timeout_ms,
-                margin_ratio=settings.lease_margin_ratio,
-            ),
-        )
+        self._session = CurrentSession(delivery, settings, self.chores)
         self._is_closed = False
 
     @property

@@ -13,6 +13,7 @@ from coordinator.client.async_client import AsyncClient
 from coordinator.client.delivery import Delivery
 from coordinator.client.in_process import InProcessTransport
 from coordinator.client.lease import MARGIN_RATIO
+from coordinator.client.probing import Probe
 from coordinator.client.retry import RetryPolicy
 from coordinator.client.settings import ClientSettings
 from coordinator.client.sync_client import Client
@@ -35,6 +36,7 @@ def connect(
     lease_margin_ratio: float = MARGIN_RATIO,
     transport: Transport | None = None,
     clock: Clock | None = None,
+    probe: Probe | Callable[[], object] | None = None,
 ) -> Connector:
     """Say which cluster to use; nothing is sent before the first verb.
 
@@ -50,6 +52,8 @@ def connect(
             than the cluster (0.025 covers clocks that run 1 % apart; at least 50 ms are taken).
         transport: what to send over instead of HTTP; it belongs to the client that opens it.
         clock: for tests; the machine's own otherwise.
+        probe: asked from time to time whether this program is well. Once it fails too often its
+            session is ended as a loss, and it gets another one only when it is well; see Probe.
     """
     # Said this way round, NaN is refused as well.
     if not (0 < timeout <= TIMEOUT_S_MAX and 0 < session_timeout <= TIMEOUT_S_MAX):
@@ -66,6 +70,7 @@ def connect(
         session_timeout_ms=max(1, round(session_timeout * 1000)),
         label=label if label is not None else f"pid {os.getpid()}",
         lease_margin_ratio=lease_margin_ratio,
+        probe=probe if probe is None or isinstance(probe, Probe) else Probe(probe),
     )
     urls, retry, clock = _urls(endpoints, transport), retry or RetryPolicy(), clock or SystemClock()
 

@@ -1,22 +1,28 @@
-"""The one session of a client: opened at the first need, anew when the last one was lost."""
+"""The one session of a client: opened at the first need, anew when the last one was lost.
+
+A client with a health probe gets one only while the probe says that it is well.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 from coordinator.client.chores import Chores
-from coordinator.client.session import Session
-from coordinator.errors import UnavailableError
+from coordinator.client.delivery import Delivery
+from coordinator.client.probing import Prober
+from coordinator.client.session import Session, open_session
+from coordinator.client.settings import ClientSettings
+from coordinator.errors import UnavailableError, UnhealthyError
 
 
 class CurrentSession:
-    """Shared by all who need it; ``open_one`` opens another."""
+    """Shared by all who need it."""
 
-    def __init__(self, chores: Chores, open_one: Callable[[], Coroutine[Any, Any, Session]]):
+    def __init__(self, delivery: Delivery, settings: ClientSettings, chores: Chores) -> None:
+        self._delivery = delivery
+        self._settings = settings
         self._chores = chores
-        self._open_one = open_one
+        self._prober = None if settings.probe is None else Prober(settings.probe)
         self._opening: asyncio.Task[Session] | None = None
 
     async def get(self, timeout_s: float | None) -> Session:
@@ -24,12 +30,31 @@ class CurrentSession:
         opening = self._opening
         if opening is None or _is_over(opening):
             # A task of its own: all who wait share it, and one who gives up leaves it alone.
-            opening = self._opening = self._chores.start(self._open_one(), "open a session")
+            opening = self._opening = self._chores.start(self._open(), "open a session")
         if not opening.done():
             await asyncio.wait({opening}, timeout=timeout_s)
         if not opening.done():
             raise UnavailableError(f"no session could be opened within {timeout_s} s")
         return opening.result()
+
+    async def _open(self) -> Session:
+        settings, prober = self._settings, self._prober
+        if prober is not None and (trouble := await prober.look()):
+            raise UnhealthyError(f"no session was opened, because the health probe said: {trouble}")
+        session = await open_session(
+            self._delivery,
+            settings.session_timeout_ms,
+            label=settings.label,
+            timeout_ms=settings.timeout_ms,
+            margin_ratio=settings.lease_margin_ratio,
+        )
+        if prober is not None:
+            session.keep_probing(prober, self._end)
+        return session
+
+    def _end(self, session: Session, failure: str) -> None:
+        ending = session.fail(failure, self._settings.timeout_ms)
+        self._chores.start(ending, f"end the failed session {session.session_id}")
 
     async def close(self, limit_ms: int) -> None:
         """Close the session, if there is one, within ``limit_ms``."""

@@ -12,7 +12,10 @@
    process the first question gets the truth, before any task has run (S061).
 2. Once anybody was told "lost" it stays lost, even if an acknowledgement arrives later.
 3. A failed heartbeat is tried again until the safe time has run out, never less (S059).
-4. Safe to ask from any thread; callbacks run in the client's event loop and must not block.
+4. A session whose client is not well is lost at once, and never renewed again. The cluster is told
+   when all who hold by it have let go, at the latest when the safe time of its last heartbeat is
+   over; if it cannot be told, the lease runs out (S019).
+5. Safe to ask from any thread; callbacks run in the client's event loop and must not block.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from urllib.parse import quote
 from coordinator.client.calls import Call
 from coordinator.client.delivery import Delivery, Trouble
 from coordinator.client.lease import Lease, margin_ms
+from coordinator.client.probing import Prober
 from coordinator.client.tidings import Tidings
 from coordinator.errors import (
     CoordinatorError,
@@ -36,7 +40,12 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
-from coordinator.wire.messages.sessions import OpenSession, SessionClosed, SessionLease
+from coordinator.wire.messages.sessions import (
+    FAILURE_CHARACTERS_MAX,
+    OpenSession,
+    SessionClosed,
+    SessionLease,
+)
 
 T = TypeVar("T")
 
@@ -74,6 +83,10 @@ class Session:
         self._ended = asyncio.Event()
         self._callbacks: dict[int, Callable[[SessionState], None]] = {}
         self._callback_number = 0
+        self._failure = ""
+        """What is wrong with the client, if that is why the session ended."""
+        self._is_end_told = False
+        self._probes: asyncio.Task[None] | None = None
         self._heartbeats = self._loop.create_task(
             self._keep_alive(), name=f"heartbeats of session {session_id}"
         )
@@ -163,15 +176,55 @@ class Session:
         self._end(SessionState.CLOSED, f"session {self.session_id} was closed by its client")
         self._heartbeats.cancel()
         await asyncio.wait([self._heartbeats])
-        if was_lost:
+        if was_lost and (not self._failure or self._is_end_told):
             return True  # the server ends it by itself; a holder may still be stopping its work
+        return await self._tell_end(timeout_ms)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended because its client was not well."""
+        return bool(self._failure)
+
+    async def fail(self, failure: str, timeout_ms: int) -> bool:
+        """End the session because its client is not well, for the reason ``failure``.
+
+        It is lost at once, and all who hold by it are told. When they have let go, it is ended at
+        the server as a loss: lock-delays apply, and the history keeps the reason. False when that
+        is not known, or when it had ended before.
+        """
+        with self._guard:
+            if self._state in _ENDED:
+                return False
+            self._failure = failure[:FAILURE_CHARACTERS_MAX] or "its client is not well"
+            self._state = SessionState.LOST
+            self.reason = self._failure
+        self._announce()
+        self._heartbeats.cancel()
+        remaining_ms = self._lease.remaining_ms(self._clock.monotonic_ms())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(remaining_ms / 1000):
+                await self.tidings.unattended()
+        return await self._tell_end(timeout_ms)
+
+    def keep_probing(self, prober: Prober, on_failed: Callable[[Session, str], None]) -> None:
+        """Let ``prober`` look while the session lives; ``on_failed`` is told when it has failed."""
+
+        async def probe() -> None:
+            on_failed(self, await prober.failed())
+
+        self._probes = self._loop.create_task(probe(), name=f"probes of session {self.session_id}")
+
+    async def _tell_end(self, timeout_ms: int) -> bool:
+        target = f"/v1/sessions/{quote(self.session_id, safe='')}"
+        if self._failure:
+            target += f"?failure={quote(self._failure, safe='')}"
         try:
-            call = Call("DELETE", f"/v1/sessions/{quote(self.session_id, safe='')}")
-            await self._delivery.write(call, SessionClosed.from_body, timeout_ms)
+            await self._delivery.write(Call("DELETE", target), SessionClosed.from_body, timeout_ms)
         except (UnavailableError, OutcomeUnknownError):
             return False
         except SessionError:
             pass  # it had ended before
+        self._is_end_told = True
         return True
 
     # --- heartbeats
@@ -251,6 +304,8 @@ class Session:
         self._announced = state
         if state in _ENDED:
             self._ended.set()
+            if self._probes is not None:
+                self._probes.cancel()
         for callback in list(self._callbacks.values()):
             try:
                 callback(state)

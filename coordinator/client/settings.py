@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coordinator.client.probing import Probe
+
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
@@ -13,3 +15,4 @@ class ClientSettings:
     session_timeout_ms: int
     label: str
     lease_margin_ratio: float
+    probe: Probe | None = None

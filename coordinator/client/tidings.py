@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ class Tidings:
         self._clock = clock
         self._margin_ratio = margin_ratio
         self._attended: dict[str, _Attended] = {}
+        self._is_unattended = asyncio.Event()
+        self._is_unattended.set()
         self._guard = threading.Lock()
 
     def attend(
@@ -52,12 +55,19 @@ class Tidings:
             for path in paths:
                 attended = self._attended.setdefault(path, _Attended(fencing_token))
                 attended.on_taken = on_taken or attended.on_taken
+        self._is_unattended.clear()
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Listen no more for these contenders."""
+        """Listen no more for these contenders; in the event loop, as ``attend``."""
         with self._guard:
             for path in paths:
                 self._attended.pop(path, None)
+        if not self._attended:
+            self._is_unattended.set()
+
+    async def unattended(self) -> None:
+        """Wait until nobody listens for any grant: all who held have let go."""
+        await self._is_unattended.wait()
 
     def hold_remaining_ms(self, paths: Iterable[str]) -> int:
         """Return for how long the leader certainly lets all of ``paths`` hold, 0 when unknown.

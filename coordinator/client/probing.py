@@ -1,0 +1,148 @@
+"""A health probe: the program itself says whether it is well; while it is not it has no session.
+
+1. A probe has failed when it raises, returns False, or has not answered in its time; several
+   failures in a row end the session. Anything else that it returns is well.
+2. A function runs in a thread of its own, so that it can hold up neither the event loop nor the
+   heartbeats; a coroutine function runs in the client's event loop.
+3. There is never more than one run under way: one that hangs counts as a failure each time it is
+   looked at again, and is not started anew beside itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.errors import BadArgumentsError
+
+SECONDS_MAX = 3_600.0
+FAILURES_MAX = 1_000
+_TEXT_CHARACTERS_MAX = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What to ask the program, how often, and for how long it may be unwell.
+
+    Args:
+        check: a function or a coroutine function without arguments; see above for its answers.
+        every: seconds from the answer of one run to the next run.
+        failures: after so many failures in a row the session is ended.
+        timeout: seconds after which a run without an answer has failed.
+    """
+
+    check: Callable[[], object]
+    every: float = 2.0
+    failures: int = 3
+    timeout: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not callable(self.check):
+            raise BadArgumentsError(
+                f"probe: expected a function, found {type(self.check).__name__}"
+            )
+        for name, seconds in (("every", self.every), ("timeout", self.timeout)):
+            if not 0 < seconds <= SECONDS_MAX:
+                raise BadArgumentsError(
+                    f"probe: expected {name} above 0 s, up to {SECONDS_MAX:g} s, found {seconds}"
+                )
+        if not 1 <= self.failures <= FAILURES_MAX:
+            raise BadArgumentsError(
+                f"probe: expected 1 to {FAILURES_MAX} failures, found {self.failures}"
+            )
+
+
+class Prober:
+    """Runs one probe, for one client."""
+
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
+        self._run: asyncio.Task[str] | None = None
+        self._thread: threading.Thread | None = None
+
+    async def look(self) -> str:
+        """Run the probe once; return what is wrong, empty when nothing is."""
+        late = f"no answer within {self._probe.timeout:g} s"
+        if self._is_running():
+            return late
+        run = self._run = asyncio.get_running_loop().create_task(
+            self._answer(), name="health probe"
+        )
+        try:
+            await asyncio.wait({run}, timeout=self._probe.timeout)
+        except asyncio.CancelledError:
+            run.cancel()
+            raise
+        return run.result() if run.done() else late
+
+    async def failed(self) -> str:
+        """Look again and again; return why, once it has failed as often as it may not."""
+        failures = 0
+        try:
+            while True:
+                await asyncio.sleep(self._probe.every)
+                trouble = await self.look()
+                failures = failures + 1 if trouble else 0
+                if failures >= self._probe.failures:
+                    times = f" {failures} times in a row" if failures > 1 else ""
+                    return f"health probe failed{times}: {trouble}"
+        finally:
+            if self._run is not None:
+                self._run.cancel()
+
+    def _is_running(self) -> bool:
+        is_in_thread = self._thread is not None and self._thread.is_alive()
+        return is_in_thread or (self._run is not None and not self._run.done())
+
+    async def _answer(self) -> str:
+        check = self._probe.check
+        try:
+            # Not that of asyncio alone: a thread of its pool would be waited for at the exit.
+            answer = check() if inspect.iscoroutinefunction(check) else await self._in_thread()
+            if inspect.isawaitable(answer):
+                async with asyncio.timeout(self._probe.timeout):
+                    answer = await answer
+        except Exception as error:  # whatever it raises is its answer
+            return _text_of(error) or type(error).__name__
+        return "it returned False" if answer is False else ""
+
+    def _in_thread(self) -> asyncio.Future[Any]:
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Any] = loop.create_future()
+
+        def settle(answer: object, error: Exception | None) -> None:
+            if answered.done():
+                return  # it was cancelled
+            if error is None:
+                answered.set_result(answer)
+            else:
+                answered.set_exception(error)
+
+        def work() -> None:
+            answer: object = None
+            failure: Exception | None = None
+            try:
+                answer = self._probe.check()
+            except Exception as error:
+                failure = error
+            except BaseException as error:  # such as SystemExit, which ends nothing but this run
+                failure = RuntimeError(repr(error))
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+                loop.call_soon_threadsafe(settle, answer, failure)
+
+        self._thread = threading.Thread(target=work, name="health probe", daemon=True)
+        self._thread.start()
+        return answered
+
+
+def _text_of(error: Exception) -> str:
+    """Return the error's text as one line of a bounded length, fit to be sent."""
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
+    line = " ".join(str(error).split())[:_TEXT_CHARACTERS_MAX]
+    return line.encode("utf-8", "replace").decode()
