@@ -197,10 +197,11 @@ class LockViews:
 
     def _spreads(self, directory: str) -> tuple[Spread | None, Spread | None]:
         """Return how long the latest waits and holds took, of the grants that have ended."""
-        ended = self._replica.machine.locks.ended(directory)[-_SPREAD_OF_MAX:]
+        ended = self._replica.machine.locks.latest_ended(directory, _SPREAD_OF_MAX)
+        times = [(each.contender, each.ended_ms) for each in ended]
         return (
-            Spread.of([max(0, each.granted_ms - each.entered_ms) for each in ended]),
-            Spread.of([max(0, (each.ended_ms or 0) - each.granted_ms) for each in ended]),
+            Spread.of([max(0, each.granted_ms - each.entered_ms) for each, _ in times]),
+            Spread.of([max(0, ended_ms - each.granted_ms) for each, ended_ms in times]),
         )
 
     async def _with_promises(self, view: LockView, directory: str, deadline_ms: int) -> LockView:

@@ -37,15 +37,16 @@ class Previous:
     @classmethod
     def of(cls, machine: StateMachine, directory: str) -> Previous | None:
         """Return the grant of this queue that ended last, None if the history knows none."""
-        grant = machine.locks.last_ended(directory)
-        if grant is None or grant.ended_zxid is None:
+        ended = machine.locks.last_ended(directory)
+        if ended is None:
             return None
+        contender = ended.contender
         return cls(
-            grant_id=grant_id_of(grant.path, grant.czxid),
-            fencing_token=grant.czxid,
-            how=grant.how.value,
-            note=grant.note,
-            ended_zxid=grant.ended_zxid,
+            grant_id=grant_id_of(contender.path, contender.czxid),
+            fencing_token=contender.czxid,
+            how=ended.departure.how.value,
+            note=contender.note,
+            ended_zxid=ended.ended_zxid,
         )
 
 

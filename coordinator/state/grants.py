@@ -13,13 +13,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from coordinator.state.commands import Kind
 from coordinator.state.places import Contender, Departure, Ending
 
 _GRANT_BYTES = 512
+_NUMBER = attrgetter("grant_number")
+_GRANTED_ZXID = attrgetter("granted_zxid")
 LIMIT_DEFAULT = 1_000
 
 
@@ -72,24 +76,17 @@ class Grant(NamedTuple):
         """Return the grant of a contender that holds, or that ended so."""
         granted_zxid = contender.granted_zxid
         assert granted_zxid is not None, "it holds, or did"
-        grant = cls(
+        end: tuple[Any, ...] = ()
+        if ended is not None:
+            how, term, by, reason, silent_ms = ended.departure
+            end = (
+                ended.ended_zxid, ended.ended_ms, how, by, reason, silent_ms, term, next_token,
+            )  # fmt: skip
+        return cls(
             contender.grant_number, contender.directory, contender.path, contender.czxid,
             contender.kind, contender.session_id, contender.owner, contender.data, contender.note,
-            contender.group, contender.entered_ms, granted_zxid, contender.granted_ms,
+            contender.group, contender.entered_ms, granted_zxid, contender.granted_ms, *end,
         )  # fmt: skip
-        if ended is None:
-            return grant
-        how, term, by, reason, silent_ms = ended.departure
-        return grant._replace(
-            ended_zxid=ended.ended_zxid,
-            ended_ms=ended.ended_ms,
-            how=how,
-            by=by,
-            reason=reason,
-            silent_ms=silent_ms,
-            term=term,
-            next_token=next_token,
-        )
 
 
 class GrantQuery(NamedTuple):
@@ -106,26 +103,39 @@ class GrantQuery(NamedTuple):
     after: int = 0
     limit: int = LIMIT_DEFAULT
 
-    def wants(self, contender: Contender, ended: Ended | None) -> bool:
-        return (
-            contender.grant_number > self.after
-            and (self.directory is None or contender.directory == self.directory)
-            and (self.session_id is None or contender.session_id == self.session_id)
-            and (self.token is None or contender.czxid == self.token)
-            and (self.since_ms is None or ended is None or ended.ended_ms >= self.since_ms)
-            and (self.until_ms is None or contender.granted_ms <= self.until_ms)
-            and (self.how is None or self.how is (ended.departure.how if ended else Ending.HELD))
-        )
+    def among(self, grants: list[_Told]) -> list[_Told]:
+        """Return those of ``grants`` that are asked for, from whichever queue they are.
+
+        Each condition looks only at what those before it have left.
+        """
+        _, session_id, token, since_ms, until_ms, how, after, _ = self
+        if after:
+            grants = [each for each in grants if each[0].grant_number > after]
+        if token is not None:
+            grants = [each for each in grants if each[0].czxid == token]
+        if session_id is not None:
+            grants = [each for each in grants if each[0].session_id == session_id]
+        if since_ms is not None:
+            grants = [each for each in grants if each[1] is None or each[1].ended_ms >= since_ms]
+        if until_ms is not None:
+            grants = [each for each in grants if each[0].granted_ms <= until_ms]
+        if how is not None:
+            grants = [each for each in grants if how is _how(each)]
+        return grants
+
+
+_Told = tuple[Contender, Ended | None]
+"""A grant of which one may be told: its contender, and its end if it has ended."""
 
 
 class GrantHistory:
-    """The last grants that ended, in the order of their ends."""
+    """The last grants that ended, in the order of their ends; also those of each queue."""
 
     def __init__(self, *, count_max: int, bytes_max: int, ended: Iterable[Ended] = ()) -> None:
         self._count_max = count_max
         self._bytes_max = bytes_max
         self._ended: deque[Ended] = deque()
-        self._last: dict[str, Ended] = {}
+        self._of_queue: dict[str, deque[Ended]] = {}
         self._bytes = 0
         for each in ended:
             self.add(each)
@@ -135,26 +145,39 @@ class GrantHistory:
 
     def add(self, ended: Ended) -> None:
         """Keep a grant that has ended; drop the oldest beyond the limits, this one too."""
-        kept, last = self._ended, self._last
+        kept, directory = self._ended, ended.contender.directory
         kept.append(ended)
-        last[ended.contender.directory] = ended
+        of_queue = self._of_queue.get(directory)
+        if of_queue is None:
+            self._of_queue[directory] = deque((ended,))
+        else:
+            of_queue.append(ended)
         self._bytes += _bytes_of(ended)
         while len(kept) > self._count_max or self._bytes > self._bytes_max:
-            oldest = kept.popleft()
-            self._bytes -= _bytes_of(oldest)
-            if last.get(oldest.contender.directory) is oldest:
-                del last[oldest.contender.directory]
+            self._drop_oldest()
 
-    def last_of(self, directory: str) -> Grant | None:
-        """Return the grant of the queue that ended last, None when none is known."""
-        last = self._last.get(directory)
-        return None if last is None else Grant.of(last.contender, last, None)
+    def _drop_oldest(self) -> None:
+        oldest = self._ended.popleft()
+        self._bytes -= _bytes_of(oldest)
+        directory = oldest.contender.directory
+        of_queue = self._of_queue[directory]
+        of_queue.popleft()  # the oldest of all is the oldest of its queue
+        if not of_queue:
+            del self._of_queue[directory]
 
-    def of(self, directory: str | None) -> Iterator[Grant]:
-        """Iterate over the grants of one queue, or of all, in the order of their ends."""
+    def last_of(self, directory: str) -> Ended | None:
+        """Return the end of the queue's grant that ended last, None when none is known."""
+        of_queue = self._of_queue.get(directory)
+        return of_queue[-1] if of_queue else None
+
+    def latest(self, directory: str, count_max: int) -> list[Ended]:
+        """Return the latest ends of a queue, the last first."""
+        return list(islice(reversed(self._of_queue.get(directory, ())), count_max))
+
+    def __iter__(self) -> Iterator[Grant]:
+        """Iterate over all grants, in the order of their ends."""
         for each in self._ended:
-            if directory in (None, each.contender.directory):
-                yield Grant.of(each.contender, each, None)
+            yield Grant.of(each.contender, each, None)
 
     def ended_at(self, zxid: int) -> Iterator[Grant]:
         """Iterate over the grants that the latest command ended, if that was ``zxid``."""
@@ -166,38 +189,60 @@ class GrantHistory:
     def capture(self) -> tuple[Ended, ...]:
         return tuple(self._ended)
 
-    def find(self, query: GrantQuery, held: Iterable[Contender]) -> tuple[Grant, ...]:
-        """Return what ``query`` asks for, in the order of the grants; ``held`` are those of now."""
-        every: list[tuple[Contender, Ended | None]] = [(each, None) for each in held]
-        every += [(each.contender, each) for each in self._ended]
-        every.sort(key=_number_of)
-        wanted = [each for each in every if query.wants(*each)][: max(query.limit, 0)]
-        grants_of: dict[str, list[Contender]] = {each.directory: [] for each, _ in wanted}
-        for contender, _ in every:
-            grants = grants_of.get(contender.directory)
-            if grants is not None:
-                grants.append(contender)
-        return tuple(
-            [
-                Grant.of(each, ended, ended and _next_token(ended, grants_of[each.directory]))
-                for each, ended in wanted
-            ]
-        )
+    def find(
+        self,
+        query: GrantQuery,
+        held: Iterable[Contender],
+        holders: Callable[[str], Iterable[Contender]],
+    ) -> tuple[Grant, ...]:
+        """Return what ``query`` asks for, in the order of the grants.
+
+        Args:
+            held: who holds now, at least all of them that may be asked for.
+            holders: tells who holds one queue now.
+        """
+        asked: list[_Told] = [(each, None) for each in held]
+        directory = query.directory
+        ended_there = self._ended if directory is None else self._of_queue.get(directory, ())
+        asked += [(each.contender, each) for each in ended_there]
+        wanted = sorted(query.among(asked), key=_number_of)[: max(query.limit, 0)]
+        successions: dict[str, _Succession] = {}
+        found: list[Grant] = []
+        for contender, ended in wanted:
+            next_token = None
+            if ended is not None:
+                directory = contender.directory
+                succession = successions.get(directory)
+                if succession is None:
+                    grants = [each.contender for each in self._of_queue[directory]]
+                    succession = _Succession([*grants, *holders(directory)])
+                    successions[directory] = succession
+                next_token = succession.token_from(ended.ended_zxid)
+            found.append(Grant.of(contender, ended, next_token))
+        return tuple(found)
 
 
-def _number_of(each: tuple[Contender, Ended | None]) -> int:
+class _Succession:
+    """All the grants of one queue, in order: who was granted when."""
+
+    def __init__(self, grants: list[Contender]) -> None:
+        grants.sort(key=_NUMBER)
+        self._tokens = [each.czxid for each in grants]
+        self._granted_zxids: list[int] = list(map(_GRANTED_ZXID, grants))
+
+    def token_from(self, zxid: int) -> int | None:
+        """Return the token of the first grant at ``zxid`` or later, None when there is none."""
+        at = bisect_left(self._granted_zxids, zxid)
+        return self._tokens[at] if at < len(self._tokens) else None
+
+
+def _number_of(each: _Told) -> int:
     return each[0].grant_number
 
 
-def _granted_zxid(contender: Contender) -> int:
-    assert contender.granted_zxid is not None, "it holds, or did"
-    return contender.granted_zxid
-
-
-def _next_token(ended: Ended, grants: list[Contender]) -> int | None:
-    """Return the token of the first of a queue's ``grants``, in order, from this one's end on."""
-    at = bisect_left(grants, ended.ended_zxid, key=_granted_zxid)
-    return grants[at].czxid if at < len(grants) else None
+def _how(each: _Told) -> Ending:
+    ended = each[1]
+    return Ending.HELD if ended is None else ended.departure.how
 
 
 def _bytes_of(ended: Ended) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coordinator.state.grants import Grant, GrantQuery
+from coordinator.state.grants import Ended, Grant, GrantQuery
 from coordinator.state.places import Closing, Contender
 from coordinator.state.queues import LockTable
 
@@ -100,19 +100,27 @@ class LockReads:
         )
 
     def history(self, query: GrantQuery) -> tuple[Grant, ...]:
-        """Return the grants asked for, ended and held, in the order in which they were granted."""
-        every = self._table.contenders.values()
-        held = [each for each in every if each.granted_zxid is not None]
-        return self._table.history.find(query, held)
+        """Return the grants asked for, ended and held, in the order in which they were granted.
 
-    def ended(self, directory: str | None = None) -> tuple[Grant, ...]:
-        """Return the grants that have ended, of one queue or of all, in the order of their ends."""
-        return tuple(self._table.history.of(directory))
+        Of one queue, at the cost of its own grants; else of all that the history keeps.
+        """
+        table, directory = self._table, query.directory
+        directories = table.queues if directory is None else (directory,)
+        held = [each for one in directories for each in table.holders(one)]
+        return table.history.find(query, held, table.holders)
+
+    def ended(self) -> tuple[Grant, ...]:
+        """Return the grants that have ended and are kept, in the order of their ends."""
+        return tuple(self._table.history)
 
     def ended_at(self, zxid: int) -> tuple[Grant, ...]:
         """Return the grants that the latest command ended, if that was ``zxid``; the last first."""
         return tuple(self._table.history.ended_at(zxid))
 
-    def last_ended(self, directory: str) -> Grant | None:
-        """Return the grant of a queue that ended last, None when none is known."""
+    def last_ended(self, directory: str) -> Ended | None:
+        """Return how the grant of a queue ended that ended last, None when none is known."""
         return self._table.history.last_of(directory)
+
+    def latest_ended(self, directory: str, count_max: int) -> list[Ended]:
+        """Return how the latest grants of a queue ended, the last first."""
+        return self._table.history.latest(directory, count_max)

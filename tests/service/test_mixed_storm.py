@@ -78,7 +78,7 @@ class Judge:
             granted_ms = self._granted_ms[operation.path, operation.czxid]
             (grant,) = [
                 each
-                for each in self._machine.locks.ended(operation.path.rpartition("/")[0])
+                for each in self._machine.locks.ended()
                 if (each.path, each.czxid) == (operation.path, operation.czxid)
             ]
             assert now_ms - granted_ms >= int(grant.owner.partition("/")[0]), "a hold was cut short"
