@@ -14,7 +14,7 @@ from tests.cluster.wire import Wire
 
 ELECTION_TIMEOUT_S = 0.8
 _HEALED_S_MAX = 10.0
-_PROBES_S = 4.0
+_PROBES_S = 2.5
 _ELECTIONS_S = 60.0
 
 
@@ -46,18 +46,33 @@ async def row_7(plan: Plan, tally: Tally) -> None:
                 await (_alone, _halves, _clients)[number % 3](world)
                 await healed(world)
                 tally.faults += 1
-    refused = tally.measured_s.get(REFUSED, [])
-    tally.marks.append(marks.within(REFUSED, refused, 2 * ELECTION_TIMEOUT_S, tally.calm))
+    for what in (REFUSED, DEPOSED):
+        times = tally.measured_s.get(what, [])
+        tally.marks.append(marks.within(what, times, 2 * ELECTION_TIMEOUT_S, tally.calm))
     _judge_healed(tally)
 
 
 REFUSED = "the minority refuses"
-"""What was sent to it, with a deadline that is longer."""
+"""Questions whose deadline is one election timeout; with a later one it waits for a leader."""
+DEPOSED = "the cut-off leader says that it does not lead"
 
 
 async def _alone(world: World) -> None:
     leader = await world.leader()
+    deposed = asyncio.create_task(asyncio.to_thread(_deposed, world, leader))
     await _minority(world, [leader])
+    world.tally.measured(DEPOSED, await deposed)
+
+
+def _deposed(world: World, leader: str) -> float:
+    """Return how long a member that is cut off from now on still says that it leads."""
+    at = time.monotonic()
+    while True:
+        asked_at = time.monotonic()
+        status = world.cluster.status(leader)
+        if (status is not None and status["role"] != "leader") or asked_at > at + _HEALED_S_MAX:
+            return asked_at - at
+        time.sleep(0.02)
 
 
 async def _halves(world: World) -> None:
@@ -88,7 +103,7 @@ async def _refused(world: World, member_id: str, at: float) -> None:
 
     async def ask() -> None:
         asked_at = time.monotonic()
-        answer = await wire.request("GET", "/v1/tree/load", timeout_s=_PROBES_S)
+        answer = await wire.request("GET", "/v1/tree/load", timeout_s=ELECTION_TIMEOUT_S)
         if answer.code == "NoLeader":
             refused.append(time.monotonic())
         elif answer.status == 200:
