@@ -205,8 +205,10 @@ def _one_holder(name: str, holder: Contender, now_ms: int) -> list[str]:
     if holder.safe_ms is None:
         lines.append("  For how long it is safe is not known: the leader did not say in time.")
     else:
+        renewed = "that" if holder.lease_ms is None else f"its lease of {lasting(holder.lease_ms)}"
         lines.append(
-            f"  It certainly holds for another {lasting(holder.safe_ms)}; heartbeats renew that."
+            f"  It certainly holds for another {lasting(holder.safe_ms)}; heartbeats renew "
+            f"{renewed}."
         )
     if holder.max_hold_ms:
         lines.append(f"  It may be held for {lasting(holder.max_hold_ms)} at most.")

@@ -16,6 +16,7 @@ from coordinator.service.holds import Holds
 from coordinator.service.promises import NOTHING_KNOWN, Promised, Promises
 from coordinator.service.reads import Consistency, ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
+from coordinator.state.machine import StateMachine
 
 _SPREAD_OF_MAX = 1_000
 
@@ -45,11 +46,14 @@ class ContenderView:
     purpose: str
     guard: str
     note: bytes
+    lease_ms: int | None
+    """The timeout of its session; None of a session that is not open."""
     safe_ms: int | None = None
 
     @classmethod
-    def of(cls, contender: Contender, position: int) -> ContenderView:
+    def of(cls, machine: StateMachine, contender: Contender, position: int) -> ContenderView:
         info, recorded = HolderInfo.of(contender.data), contender.recorded
+        session = machine.session(contender.session_id)
         return cls(
             grant_id=contender.grant_id,
             fencing_token=contender.czxid,
@@ -71,6 +75,7 @@ class ContenderView:
             purpose=info.purpose,
             guard=info.guard,
             note=recorded.note,
+            lease_ms=None if session is None else session.timeout_ms,
         )
 
 
@@ -181,9 +186,9 @@ class LockViews:
         queue: list[ContenderView] = []
         for position, each in enumerate(contenders_of(machine, directory)):
             if each.recorded.is_holder:
-                holders.append(ContenderView.of(each, 0))
+                holders.append(ContenderView.of(machine, each, 0))
             else:
-                queue.append(ContenderView.of(each, max(position, 1)))
+                queue.append(ContenderView.of(machine, each, max(position, 1)))
         closings = machine.locks.closed(directory)
         delay_ms = max((each.delay_ms for each in closings), default=0)
         return LockView(
@@ -251,7 +256,7 @@ class LockViews:
             locks.append(
                 LockSummary(
                     lock=LOCKS.name_of(segment),
-                    holder=ContenderView.of(holder, 0),
+                    holder=ContenderView.of(machine, holder, 0),
                     queue_length=machine.locks.length(directory) - holder_count,
                     held_ms=held_ms,
                     holder_count=holder_count,

@@ -125,7 +125,7 @@ class LockService:
             data=holder.to_bytes(),
             request=request,
             wait_deadline_ms=wait_deadline_ms,
-            describe=described,
+            describe=self._described,
             wish=wish,
             if_held=if_held,
             identity=identity,
@@ -167,7 +167,7 @@ class LockService:
             )
         except NotOwnerError as error:
             holder = first_holder(self._replica.machine, LOCKS.directory(name))
-            error.fields["holder"] = None if holder is None else described(holder)
+            error.fields["holder"] = None if holder is None else self._described(holder)
             raise
         check_answers(release, committed.outcome)
         result = committed.outcome.unwrap()
@@ -194,9 +194,8 @@ class LockService:
         assert isinstance(result, Abandoned), "an abandon comes to an Abandoned"
         return result
 
-
-def described(holder: Contender) -> Mapping[str, Any]:
-    """Return what an error says of who holds."""
-    shown = asdict(ContenderView.of(holder, 0))
-    shown["note"] = holder.recorded.note.decode("utf-8", "replace")
-    return shown
+    def _described(self, holder: Contender) -> Mapping[str, Any]:
+        """Return what an error says of who holds."""
+        shown = asdict(ContenderView.of(self._replica.machine, holder, 0))
+        shown["note"] = holder.recorded.note.decode("utf-8", "replace")
+        return shown

@@ -373,6 +373,22 @@ async def test_a_look_says_how_long_waits_and_holds_took() -> None:
         assert (view.holds.p50_ms, view.holds.p95_ms) == (2_500, 3_500)
 
 
+async def test_a_look_sets_the_lease_of_each_beside_the_holds() -> None:
+    """Of who holds and of who waits, each by its own session (S079)."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        holder, waiter = await opened(world, 5_000), await opened(world, 20_000)
+        grant = await soon(acquired(world, holder))
+        waiting = acquiring(world, waiter)
+        await settle()
+
+        view = await looked(world)
+
+        assert [each.lease_ms for each in view.holders] == [5_000]
+        assert [each.lease_ms for each in view.queue] == [20_000]
+        await released(world, grant)
+        await soon(waiting)
+
+
 # --- the history
 
 

@@ -73,7 +73,9 @@ def test_replies_survive(encoding: Encoding) -> None:
             "daily", HOLDER, (), 9, holders=(HOLDER,), size=3, closed=locks.Closed(5, 2),
             waits=locks.Spread(9, 1, 2, 3), holds=locks.Spread(9, 4, 5, 6),
         ),
-        replace(HOLDER, kind="slot", is_holder=True, note=b"\xff", safe_ms=3, granted_ms=8),
+        replace(
+            HOLDER, kind="slot", is_holder=True, note=b"\xff", lease_ms=9, safe_ms=3, granted_ms=8
+        ),
         sessions.SessionLease(
             "aa", 10, {"/locks/daily/lock-0000000042": 5},
             (sessions.LostGrant("/locks/d/lock-0000000001", 7, "forced", "ann", "stuck"),),

@@ -81,6 +81,7 @@ def contender_shape(view: views.ContenderView) -> shapes.Contender:
         purpose=view.purpose,
         guard=view.guard,
         note=view.note,
+        lease_ms=view.lease_ms,
         safe_ms=view.safe_ms,
     )
 

@@ -188,6 +188,10 @@ LOCK_SCHEMAS: dict[str, Schema] = {
             "granted_ms": maybe(integer()),
             "lock_delay_ms": integer(),
             "max_hold_ms": integer(),
+            "lease_ms": {
+                **maybe(integer()),
+                "description": "how long its lease is: the timeout of its session",
+            },
             "safe_ms": {
                 **maybe(integer()),
                 "description": "what the leader said is left of its lease and of its max_hold_ms",

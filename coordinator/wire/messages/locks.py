@@ -19,9 +19,9 @@ class Contender:
     """Who holds, or stands in the queue since the wall time ``since_ms``.
 
     ``position`` counts those before it; several may hold a shared lock or a semaphore, so
-    ``is_holder`` says who does. ``granted_ms`` is the wall time of the grant. ``safe_ms`` is what
-    was left of the holder's lease and of its ``max_hold_ms`` when the leader was asked: so long
-    nobody else is granted, unless it gives back or is forced to. None: not known.
+    ``is_holder`` says who does. ``granted_ms`` is the wall time of the grant. ``lease_ms`` is how
+    long its lease is, ``safe_ms`` what was left of it and of ``max_hold_ms`` when the leader was
+    asked: so long nobody else is granted, unless it gives back or is forced to. None: not known.
     ``value`` only in elections; all from ``host`` to ``safe_ms`` only in locks.
     """
 
@@ -46,6 +46,7 @@ class Contender:
     purpose: str = ""
     guard: str = ""
     note: bytes = b""
+    lease_ms: int | None = None
     safe_ms: int | None = None
 
     def to_body(self, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
@@ -92,6 +93,7 @@ class Contender:
             purpose=fields.text("purpose", ""),
             guard=fields.text("guard", ""),
             note=read_bytes(body, "note", where),
+            lease_ms=fields.integer("lease_ms", None),
             safe_ms=fields.integer("safe_ms", None),
         )
 
@@ -251,7 +253,7 @@ def maybe_contender(fields: Fields, name: str) -> Contender | None:
 
 _LOCK_ONLY = (
     "host", "pid", "trace_id", "is_holder", "kind", "owner", "granted_ms", "lock_delay_ms",
-    "max_hold_ms", "when_unsure", "purpose", "guard", "safe_ms",
+    "max_hold_ms", "when_unsure", "purpose", "guard", "lease_ms", "safe_ms",
 )  # fmt: skip
 
 
