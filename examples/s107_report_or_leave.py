@@ -16,6 +16,7 @@ def report(stage: Stage, client: Client, node: str, both_tried: threading.Barrie
         stage.say(f"{node}: another node is processing")
         return
     stage.wait(1)
+    client.create(f"/report-by-{node[-1]}", if_held=grant)
     stage.say(f"{node}: reported, and stored it with token {grant.fencing_token}")
     grant.release()
 

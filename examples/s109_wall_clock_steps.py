@@ -50,6 +50,8 @@ def story(stage: Stage) -> None:
                 except LockTimeoutError:
                     assert held.is_held
             stage.say(f"The clock of {name} steps forward and back: Ada holds, Bob is refused.")
+        ada.create("/ledger", b"by Ada", if_held=grant)
+        stage.say(f"Ada writes with token {grant.fencing_token}: a number, not a time.")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Far beyond 1 % no margin helps, and the holder believes too long: then only the 
 
 from __future__ import annotations
 
+from coordinator.errors import LockLostError
 from examples.stage import Stage, perform
 from recipes import Lock
 
@@ -16,8 +17,15 @@ def still_believes(stage: Stage, rate: float) -> bool:
         stage.cluster.set_clock_rate(holder, rate)
         grant = Lock(holder, f"drift-{rate}").acquire()
         stage.cluster.freeze_heartbeats(holder)
-        Lock(following, f"drift-{rate}", timeout=60).acquire()
-        return not grant.is_lost
+        after = Lock(following, f"drift-{rate}", timeout=60).acquire()
+        still_believes = not grant.is_lost
+        following.create(f"/drift-{rate}", b"by next", if_held=after)
+        try:
+            holder.set(f"/drift-{rate}", b"by holder", if_held=grant)
+            stage.say("WRITTEN WITH AN OLD TOKEN")
+        except LockLostError:
+            return still_believes
+    raise AssertionError("the late write was taken")
 
 
 def story(stage: Stage) -> None:
@@ -26,7 +34,7 @@ def story(stage: Stage) -> None:
         stage.say(f"The holder's clock at {rate}: it stops {order} the next one is granted.")
     order = "only after" if still_believes(stage, 0.25) else "before"
     stage.say(f"At 0.25, far beyond the margin: it stops {order} the next one is granted.")
-    stage.say("That is what the fencing token is for.")
+    stage.say("Each time its late write was refused by its token, whatever it believed.")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def split(stage: Stage, cluster: LocalCluster) -> None:
             stage.say("  asked for a stale answer it gives one, and says how old it is")
         with cluster.cut_off(client, *minority):
             grant.verify()
-            client.set("/config", b"v2")
+            client.set("/config", b"v2", if_held=grant)
         stage.say("  the larger side goes on: the lock is held, the write is done")
         parted.end()
         stage.say(f"  healed: everybody reads {client.get('/config').data.decode()}")

@@ -14,10 +14,12 @@ WAITERS, HOLD_S = 50, 0.5
 
 def story(stage: Stage) -> None:
     with stage.connect("workers") as client:
+        client.create("/checkout")
 
         def one_of_them(client: Client = client) -> None:
-            with Lock(client, "checkout", timeout=max(60, stage.seconds(60))):
-                stage.wait(HOLD_S)  # the work; it writes with the grant's token
+            with Lock(client, "checkout", timeout=max(60, stage.seconds(60))) as grant:
+                stage.wait(HOLD_S)  # the work
+                client.set("/checkout", b"one more", if_held=grant)
 
         stage.together(*[one_of_them] * WAITERS)
 

@@ -15,10 +15,12 @@ from recipes import Lock
 
 def story(stage: Stage) -> None:
     with stage.connect("workers") as client:
+        client.create("/result")
 
         def use(name: str, hold_s: float) -> None:
-            with Lock(client, name, timeout=max(60, stage.seconds(60))):
-                stage.wait(hold_s)  # the work; it writes with the grant's token
+            with Lock(client, name, timeout=max(60, stage.seconds(60))) as grant:
+                stage.wait(hold_s)  # the work
+                client.set("/result", name.encode(), if_held=grant)
 
         stage.together(*[partial(use, "stock:shoes", 0.5)] * 12)
         for _ in range(6):

@@ -48,6 +48,7 @@ def story(stage: Stage) -> None:
         view = b.lock("video")
         queue = [each.label for each in view.queue]
         stage.say(f"B holds: {of_b.is_held().is_held}. Waiting: {', '.join(queue)}.")
+        b.create("/video", b"by B", if_held=of_b)  # A, with its token, would be refused
         of_b.release()
         waiting.join(60)
         stage.say("B is done: now C holds.")

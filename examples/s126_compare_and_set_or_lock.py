@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from coordinator.client import Client
+from coordinator.clock import SystemClock
 from examples.stage import Stage, perform
 from recipes import Lock
 
@@ -28,11 +29,16 @@ def by_lock(client: Client, path: str, change: Change) -> None:
         client.set(path, change(client.get(path).data), if_held=grant)
 
 
-def calculations(
+def measured(
     stage: Stage, client: Client, paths: list[str], way: Callable[[Client, str, Change], None]
-) -> int:
-    """Let each worker update its path some times; return how often something was calculated."""
+) -> tuple[int, list[int]]:
+    """Let each worker update its path some times.
+
+    Returns how often something was calculated, and how long each update took, sorted, in ms.
+    """
+    clock = SystemClock()
     calculated: list[int] = []
+    took_ms: list[int] = []
     all_are_ready = threading.Barrier(WORKERS)
 
     def change(data: bytes) -> bytes:
@@ -43,10 +49,12 @@ def calculations(
     def work(path: str) -> None:
         all_are_ready.wait()
         for _ in range(UPDATES):
+            began_ms = clock.monotonic_ms()
             way(client, path, change)
+            took_ms.append(clock.monotonic_ms() - began_ms)
 
     stage.together(*[partial(work, path) for path in paths])
-    return len(calculated)
+    return len(calculated), sorted(took_ms)
 
 
 def story(stage: Stage) -> None:
@@ -58,8 +66,10 @@ def story(stage: Stage) -> None:
         needed = WORKERS * UPDATES
         for what, paths in (("each its own profile", own), ("all the same stock", ["/stock"] * 6)):
             for way in (by_compare_and_set, by_lock):
-                in_vain = calculations(stage, client, paths, way) - needed
-                stage.say(f"{what}, {way.__name__}: {needed} updates, {in_vain} tries in vain")
+                calculated, took_ms = measured(stage, client, paths, way)
+                in_vain = f"{calculated - needed} tries in vain"
+                latency = f"half within {took_ms[needed // 2]} ms, the slowest {took_ms[-1]} ms"
+                stage.say(f"{what}, {way.__name__}: {needed} updates, {in_vain}; {latency}")
         stage.say(
             "Compare-and-set while trying again is rare or cheap; a lock where it is neither."
         )

@@ -29,17 +29,22 @@ class Crowd:
 
 def story(stage: Stage) -> None:
     with stage.connect("workers") as client:
+        for record in range(RECORDS):
+            client.create(f"/orders/{record}", parents="persistent")
 
-        def work(lock: str, crowd: Crowd) -> None:
-            with Lock(client, lock, timeout=60), crowd:
-                stage.wait(2)  # the work on one record; it writes with the grant's token
+        def work(lock: str, record: int, crowd: Crowd) -> None:
+            with Lock(client, lock, timeout=60) as grant, crowd:
+                stage.wait(2)  # the work on one record
+                client.set(f"/orders/{record}", b"packed", if_held=grant)
 
         for what, locks in (
             ("one lock for the table", ["orders"] * RECORDS),
             ("one lock for each record", [f"orders/{record}" for record in range(RECORDS)]),
         ):
             crowd = Crowd()
-            stage.together(*[partial(work, lock, crowd) for lock in locks])
+            stage.together(
+                *[partial(work, lock, record, crowd) for record, lock in enumerate(locks)]
+            )
             waits = [client.lock(lock).waits for lock in locks]
             longest_ms = max(each.p99_ms for each in waits if each is not None)
             stage.say(f"{what}: {crowd.most} at work at most, longest wait {longest_ms} ms")

@@ -1,7 +1,7 @@
 """S130 A rate limiter tolerates two holders for a while, not none: it goes on when unsure.
 
 Running twice costs a few requests too many; standing still costs all of them. So it keeps running
-through an outage, and says that it is unsure.
+through an outage, and says that it is unsure. That it may have run beside another is in the audit.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from recipes import Lock
 
 def story(stage: Stage) -> None:
     let_through = 0
-    with stage.connect("limiter", lease=3, timeout=0.5) as client:
-        with Lock(client, "limiter", when_unsure="continue") as grant:
+    with (
+        stage.connect("limiter", lease=3, timeout=0.5) as client,
+        stage.connect("auditor") as auditor,
+    ):
+        with Lock(client, "limiter", purpose="efficiency", when_unsure="continue") as grant:
             outage = stage.cluster.cut_off(client)
             said = False
             for _ in range(8):
@@ -31,6 +34,10 @@ def story(stage: Stage) -> None:
             grant.check()
         except LockLostError:
             stage.say("and what must not be done twice would be refused: its token is an old one.")
+        for each in auditor.grants("limiter"):
+            stage.say(
+                f"The audit: token {each.fencing_token}, {each.how}; unsure: {each.when_unsure}"
+            )
 
 
 if __name__ == "__main__":

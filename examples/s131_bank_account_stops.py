@@ -10,19 +10,19 @@ from recipes import Lock
 
 
 async def transfers(stage: Stage) -> None:
-    booked = 0
+    booked: list[int] = []
     async with stage.connect("bank", lease=3, timeout=0.5) as client:
         try:
             async with Lock(client, "account-17") as grant:
                 outage = stage.cluster.cut_off(client)
                 while True:
                     await asyncio.sleep(stage.seconds(0.5))
-                    booked += 1  # each booking carries grant.fencing_token to the store
+                    booked.append(grant.fencing_token)  # goes with the booking to its store
         except LockLostError:
             stage.say("Cut off; the lease is about to end: stopped by ourselves, before it did.")
         outage.end()
         stage.say(
-            f"Booked something before: {booked > 0}. Sure of the lock now: {not grant.is_lost}"
+            f"Booked something before: {bool(booked)}. Sure of the lock now: {not grant.is_lost}"
         )
 
 
