@@ -1,0 +1,124 @@
+"""What the pages state as facts about the product is so."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import urllib.request
+
+import pytest
+
+import coordinator.errors as errors
+import recipes
+import recipes.guards
+from coordinator.client import RetryPolicy, connect
+from coordinator.testing import LocalCluster
+from tests.docs.test_examples import ROOT
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def below(name: str, title: str) -> str:
+    """Return what stands below a heading of second level, up to the next one."""
+    return page(name).split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def test_every_guard_is_in_the_table_of_stores() -> None:
+    """Whoever has a store finds its guard, and what to do where there is none (S065)."""
+    table = below("guards.md", "Which store")
+    options = re.findall(r"^\d\. \*\*", below("guards.md", "A store that can not check"), re.M)
+
+    for name in recipes.guards._HOMES:
+        if name != "Guard":  # the protocol that they all follow
+            assert f"`{name}`" in table, f"{name} is not in the table"
+    assert len(options) >= 5
+
+
+def test_every_error_of_a_lock_has_a_reaction() -> None:
+    """Not had, away, lost, unknown at the release: each has its row (S077)."""
+    table = below("recipes.md", "What the errors ask of you")
+    rows = re.findall(r"^\| (\w+) \| (.+?) \| .+ \| (.+) \|$", table, re.MULTILINE)
+    told = {(when, name) for when, names, _ in rows for name in re.findall(r"(\w+Error)`", names)}
+
+    assert told >= {
+        ("acquire", "LockTimeoutError"),
+        ("acquire", "UnavailableError"),
+        ("acquire", "OutcomeUnknownError"),
+        ("acquire", "SessionExpiredError"),
+        ("acquire", "DeadlockError"),
+        ("hold", "LockLostError"),
+        ("release", "OutcomeUnknownError"),
+        ("release", "UnavailableError"),
+    }
+    for _, name in told:
+        assert issubclass(getattr(errors, name), errors.CoordinatorError)
+
+
+def test_the_defaults_of_retries_and_margin_are_the_documented_ones() -> None:
+    """docs/recipes.md says them, and jitter is not zero (S008)."""
+    table = below("recipes.md", "The client")
+    told = dict(re.findall(r"^\| `retry=RetryPolicy\((\w+)=...\)` \| `([^`]+)`", table, re.M))
+    (margin,) = re.findall(r"^\| `lease_margin_ratio` \| `([^`]+)`", table, re.MULTILINE)
+
+    assert told == {field.name: str(field.default) for field in dataclasses.fields(RetryPolicy)}
+    assert float(told["jitter"]) > 0
+    assert float(margin) == inspect.signature(connect).parameters["lease_margin_ratio"].default
+
+
+def test_looking_is_said_to_be_looking_at_the_past() -> None:
+    """Nobody is led to believe that ``verify`` or ``is_held`` protects a write (S043, S076)."""
+    holder = " ".join(below("recipes.md", "What a holder must do").split())
+    help_text = " ".join((recipes.Grant.verify.__doc__ or "").split())
+
+    assert re.search(r"`grant\.verify\(\)`.*the answer is the past when you read it", holder)
+    assert "past when you read it" in help_text
+
+
+def test_the_limits_of_any_lock_are_stated() -> None:
+    """Promised: the order of grants, and tokens. Not: that code does not overlap (S042)."""
+    promised = " ".join(below("guarantees.md", "Promised").split())
+    not_promised = " ".join(below("guarantees.md", "Not promised").split())
+
+    assert re.search(r"granted in the order in which they queued.*token.*larger than", promised)
+    assert re.search(
+        r"code in two clients never overlaps.*\*\*fencing token closes it", not_promised
+    )
+
+
+def test_each_promise_names_tests_that_are_there() -> None:
+    """A promise without a test is a wish."""
+    promises = re.split(r"^\d+\. ", below("guarantees.md", "Promised"), flags=re.MULTILINE)[1:]
+
+    assert len(promises) >= 17
+    for promise in promises:
+        tests = re.findall(r"`(tests/[\w/]+(?:\.py)?)`", promise)
+        assert tests, promise
+        for test in tests:
+            assert (ROOT / test).exists(), test
+
+
+def test_metrics_that_are_named_are_answered(shared_coordinator_cluster: LocalCluster) -> None:
+    """What sizing, queues and disks are read from is in /metrics of a leader (S067, S118)."""
+    named = set(re.findall(r"\bcoordinator_[a-z_]+", page("operations.md"))) - {"coordinator_"}
+    url = shared_coordinator_cluster.url(shared_coordinator_cluster.leader)
+
+    with shared_coordinator_cluster.connect() as client:
+        with recipes.Lock(client, "measured"):
+            pass
+        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as response:
+            answered = response.read().decode()
+
+    assert {"coordinator_proposals_total", "coordinator_engine_sync_seconds_total"} <= named
+    for name in sorted(named):
+        assert re.search(rf"^{name}(_bucket)?[{{ ]", answered, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("word", ["Throttled", "429", "definite"])
+def test_overload_is_said_to_be_a_refusal(word: str) -> None:
+    """Busy, not a timeout; test_proposals shows that it is so (S067)."""
+    sizing = below("operations.md", "Is it well?").split("**How much does it carry?**")[1]
+
+    assert word in sizing.split("\n**")[0]

@@ -1,0 +1,157 @@
+"""What people ask is asked in docs/locks.md, and the answer says what it must say.
+
+An answer is read for its facts, each a pattern; how it puts them is the page's.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from coordinator.cli.advise import QUESTIONS
+from coordinator.client.lease import Lease, margin_ms
+from tests.docs.test_examples import ROOT
+from tests.examples.test_stories import SAID
+
+PAGE = (ROOT / "docs" / "locks.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    """Return the text below a heading, up to the next one of its level or above."""
+    heading = re.search(rf"^(#+) {re.escape(title)}$", PAGE, re.MULTILINE)
+    assert heading, f"no heading {title!r}"
+    marks, text = heading[1], PAGE[heading.end() :]
+    return re.split(rf"^#{{1,{len(marks)}}} ", text, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def answers() -> dict[str, str]:
+    """Return the questions of the page, each with its answer on one line."""
+    parts = re.split(r"^\*\*(.+?\?)\*\*", section("Questions"), flags=re.MULTILINE)
+    return {
+        question: " ".join(answer.split())
+        for question, answer in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+ASKED = {
+    "S089": ("Redlock safe", r"efficiency, yes.*correctness, no.*clock.*Here.*Lock.*guard"),
+    "S090": ("fencing token", r"integer.*larger.*refuses.*UUID has no order"),
+    "S091": ("election different", r"until its holder resigns.*value.*observers.*epoch"),
+    "S092": (
+        "database that I have",
+        r"Often.*pins a connection.*pooler.*same place that also serves",
+    ),
+    "S093": ("garbage collector", r"^No\..*only the store"),
+    "S094": ("limits of `SELECT", r"one by one.*load.*long transaction.*deadlocks.*other database"),
+}
+
+
+@pytest.mark.parametrize(("line", "asked"), ASKED.items(), ids=list(ASKED))
+def test_a_question_is_asked_and_answered(line: str, asked: tuple[str, str]) -> None:
+    """One question for each of S089, S090, S091, S092, S093 and S094."""
+    words, says = asked
+
+    (answer,) = [answer for question, answer in answers().items() if words in question]
+    assert re.search(says, answer), f"{line}: {answer}"
+
+
+def test_the_mistakes_of_others_are_not_repeated() -> None:
+    """Sessions, not connections (E04, E12); Kubernetes (E13); etcd's reads (E14); Redlock (E17)."""
+    by_question = answers()
+    (pause,) = [answer for question, answer in by_question.items() if "garbage" in question]
+    (redlock,) = [answer for question, answer in by_question.items() if "Redlock" in question]
+    others = " ".join(section("Compared with others").split())
+
+    assert re.search(r"pause longer than the session's timeout loses it.*ZooKeeper", pause)
+    assert "the session, not the connection" in pause
+    assert re.search(r"Kubernetes.*updates a `Lease` object.*not a lease of etcd", others)
+    assert re.search(r"etcd.*serializable reads and watches are served by any member", others)
+    assert re.search(r"counts from before the first request.*margin comes off", redlock)
+
+
+def test_both_sides_of_the_debate_are_told() -> None:
+    """In our own words; the clock and the pause are each settled by a story (S098)."""
+    debate = section("The debate")
+
+    assert re.search(r"\*Kleppmann\* asks.*must\s+not rely on time", debate, re.DOTALL)
+    assert re.search(r"\*Sanfilippo\* answers.*span of time", debate, re.DOTALL)
+    assert "Both are right about the pause" in debate
+    for story in ("s109_wall_clock_steps", "s101_ghost_writer", "s110_clock_drift"):
+        assert f"{story}.py" in PAGE
+        assert story in SAID, "and it is run by a test"
+
+
+def test_the_comparison_is_honest() -> None:
+    """ZooKeeper, etcd and others side by side, with rows in which we are the worse (S099)."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section("Compared with others").splitlines()
+        if line.startswith("|")
+    ]
+    heads, facts = rows[0], {row[0]: row[1:] for row in rows[2:]}
+
+    assert heads[1:4] == ["this service", "ZooKeeper", "etcd"]
+    assert all(len(row) == len(heads) for row in rows), "every cell is filled in"
+    for fact in ("used for years by many", "members changed while it runs", "authentication, TLS"):
+        assert facts[fact][0].strip("*").startswith(("no", "not yet"))
+        assert facts[fact][1] == facts[fact][2] == "yes"
+
+
+def test_each_way_around_a_lock_has_a_program() -> None:
+    """Five ways, each with a sample that a test runs (S095, S034)."""
+    ways = {
+        row.split("|")[1].strip(): re.findall(r"examples/(\w+)\.py", row)
+        for row in section("What to do instead").splitlines()
+        if row.startswith("| ")
+    }
+
+    for way in ("compare and set", "idempotency", "partition", "an event log", "an actor"):
+        assert ways[way], f"no sample for {way}"
+        for story in ways[way]:
+            assert story in SAID, f"{story} is not run"
+
+
+def test_the_decision_is_a_page_and_a_command() -> None:
+    """``coordinator advise`` asks what the page asks, in its order (S034)."""
+    questions = re.findall(r"^\d\. \*\*(.+?)\*\*", section("Do you need a lock?"), re.MULTILINE)
+    asked = [question.name for question in QUESTIONS]
+
+    assert "`coordinator advise` asks them" in section("Do you need a lock?")
+    assert list(zip(questions, asked, strict=True)) == [
+        ("Is everybody in one process, or on one machine?", "single_node"),
+        ("Can the store do it in one step?", "native_cas"),
+        ("Is it good enough if it happens twice, or a little late?", "eventual_consistency"),
+        ("Would everybody stand in one queue for it?", "bottleneck"),
+    ]
+
+
+def test_a_single_row_is_left_to_its_database() -> None:
+    """The guide says so before it offers a lock; test_row_lock runs its sample (S021, S020)."""
+    needed = section("Do you need a lock?")
+
+    assert re.search(r"rows of one database use \[its row lock\]", needed)
+    assert "FOR UPDATE" in section("Rows of one database")
+    assert "no coordinator" in section("Rows of one database")
+
+
+def test_idempotency_is_recommended_with_a_lock() -> None:
+    """As the second net under it, with a story (S088)."""
+    advice = " ".join(section("What to do instead").split())
+
+    assert re.search(r"Idempotency goes well \*with\* a lock.*recommend.*s088_second_net", advice)
+
+
+def test_the_formula_for_the_timeout_is_that_of_the_client() -> None:
+    """Trouble may begin just before a heartbeat; what is left then is the page's factor (S085)."""
+    page = section("Choosing the timeout")
+    (factor,) = re.findall(r"T  ≥  \(P \+ N \+ E\) / (0\.\d+)", page)
+    timeout_ms = 10_000
+    lease = Lease(0, timeout_ms, margin_ms(timeout_ms))
+    left = (lease.safe_until_ms - lease.interval_ms) / timeout_ms
+
+    assert float(factor) == pytest.approx(left, abs=0.005)
+    examples = re.findall(r"\| ([\d.]+) s \| ([\d.]+) s \| ([\d.]+) s \| ([\d.]+) s \|", page)
+    assert len(examples) == 3
+    for *trouble, at_least in examples:
+        assert float(at_least) == pytest.approx(sum(map(float, trouble)) / float(factor), rel=0.02)

@@ -1,0 +1,41 @@
+"""The row lock of docs/locks.md, run against a real PostgreSQL server (S021)."""
+
+from __future__ import annotations
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
+
+from tests.docs.test_examples import examples
+from tests.guards import servers
+from tests.guards.values import postgres_connection
+
+PIECES, BUYERS = 5, 8
+
+
+def test_the_row_lock_of_the_page_sells_what_is_there_and_no_more() -> None:
+    """Eight buyers run it at the same time; of five pieces five are sold (S021)."""
+    (example,) = [
+        each
+        for each in examples("python")
+        if each.page.name == "locks.md" and "FOR UPDATE" in each.body
+    ]
+    code = compile(example.body, example.name, "exec")
+
+    with servers.postgresql() as directory:
+        with postgres_connection(directory) as connection:
+            connection.execute("CREATE TABLE stock (id int, pieces int)")
+            connection.execute("INSERT INTO stock VALUES (17, %s)", [PIECES])
+        conninfo = f"host={directory} user=tester dbname=postgres"
+        said = io.StringIO()
+        with redirect_stdout(said), ThreadPoolExecutor(BUYERS) as buyers:
+            for bought in [
+                buyers.submit(exec, code, {"conninfo": conninfo}) for _ in range(BUYERS)
+            ]:
+                bought.result()
+        with postgres_connection(directory) as connection:
+            left = connection.execute("SELECT pieces FROM stock").fetchall()
+
+    assert left == [(0,)]
+    assert said.getvalue().count("sold\n") == PIECES
+    assert said.getvalue().count("sold out") == BUYERS - PIECES
