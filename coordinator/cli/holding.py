@@ -22,6 +22,7 @@ import click
 
 from coordinator.cli.connection import LEASE_S, Settings, endpoint_options, pass_settings
 from coordinator.cli.output import failing_well, note, show_error
+from coordinator.cli.probing import ProbeCommand, probe_command, probe_options, probed
 from coordinator.cli.seconds import Seconds
 from coordinator.cli.supervisor import (
     EXIT_SIGNAL_BASE,
@@ -78,6 +79,7 @@ class Job:
     owner: str = ""
     lock_delay_ms: int = 0
     max_hold_ms: int = 0
+    probe: ProbeCommand | None = None
 
     @property
     def title(self) -> str:
@@ -100,11 +102,14 @@ class Holder:
         lease_s = job.lease_ms / 1000
         async with self._settings.connector(lease_s=lease_s, label=job.label) as client:
             award = await self._contend(client)
-            supervisor = Supervisor(SystemClock(), job.patience)
+            clock, environ = SystemClock(), self._environ(award)
+            supervisor = Supervisor(clock, job.patience)
+            probe = None if job.probe is None else job.probe.probe(environ)
             try:
-                supervisor.start(self._environ(award))
+                supervisor.start(environ)
                 self._supervisor = supervisor
-                return _explained(await supervisor.run(job.argv, award), award)
+                async with probed(award, client, clock, job.patience, probe) as lease:
+                    return _explained(await supervisor.run(job.argv, lease), award)
             finally:
                 self._supervisor = None
                 await supervisor.stop()
@@ -158,6 +163,7 @@ class Holder:
 
     async def _give_back(self, client: AsyncClient, award: Award) -> None:
         if award.is_lost:
+            award.forget()
             return  # nothing is ours any more
         try:
             async with asyncio.timeout(_RELEASE_S):
@@ -238,6 +244,7 @@ def _holding_options(function: Any) -> Any:
             "--shell", "is_shell", is_flag=True, help="Run COMMAND by /bin/sh -c, as one text."
         ),
     )
+    function = probe_options(function)
     for option in reversed(options):
         function = option(function)
     return endpoint_options(pass_settings(failing_well(function)))
@@ -271,6 +278,7 @@ def _job(
         lease_ms=round(lease_s * 1000),
         patience=_patience(lease_s, options.get("max_hold_s"), options["grace_s"]),
         label=(options["label"] or os.path.basename(command[0]))[:200],
+        probe=probe_command(options),
     )
 
 
@@ -330,7 +338,8 @@ def lock(
 
     If the lock is about to be lost (no member answers, or this program was paused) the command gets
     SIGTERM and then SIGKILL such that all of it is dead before anyone else can hold the lock; so it
-    does if this program is killed.
+    does if this program is killed. With --probe it is lost, too, when COMMAND is not well any more:
+    COMMAND is ended, then the session, and after --lock-delay the next one may hold the lock.
 
     \b
     Exit codes:
@@ -348,6 +357,7 @@ def lock(
       coordinator lock daily-report --timeout 0 -- ./report.sh || echo "somebody else does it"
       coordinator lock migrate --timeout forever --ttl 30 -- ./migrate --all
       coordinator lock counter --shell -- 'read n < counter; echo $((n + 1)) > counter'
+      coordinator lock indexer --probe 'curl -fsS localhost:8080/health' -- ./indexer
       coordinator lock accounts --shared -- ./add-up.sh
       coordinator lock licences --size 3 --max-hold 600 -- ./render.sh
     """

@@ -67,9 +67,8 @@ class Prober:
 
     async def look(self) -> str:
         """Run the probe once; return what is wrong, empty when nothing is."""
-        late = f"no answer within {self._probe.timeout:g} s"
         if self._is_running():
-            return late
+            return self._late
         run = self._run = asyncio.get_running_loop().create_task(
             self._answer(), name="health probe"
         )
@@ -78,7 +77,11 @@ class Prober:
         except asyncio.CancelledError:
             run.cancel()
             raise
-        return run.result() if run.done() else late
+        return run.result() if run.done() else self._late
+
+    @property
+    def _late(self) -> str:
+        return f"no answer within {self._probe.timeout:g} s"
 
     async def failed(self) -> str:
         """Look again and again; return why, once it has failed as often as it may not."""
@@ -101,14 +104,16 @@ class Prober:
 
     async def _answer(self) -> str:
         check = self._probe.check
+        limit: asyncio.Timeout | None = None
         try:
             # Not that of asyncio alone: a thread of its pool would be waited for at the exit.
             answer = check() if inspect.iscoroutinefunction(check) else await self._in_thread()
             if inspect.isawaitable(answer):
-                async with asyncio.timeout(self._probe.timeout):
+                async with asyncio.timeout(self._probe.timeout) as limit:
                     answer = await answer
         except Exception as error:  # whatever it raises is its answer
-            return _text_of(error) or type(error).__name__
+            is_late = limit is not None and limit.expired()
+            return self._late if is_late else _text_of(error)
         return "it returned False" if answer is False else ""
 
     def _in_thread(self) -> asyncio.Future[Any]:
@@ -142,7 +147,5 @@ class Prober:
 
 def _text_of(error: Exception) -> str:
     """Return the error's text as one line of a bounded length, fit to be sent."""
-    if isinstance(error, TimeoutError) and not str(error):
-        return "no answer in time"
     line = " ".join(str(error).split())[:_TEXT_CHARACTERS_MAX]
-    return line.encode("utf-8", "replace").decode()
+    return line.encode("utf-8", "replace").decode() or type(error).__name__

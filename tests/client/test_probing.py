@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from coordinator import connect
 from coordinator.client import Probe, SessionState
 from coordinator.client.probing import Prober
 from coordinator.errors import (
@@ -18,6 +19,7 @@ from coordinator.errors import (
 )
 from recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.client.server_thread import serving
 from tests.client.virtual_time import run
 
 
@@ -217,6 +219,32 @@ async def test_a_holder_is_cancelled_with_the_reason(world: MemoryCluster) -> No
             async with Lock(client, "daily"):
                 patient.trouble = "no disk"
                 await asyncio.sleep(1_000)
+
+
+def test_a_sync_client_is_probed_too() -> None:
+    """Over a real socket: the thread that holds is told, and ``with`` raises the reason."""
+    troubles: list[str] = []
+
+    def check() -> None:
+        if troubles:
+            raise OSError(troubles[0])
+
+    with serving() as url, connect(url, probe=Probe(check, every=0.05, failures=2)) as client:
+        told = threading.Event()
+        with (  # noqa: PT012
+            pytest.raises(LockLostError, match="failed 2 times in a row: no disk"),
+            Lock(client, "daily") as grant,
+        ):
+            grant.on_lost(told.set)
+            troubles.append("no disk")
+            assert told.wait(10)
+            assert grant.is_lost
+        with pytest.raises(UnhealthyError, match="no disk"):
+            client.session()
+        troubles.clear()
+        with Lock(client, "daily", timeout=10):
+            pass
+        assert client.grant("daily", grant.grant_id).grant.how == "failed"
 
 
 def test_a_function_runs_in_a_thread_and_there_is_never_another() -> None:

@@ -1,0 +1,180 @@
+"""``--probe``: a command that says whether the program under a lock or election is well.
+
+1. It runs beside the program, by ``/bin/sh -c`` and with the same environment. Exit status 0 is
+   well; another one, or none in time, is a failure, and the last line it wrote is the reason.
+2. When it has failed as often as it may not, the lease is not renewed any more. The program gets
+   SIGTERM, its grace, and SIGKILL, never later than the lease ends; only then is the session ended,
+   as a loss.
+3. Nothing of a run is left when it is over, or was too late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from coordinator.cli.parent_death import dying_with_parent
+from coordinator.cli.seconds import Seconds
+from coordinator.cli.supervisor import Patience, SafeTime
+from coordinator.client import AsyncClient
+from coordinator.client.award import Award
+from coordinator.client.probing import FAILURES_MAX, SECONDS_MAX, Probe, Prober
+from coordinator.clock import Clock
+
+_TAIL_BYTES = 4_096
+_REST_S = 0.05
+"""How long what a run has written may take to be read once it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeCommand:
+    """What the options said: the command and how often it may fail."""
+
+    command: str
+    every_s: float
+    failures: int
+    timeout_s: float
+
+    def probe(self, environ: Mapping[str, str]) -> Probe:
+        return Probe(
+            lambda: _run(self.command, environ),
+            every=self.every_s,
+            failures=self.failures,
+            timeout=self.timeout_s,
+        )
+
+
+class _ProbedGrant:
+    """The safe time of a grant; cut to what ending the program takes once the probe has failed."""
+
+    def __init__(self, award: Award, clock: Clock) -> None:
+        self._award = award
+        self._clock = clock
+        self._until_ms: int | None = None
+
+    def remaining_safe_ms(self) -> int:
+        if self._until_ms is None:
+            return self._award.remaining_safe_ms()
+        return max(0, self._until_ms - self._clock.monotonic_ms())
+
+    def cut(self, remaining_ms: int) -> None:
+        """Let at most ``remaining_ms`` be left from now on."""
+        now_ms = self._clock.monotonic_ms()
+        self._until_ms = now_ms + min(remaining_ms, self._award.remaining_safe_ms())
+
+
+@asynccontextmanager
+async def probed(
+    award: Award, client: AsyncClient, clock: Clock, patience: Patience, probe: Probe | None
+) -> AsyncIterator[SafeTime]:
+    """Give what a supervisor asks of the grant, while the probe is run; without one, the grant."""
+    if probe is None:
+        yield award
+        return
+    grant, prober = _ProbedGrant(award, clock), Prober(probe)
+
+    async def look() -> None:
+        failure = await prober.failed()
+        grant.cut(patience.grace_ms + patience.margin_ms)
+        ending = award.session.fail(failure, client.settings.timeout_ms)
+        client.chores.start(ending, "end the failed session")
+
+    looking = asyncio.create_task(look(), name="health probe")
+    try:
+        yield grant
+    finally:
+        looking.cancel()
+        await asyncio.wait({looking})
+
+
+async def _run(command: str, environ: Mapping[str, str]) -> None:
+    """Run the command; raises OSError with the reason unless it is well."""
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh",
+        "-c",
+        command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=environ,
+        start_new_session=True,
+        preexec_fn=dying_with_parent(signal.SIGKILL),
+    )
+    assert process.stdout is not None
+    reading = asyncio.create_task(_tail(process.stdout))
+    try:
+        status = await process.wait()
+        await asyncio.wait({reading}, timeout=_REST_S)
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # also what it has left running
+        reading.cancel()
+        await asyncio.wait({reading})
+        await process.wait()
+    if status == 0:
+        return
+    how = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
+    said = "" if reading.cancelled() else reading.result()
+    raise OSError(f"{how}: {said}" if said else how)
+
+
+async def _tail(stream: asyncio.StreamReader) -> str:
+    """Return the last line that is not empty, of however much."""
+    kept = b""
+    while chunk := await stream.read(65_536):
+        kept = (kept + chunk)[-_TAIL_BYTES:]
+    lines = kept.decode("utf-8", "replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def probe_options(function: Any) -> Any:
+    """Add ``--probe`` and what belongs to it."""
+    options = (
+        click.option(
+            "--probe",
+            metavar="SHELL-COMMAND",
+            help="Ask by this whether COMMAND is well (exit status 0), while it runs. Once it is "
+            "not, end COMMAND and lose the lock.",
+        ),
+        _seconds("--probe-every", "probe_every_s", 2.0, "How long after one probe the next runs."),
+        click.option(
+            "--probe-failures",
+            type=click.IntRange(min=1, max=FAILURES_MAX),
+            default=3,
+            show_default=True,
+            help="How many in a row are one too many.",
+        ),
+        _seconds("--probe-timeout", "probe_timeout_s", 2.0, "When a probe is too late: failed."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _seconds(name: str, argument: str, default: float, text: str) -> Callable[[Any], Any]:
+    return click.option(
+        name,
+        argument,
+        type=Seconds(max=SECONDS_MAX, min_open=True),
+        default=default,
+        show_default=True,
+        metavar="SECONDS",
+        help=text,
+    )
+
+
+def probe_command(options: dict[str, Any]) -> ProbeCommand | None:
+    """Return what the options ask for, None without ``--probe``."""
+    command: str | None = options["probe"]
+    if command is None:
+        return None
+    return ProbeCommand(
+        command, options["probe_every_s"], options["probe_failures"], options["probe_timeout_s"]
+    )
