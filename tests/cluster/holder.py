@@ -1,6 +1,6 @@
 """A process that takes a lock and works under it, looking at its grant before each step.
 
-    python -m tests.cluster.holder ENDPOINTS LOCK SESSION_S [STORE]
+    python -m tests.cluster.holder ENDPOINTS LOCK SESSION_S [STORE|- [MAX_HOLD_S [LOCK_DELAY_S]]]
 
 Prints one JSON object a line: the grant; then every step it took (with the monotonic time in ms at
 which its check passed); at the end why it stopped. With STORE, the address of a fenced store, each
@@ -32,12 +32,19 @@ def say(**fields: Any) -> None:
 
 def main() -> None:
     endpoints, name, session_s = sys.argv[1:4]
-    store = FencedWriter(sys.argv[4]) if len(sys.argv) > 4 else None
+    address, max_hold, lock_delay = [*sys.argv[4:], *("-", "0", "0")[len(sys.argv) - 4 :]]
+    store = None if address == "-" else FencedWriter(address)
     refused = 0
     try:
         with (
             connect(endpoints, session_timeout=float(session_s), timeout=15) as client,
-            Lock(client, name, timeout=60) as grant,
+            Lock(
+                client,
+                name,
+                timeout=60,
+                max_hold=float(max_hold) or None,
+                lock_delay=float(lock_delay),
+            ) as grant,
         ):
             say(event="granted", token=grant.fencing_token, grant_id=grant.grant_id)
             for _ in range(STEPS_MAX):

@@ -58,6 +58,8 @@ class Proxy:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pump(reader, far_writer, (writer, far_writer)))
                 group.create_task(self._pump(far_reader, writer, (writer, far_writer)))
+        except asyncio.CancelledError:
+            pass  # only ``stop`` does it; a stream's task that ends so is told as an error
         finally:
             writer.close()
             far_writer.close()

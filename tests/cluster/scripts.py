@@ -54,6 +54,13 @@ class Script:
             if line["event"] == event:
                 return line
 
+    def drain(self) -> None:
+        """Take what has arrived into ``lines``, without waiting."""
+        while not self._arrived.empty():
+            line = self._arrived.get()
+            if line is not None:
+                self.lines.append(line)
+
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
