@@ -28,8 +28,10 @@ from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import (
     Command,
     Downgrade,
+    Guarded,
     IfHeld,
     Kind,
+    Multi,
     Note,
     Operation,
     RequestId,
@@ -40,6 +42,8 @@ from coordinator.state.outcomes import Outcome, Resized, Revoked
 from coordinator.state.repeats import check_answers
 
 logger = logging.getLogger("coordinator.audit")
+
+_NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +156,16 @@ class HoldingService:
         return RevokedGrant(record, result.czxid + 1)
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
-        """Say in the log of the leader what was forced; the history says it on every member."""
-        operation, result = command.operation, outcome.result
-        if (
-            isinstance(operation, Revoke)
-            and isinstance(result, Revoked)
-            and not outcome.is_repeat
-            and self._leadership.is_leader
-        ):
+        """Say in the log of the leader what was forced, and which write was refused as late.
+
+        The history says on every member what was forced; a refused write is in no state.
+        """
+        operation, result, refusal = command.operation, outcome.result, outcome.refusal
+        if refusal is None and not isinstance(operation, Revoke):
+            return
+        if outcome.is_repeat or not self._leadership.is_leader:
+            return
+        if isinstance(operation, Revoke) and isinstance(result, Revoked):
             logger.warning(
                 "forced release of %s (token %d, %s) by %r, identity %r, at zxid %d: %s",
                 ", ".join(result.paths),
@@ -169,6 +175,15 @@ class HoldingService:
                 command.identity,
                 outcome.zxid,
                 operation.reason,
+            )
+        elif refusal is not None and refusal.code == LockLostError.code and command.if_held:
+            logger.warning(
+                "refused, because its grant does not hold any more: %s, identity %r, at zxid %d: "
+                "%s",
+                _named(operation),
+                command.identity,
+                outcome.zxid,
+                refusal.message,
             )
 
     def on_restore(self) -> None:
@@ -247,3 +262,17 @@ class HoldingService:
         )
         check_answers(operation, committed.outcome)
         return committed
+
+
+def _named(operation: Operation) -> str:
+    """Return what was to be done, and to what, on one line."""
+    parts: tuple[object, ...] = (operation,)
+    if isinstance(operation, Multi):
+        parts = operation.operations
+    elif isinstance(operation, Guarded):
+        parts = operation.then + operation.otherwise
+    named = [
+        " ".join([type(each).__name__, *([repr(each.path)] if hasattr(each, "path") else [])])
+        for each in parts[:_NAMED_MAX]
+    ]
+    return ", ".join(named) + (f" and {len(parts) - _NAMED_MAX} more" if parts[_NAMED_MAX:] else "")

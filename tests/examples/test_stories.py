@@ -145,9 +145,10 @@ SAID: dict[str, tuple[str, ...]] = {
     "s122_conflicting_results": (
         r"worker 1 wakes and writes 41: refused",
         r"The result is 42",
-        r"worker 1, token (\d+), from zxid \d+ until zxid \d+: expired",
-        r"worker 2, token (\d+), from zxid \d+ until zxid \d+: released",
+        r"worker 1, token \d+, from [\d:]{8}, zxid \d+, until [\d:]{8}, zxid \d+: expired",
+        r"worker 2, token \d+, from [\d:]{8}, zxid \d+, until [\d:]{8}, zxid \d+: released",
         r"why-lost job-7.*\n.*worker 1",
+        r"audit log:\n  refused.*SetData '/results/job-7'.*'job-7' to be held with fencing token",
     ),
     "s123_payment_across_five_sites": (
         r"Five sites: paid",

@@ -10,6 +10,7 @@ import pytest
 from coordinator.config import Config, SessionConfig
 from coordinator.errors import (
     BadArgumentsError,
+    CoordinatorError,
     LockLostError,
     NoNodeError,
     NotOwnerError,
@@ -20,7 +21,15 @@ from coordinator.service.grant_history import GrantsWanted
 from coordinator.service.holding import Asked
 from coordinator.service.queues import Wish
 from coordinator.service.reads import LINEARIZABLE, STALE
-from coordinator.state.commands import Create, CreateMode, Delete, IfHeld, RequestId, SetData
+from coordinator.state.commands import (
+    Create,
+    CreateMode,
+    Delete,
+    IfHeld,
+    Multi,
+    RequestId,
+    SetData,
+)
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.lock_scenes import (
     SHARED,
@@ -219,6 +228,35 @@ async def test_a_write_under_a_grant_is_done_only_while_it_holds() -> None:
         assert list(caught.value.holder_tokens) == [later.fencing_token]
         found = (await soon(world.leader.get("/data", LINEARIZABLE, world.deadline()))).value
         assert found[0] == b"1"
+
+
+async def test_a_late_write_is_in_the_audit_log_of_the_leader_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What was to be written, and by the holder of which token; other refusals are not (S122)."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        session_id = await opened(world)
+        held = await soon(acquired(world, session_id))
+        await released(world, held)
+        late = (IfHeld(LOCKS.directory("daily"), held.fencing_token),)
+        writes = Multi((SetData("/result", b"41"), *(Delete(f"/old/{n}") for n in range(7))))
+        with caplog.at_level(logging.WARNING, "coordinator.audit"):
+            for operation, if_held in ((SetData("/nothing", b""), ()), (writes, late)):
+                with pytest.raises(CoordinatorError):
+                    await soon(
+                        world.follower.submit(
+                            operation,
+                            request=None,
+                            deadline_ms=world.deadline(),
+                            if_held=if_held,
+                        )
+                    )
+
+        (message,) = caplog.messages
+        assert "SetData '/result', Delete '/old/0'" in message
+        assert message.count("Delete") == 4
+        assert "and 3 more" in message
+        assert f"expected 'daily' to be held with fencing token {held.fencing_token}" in message
 
 
 async def test_a_conditional_write_whose_answer_was_lost_is_not_said_to_have_failed() -> None:
