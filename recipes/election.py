@@ -32,6 +32,7 @@ from recipes.body import Body
 from recipes.grant import Grant
 from recipes.guards.raising import Guard, checked_guards, raise_guards
 from recipes.holding import Holding
+from recipes.naming import name_of
 from recipes.obtaining import grants_of
 from recipes.terms import WhenUnsure, checked_when_unsure, wish_of
 from recipes.waiting import FOREVER, Timeout, wait_ms_of
@@ -42,7 +43,7 @@ class Election(Body[ClientT]):
 
     Args:
         client: a Client for ``with`` and plain calls, an AsyncClient for ``async with`` and await.
-        name: opaque.
+        name: opaque; an integer is taken as its decimal digits.
         value: published when elected; ``proclaim`` changes it.
         timeout: seconds to stand by before giving up; FOREVER by default, because standing by is
             what a candidate is for.
@@ -56,7 +57,7 @@ class Election(Body[ClientT]):
     def __init__(
         self,
         client: ClientT,
-        name: str,
+        name: str | int,
         *,
         value: bytes = b"",
         timeout: Timeout = FOREVER,
@@ -66,6 +67,7 @@ class Election(Body[ClientT]):
         trace_id: str = "",
     ) -> None:
         self.client = client
+        name = name_of(name)
         self.name = name
         self.guards = checked_guards(client, guards)
         self._value = value

@@ -30,6 +30,7 @@ from recipes.body import Body
 from recipes.grant import Grant
 from recipes.guards.raising import Guard
 from recipes.holding import Holding
+from recipes.naming import name_of
 from recipes.obtaining import obtain
 from recipes.terms import Purpose, Terms, WhenUnsure
 from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
@@ -96,7 +97,7 @@ class Lock(Body[ClientT]):
             label=label,
             trace_id=trace_id,
         )
-        self._prepare(client, str(name), terms)
+        self._prepare(client, name_of(name), terms)
 
     @classmethod
     def on_terms(cls, client: ClientT, name: str, terms: Terms) -> Lock[ClientT]:

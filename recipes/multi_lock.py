@@ -25,6 +25,7 @@ from coordinator.client.facing import ClientT, both, expect_face
 from coordinator.errors import BadArgumentsError
 from recipes.grant import Grant
 from recipes.holding import Holding
+from recipes.naming import name_of
 from recipes.obtaining import obtain
 from recipes.terms import LockOptions, Terms
 from recipes.waiting import Timeout, wait_ms_of
@@ -35,7 +36,7 @@ class MultiLock(Generic[ClientT]):
 
     def __init__(self, client: ClientT, *names: str | int, **options: Unpack[LockOptions]) -> None:
         self.client = client
-        self.names = tuple(str(name) for name in names)
+        self.names = tuple(name_of(name) for name in names)
         if not names or len(set(self.names)) != len(names):
             raise BadArgumentsError(
                 f"MultiLock: expected one name or more, each once; found {names!r}"

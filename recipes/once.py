@@ -285,9 +285,9 @@ class Once(Generic[ClientT]):
 
 
 def _path_of(key: str) -> str:
-    if not 1 <= len(key) <= _KEY_CHARACTERS_MAX:
+    if not isinstance(key, str) or not 1 <= len(key) <= _KEY_CHARACTERS_MAX:
         raise BadArgumentsError(
-            f"key: expected 1 to {_KEY_CHARACTERS_MAX} characters, found {key[:60]!r}"
+            f"key: expected 1 to {_KEY_CHARACTERS_MAX} characters of text, found {key!r:.60}"
         )
     name = quote(key, safe="") if key not in (".", "..") else key.replace(".", "%2E")
     return f"{ROOT}/{name}"

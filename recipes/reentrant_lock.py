@@ -33,6 +33,7 @@ from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerErro
 from recipes.grant import Grant
 from recipes.hold import Shares
 from recipes.holding import Holding
+from recipes.naming import name_of
 from recipes.obtaining import obtain
 from recipes.terms import LockOptions, Terms
 from recipes.waiting import Timeout, wait_ms_of
@@ -59,7 +60,7 @@ class ReentrantLock(Generic[ClientT]):
 
     def __init__(self, client: ClientT, name: str | int, **options: Unpack[LockOptions]) -> None:
         self.client = client
-        self.name = str(name)
+        self.name = name_of(name)
         self._terms = Terms.of(client, **options)
         if self._terms.owner == "":
             raise BadArgumentsError(

@@ -25,6 +25,7 @@ from typing import Generic, Unpack
 
 from coordinator.client.facing import ClientT
 from recipes.lock import Lock
+from recipes.naming import name_of
 from recipes.terms import Kind, LockOptions, Terms
 
 
@@ -33,7 +34,7 @@ class RWLock(Generic[ClientT]):
 
     def __init__(self, client: ClientT, name: str | int, **options: Unpack[LockOptions]) -> None:
         self.client = client
-        self.name = str(name)
+        self.name = name_of(name)
         self._options = options
         Terms.of(client, **options)  # refuse here what is wrong with them, not at the first use
 

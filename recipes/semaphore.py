@@ -26,6 +26,7 @@ from coordinator.errors import BadArgumentsError
 from recipes.body import Body
 from recipes.grant import Grant
 from recipes.holding import Holding
+from recipes.naming import name_of
 from recipes.obtaining import obtain
 from recipes.terms import LockOptions, Terms
 from recipes.waiting import Timeout, wait_ms_of
@@ -44,7 +45,7 @@ class Semaphore(Body[ClientT]):
         self, client: ClientT, name: str | int, size: int, **options: Unpack[LockOptions]
     ) -> None:
         self.client = client
-        self.name = str(name)
+        self.name = name_of(name)
         if options.get("guards"):
             raise BadArgumentsError(
                 f"semaphore {self.name!r}: expected no guards, found some: they let only the "

@@ -29,6 +29,7 @@ from urllib.parse import quote
 from coordinator.client import Check, Create, Operation, Read, SetData, Stat
 from coordinator.client.facing import ClientT, both
 from coordinator.errors import BadArgumentsError, NoNodeError, TooManyRetriesError
+from recipes.naming import name_of
 from recipes.waiting import Timeout, is_seconds, wait_ms_of
 
 ROOT = "/buckets"
@@ -73,7 +74,8 @@ class TokenBucket(Generic[ClientT]):
         burst: how many permits it holds at most, 1 or more; it is full at first.
     """
 
-    def __init__(self, client: ClientT, name: str, *, rate: float, burst: int) -> None:
+    def __init__(self, client: ClientT, name: str | int, *, rate: float, burst: int) -> None:
+        name = name_of(name)
         if not 1 <= len(name) <= _NAME_CHARACTERS_MAX:
             raise BadArgumentsError(
                 f"name: expected 1 to {_NAME_CHARACTERS_MAX} characters, found {name[:60]!r}"

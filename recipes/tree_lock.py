@@ -38,6 +38,7 @@ from recipes.body import Body
 from recipes.grant import Grant
 from recipes.hold import Hold
 from recipes.holding import Holding
+from recipes.naming import name_of
 from recipes.terms import WhenUnsure, checked_when_unsure, wish_of
 from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
@@ -64,7 +65,7 @@ class TreeLock(Body[ClientT]):
         on_before_watch: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self.client = client
-        self.name = str(name)
+        self.name = name_of(name)
         self._directory = f"{_ROOT}/{segment_of(self.name)}"
         self._wait_ms = wait_ms_of(timeout)
         self._label = label

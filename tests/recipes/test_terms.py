@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from coordinator.errors import BadArgumentsError
-from recipes import Election, Lock, MultiLock, ReentrantLock, TreeLock
+from recipes import (
+    Election,
+    Lock,
+    MultiLock,
+    Once,
+    ReentrantLock,
+    RWLock,
+    Semaphore,
+    TokenBucket,
+    TreeLock,
+)
 from recipes.terms import Terms
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
@@ -49,6 +60,37 @@ async def test_what_is_out_of_range_is_refused_when_the_lock_is_made(
         for make in (Lock, ReentrantLock):
             with pytest.raises(BadArgumentsError, match=next(iter(options))):
                 make(client, "daily", **options)
+
+
+@pytest.mark.parametrize("name", [None, True, 4.5, b"daily", ("daily",)], ids=repr)
+@in_memory
+async def test_what_is_no_name_is_refused_and_not_made_one(world: MemoryCluster, name: Any) -> None:
+    """A forgotten order number must not make all orders share the lock "None" (S020)."""
+    async with world.client() as client:
+        for make in (
+            *(Lock, ReentrantLock, TreeLock, Election, RWLock, MultiLock),
+            partial(Semaphore, size=3),
+            partial(TokenBucket, rate=1.0, burst=1),
+        ):
+            with pytest.raises(BadArgumentsError, match="name: expected text or an integer"):
+                make(client, name)
+        with pytest.raises(BadArgumentsError, match="key: expected 1 to 150 characters of text"):
+            await Once(client).run(name, pytest.fail)
+
+        assert [each async for each in client.locks()] == []
+
+
+@in_memory
+async def test_an_integer_is_a_name_of_every_recipe(world: MemoryCluster) -> None:
+    """As ``pg_advisory_lock`` and ``GET_LOCK`` have it: 42 and "42" are one lock (S020)."""
+    async with world.client() as client:
+        for lock in (Lock(client, 42), ReentrantLock(client, 42), TreeLock(client, 42)):
+            grant = await lock.acquire()
+
+            assert grant.lock == "42"
+            assert await Lock(client, "42", owner="another").try_acquire() is None
+            await lock.release()
+        assert (await Election(client, 42).campaign()).lock == "42"
 
 
 @in_memory
