@@ -216,9 +216,12 @@ class ElectionService:
         *,
         identity: str = "",
     ) -> Abandoned:
-        """Undo the campaign with this request number, or make sure that it never runs."""
-        ELECTIONS.directory(name)
-        operation = Abandon(client_id, number, floor_index)
+        """Undo the campaign with this request number, or make sure that it never runs.
+
+        Raises:
+            NotOwnerError: it was made, and is an attempt at something else; it stands as it was.
+        """
+        operation = Abandon(client_id, number, floor_index, ELECTIONS.directory(name))
         committed = await self._proposals.submit(
             operation, request=None, identity=identity, deadline_ms=deadline_ms
         )

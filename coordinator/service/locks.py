@@ -184,9 +184,12 @@ class LockService:
         *,
         identity: str = "",
     ) -> Abandoned:
-        """Undo the acquire with this request number, or make sure that it never runs."""
-        LOCKS.directory(name)  # the name must be one, although the request alone says it all
-        operation = Abandon(client_id, number, floor_index)
+        """Undo the acquire with this request number, or make sure that it never runs.
+
+        Raises:
+            NotOwnerError: it was made, and is an attempt at something else; it stands as it was.
+        """
+        operation = Abandon(client_id, number, floor_index, LOCKS.directory(name))
         committed = await self._proposals.submit(
             operation, request=None, identity=identity, deadline_ms=deadline_ms
         )

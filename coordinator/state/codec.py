@@ -6,8 +6,8 @@
 3. An operation is its tag and its fields in the order of its class. Tags are never used again for
    something else; a new field or operation is a new format number.
 4. What the formats of before wrote is still read: logs, snapshots and members of before hold it.
-   Format 2 of commands had no ``failure``; format 1 had no queues: no tag above 13, no
-   ``silent_ms``, ``if_held`` and ``granted``.
+   Format 2 of commands had no ``failure`` and no ``directory`` to abandon in; format 1 had no
+   queues: no tag above 13, no ``silent_ms``, ``if_held`` and ``granted``.
 
 This is the only file of this room that knows msgpack.
 """
@@ -212,11 +212,13 @@ for _family in _EVERY_FAMILY:
     _family.add(7, Guarded, ROW, ROW, ROW, encode=_encode_guarded, decode=_decode_guarded)
     _family.add(8, OpenSession, STR, INT, STR)
     _family.add(11, Release, STR, INT)
-    _family.add(12, Abandon, STR, INT, INT)
     _family.add(13, Reap, STR, INT, INT, INT)
 _OPERATIONS_1.add_former(9, CloseSession, STR)
 _OPERATIONS_2.add_former(9, CloseSession, STR)
 _OPERATIONS.add(9, CloseSession, STR, STR)
+_OPERATIONS_1.add_former(12, Abandon, STR, INT, INT)
+_OPERATIONS_2.add_former(12, Abandon, STR, INT, INT)
+_OPERATIONS.add(12, Abandon, STR, INT, INT, STR)
 _OPERATIONS_1.add_former(10, ExpireSession, STR, INT)
 for _family in (_OPERATIONS, _OPERATIONS_2):
     _family.add(10, ExpireSession, STR, INT, INT)

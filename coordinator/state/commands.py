@@ -282,12 +282,14 @@ class Abandon:
     """Undo an attempt whose answer never came: the request (client_id, number).
 
     Ephemeral znodes that it created and that still exist are deleted; if it was never seen, the
-    number is spent, so that a late arrival of it is refused. Idempotent.
+    number is spent, so that a late arrival of it is refused. Idempotent. With a ``directory`` it is
+    refused with NotOwner if the request made contenders and none of them there.
     """
 
     client_id: str
     number: int
     floor_index: int = 0
+    directory: str = ""
 
 
 @dataclass(frozen=True, slots=True)

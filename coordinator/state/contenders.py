@@ -2,7 +2,8 @@
 
 1. Release names one incarnation of a contender by its czxid: it can never free a later one, and
    repeating it succeeds again as long as the table of released contenders remembers it.
-2. Abandon undoes a request whose answer never came, or spends its number so that it never runs.
+2. Abandon undoes a request whose answer never came, or spends its number so that it never runs;
+   one that names a queue undoes nothing elsewhere.
 3. Reap is void unless nothing changed since the leader looked, in its own term.
 """
 
@@ -31,6 +32,8 @@ from coordinator.state.outcomes import (
 from coordinator.state.queues import LockTable
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
+
+_SHOWN_DIRECTORIES_MAX = 4
 
 
 class ContenderOperations:
@@ -103,6 +106,8 @@ class ContenderOperations:
         session = self._sessions.find(client_id)
         abandoned = RequestId(client_id, number, operation.floor_index)
         first = self._requests.recall(abandoned, session)
+        if first is not None:
+            _check_directory(operation, first)
         deleted_path = None if first is None else self._delete_created(first)
         if first is None or deleted_path is not None:
             zxid = self._tree.zxid if self._tree.is_changed else self._tree.zxid - 1
@@ -138,6 +143,19 @@ class ContenderOperations:
             return Reaped(was_deleted=False)
         self._tree.remove(operation.path, znode)
         return Reaped(was_deleted=True)
+
+
+def _check_directory(operation: Abandon, first: Outcome) -> None:
+    """Raise NotOwner for a request that made its contenders somewhere else."""
+    made_in = {paths.split(each.path)[0] for each in _created_by(first)}
+    if operation.directory and made_in and operation.directory not in made_in:
+        found = ", ".join(sorted(made_in)[:_SHOWN_DIRECTORIES_MAX])
+        raise NotOwnerError(
+            f"abandon request {operation.number} of client {operation.client_id}: expected an "
+            f"attempt at {paths.shown(operation.directory)}, found one at {found}",
+            number=operation.number,
+            directory=operation.directory,
+        )
 
 
 def _spent(request: RequestId, zxid: int) -> Outcome:

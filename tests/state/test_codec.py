@@ -18,6 +18,7 @@ from coordinator.state.codec import (
     encode_stat,
 )
 from coordinator.state.commands import (
+    Abandon,
     Check,
     CloseSession,
     Command,
@@ -85,6 +86,8 @@ BAD_COMMANDS: list[Any] = [
     (3, CREATE_ROW, 0, None, ""),
     (3, (9, "s1"), 0, None, "", ()),
     (2, (9, "s1", "sick"), 0, None, "", ()),
+    (3, (12, "c1", 3, 0), 0, None, "", ()),
+    (2, (12, "c1", 3, 0, "/locks/a"), 0, None, "", ()),
     (1, (9, "s1", "sick"), 0, None, ""),
     (0, CREATE_ROW, 0, None, ""),
     (1, CREATE_ROW, 0, None, "", ()),
@@ -257,6 +260,7 @@ FORMER_COMMANDS = {
     ),
     "9501930aa273310705c0a0": Command(ExpireSession("s1", 7), 5),
     "96029209a2733105c0a090": Command(CloseSession("s1"), 5),
+    "9602940ca26331030705c0a090": Command(Abandon("c1", 3, 7), 5),
     "9602940aa27331070905c0a090": Command(ExpireSession("s1", 7, 9), 5),
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ operations of a multi or a guarded write.
     > guarded                                     then: | if /a exists=no, | then ..., | else ...
     > close s1 failure="no disk"                  > expire s1 term=1
     > release /locks/a/lock-0000000000 czxid=5
-    > abandon c1:3 floor=0
+    > abandon c1:3 floor=0 at=/locks/a
     > reap /locks/a mzxid=5 pzxid=9 term=1
     > enter /locks/a session=s1 kind=shared owner=t1 try lock_delay=1000 max_hold=500 size=2
     > enter /locks/a,/locks/b session=s1          (a multi-lock; prefix=candidate- for elections)
@@ -217,7 +217,8 @@ def operation_of(words: Words, more: list[str]) -> Operation:
             return Release(words.first, words.number("czxid", 0))
         case "abandon":
             client_id, _, number = words.first.partition(":")
-            return Abandon(client_id, int(number), words.number("floor", 0))
+            floor_index = words.number("floor", 0)
+            return Abandon(client_id, int(number), floor_index, words.text("at"))
         case "reap":
             return Reap(
                 words.first,
