@@ -22,7 +22,8 @@ from recipes.contention import sequence_of
 
 _NAME_CHARS_MAX = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_GRANT_ID = re.compile(r"((?:read-|slot-)?)(\d{1,18})-(\d{1,18})", re.ASCII)
+_NUMBER = r"(0|[1-9]\d{0,17})"  # written in one way only: an id is a name
+_GRANT_ID = re.compile(rf"((?:read-|slot-)?){_NUMBER}-{_NUMBER}", re.ASCII)
 _MARKED = ("read-", "slot-")
 """The prefixes of names that a grant id repeats; it leaves out every other one."""
 _DOTS = {".": "%2E", "..": "%2E%2E"}

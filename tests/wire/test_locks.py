@@ -235,6 +235,38 @@ async def test_locks_are_listed_in_pages(api: Api) -> None:
     assert (await api.get("/v1/locks/b%2Fc")).body["lock"] == "b/c"
 
 
+async def test_an_attempt_at_something_else_is_not_abandoned(api: Api) -> None:
+    """The path names the lock; who mistakes it is told, and takes nobody's lock away."""
+    headers = {"Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1"}
+    wish = {"session_id": await api.session_id()}
+    grant = (await api.post("/v1/locks/daily", wish, **headers)).body["grant"]
+
+    other = await api.delete("/v1/locks/nightly/attempts/c1/1")
+    election = await api.delete("/v1/elections/daily/attempts/c1/1")
+
+    for reply in (other, election):
+        assert (reply.status, reply.code, reply.body["definite"]) == (409, "NotOwner", True)
+        assert "/locks/daily" in reply.body["detail"]
+    assert await queue_of(api, "daily") == [grant["session_id"]]
+
+
+@pytest.mark.parametrize("form", ["0{}", "00-{1}", "{0}-0{1}", "+{}", "lock-{}"])
+async def test_a_grant_has_one_name(api: Api, form: str) -> None:
+    """Zeros before its numbers make another name, which is nobody's."""
+    wish = {"session_id": await api.session_id()}
+    grant_id = (await api.post("/v1/locks/daily", wish)).body["grant"]["grant_id"]
+    other = form.format(*grant_id.split("-")) if "{1}" in form else form.format(grant_id)
+
+    for method, path in (
+        ("DELETE", f"/v1/locks/daily/grants/{other}"),
+        ("DELETE", f"/v1/elections/daily/grants/{other}"),
+        ("GET", f"/v1/grants/daily/{other}"),
+    ):
+        reply = await api.call(method, path)
+        assert (reply.status, reply.code) == (400, "BadArguments")
+    assert await queue_of(api, "daily") == [wish["session_id"]]
+
+
 BAD: list[tuple[str, str, Any]] = [
     ("POST", "/v1/locks/daily", {}),
     ("POST", "/v1/locks/daily", {"lease_ms": 0}),
@@ -314,3 +346,35 @@ async def test_an_election_is_observed(api: Api, accept: str) -> None:
 
     values = [each and each["elected"] and each["elected"]["value"] for each in seen]
     assert values == [None, "a", "b", None, None]
+
+
+@pytest.mark.parametrize("name", ["If-Match", "If-None-Match", "If-Unmodified-Since"])
+async def test_a_precondition_that_nobody_would_judge_is_refused(api: Api, name: str) -> None:
+    """Outside the tree no change has a version: saying nothing would be a lie."""
+    session_id = await api.session_id()
+    wish = {"session_id": session_id}
+    grant_id = (await api.post("/v1/locks/daily", wish)).body["grant"]["grant_id"]
+    changes: list[tuple[str, str, Any]] = [
+        ("POST", "/v1/sessions", {}),
+        ("DELETE", f"/v1/sessions/{session_id}", None),
+        ("POST", f"/v1/sessions/{session_id}/heartbeat", None),
+        ("POST", "/v1/locks/other", wish),
+        ("POST", "/v1/locks", {**wish, "names": ["a", "b"]}),
+        ("DELETE", f"/v1/locks/daily/grants/{grant_id}", None),
+        ("POST", "/v1/locks/daily/revoke", {"by": "me", "reason": "why"}),
+        ("POST", "/v1/elections/boss", wish),
+        ("POST", "/v1/multi", {"operations": [{"op": "create", "path": "/m"}]}),
+    ]
+
+    for method, path, body in changes:
+        reply = await api.call(method, path, body, headers={name: "*"})
+        assert (reply.status, reply.code) == (400, "BadArguments"), path
+        assert "/v1/tree" in reply.body["detail"]
+
+    assert await queue_of(api, "daily") == [session_id]
+    assert (await api.get("/v1/tree/m")).status == 404
+    reads = [
+        await api.call("GET", "/v1/locks/daily", headers={name: "*"}),
+        await api.call("GET", "/v1/sessions", headers={name: "*"}),
+    ]
+    assert [each.status for each in reads] == [200, 200]

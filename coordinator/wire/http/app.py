@@ -9,14 +9,16 @@ from coordinator.config import HttpConfig
 from coordinator.service.member import Member
 from coordinator.wire.http.door import DOOR, Door
 from coordinator.wire.http.elections import ElectionRoutes
+from coordinator.wire.http.etags import unconditional
 from coordinator.wire.http.grants import GrantRoutes
 from coordinator.wire.http.holding import HoldingRoutes
 from coordinator.wire.http.locks import LockRoutes
 from coordinator.wire.http.multi import MultiRoutes
 from coordinator.wire.http.openapi import openapi_document
 from coordinator.wire.http.operations import OperationRoutes, product_version
+from coordinator.wire.http.paths import TREE_PREFIX
 from coordinator.wire.http.problems import problem_middleware
-from coordinator.wire.http.routes import Route
+from coordinator.wire.http.routes import Handler, Route
 from coordinator.wire.http.sessions import SessionRoutes
 from coordinator.wire.http.tree import TreeRoutes
 from coordinator.wire.http.watch import WatchRoutes
@@ -37,9 +39,16 @@ def create_app(member: Member, http_config: HttpConfig, clock: Clock) -> web.App
     app[DOOR] = door
     for route in all_routes(door):
         app.router.add_route(
-            route.method, route.pattern, route.handler, expect_handler=door.maybe_continue
+            route.method, route.pattern, _handler_of(route), expect_handler=door.maybe_continue
         )
     return app
+
+
+def _handler_of(route: Route) -> Handler:
+    """Return what answers a route: those of the tree judge preconditions, reads may ignore them."""
+    is_read = route.method == "GET" or route.operation_id == "watch_many"
+    is_judge = route.template.startswith(TREE_PREFIX)
+    return route.handler if is_read or is_judge else unconditional(route.handler)
 
 
 def all_routes(door: Door) -> tuple[Route, ...]:

@@ -15,11 +15,14 @@ from aiohttp import web
 
 from coordinator.errors import BadArgumentsError
 from coordinator.state.outcomes import Stat
+from coordinator.wire.http.paths import TREE_PREFIX
+from coordinator.wire.http.routes import Handler
 from coordinator.wire.messages.operations import ANY_VERSION, VERSION_MAX
 from coordinator.wire.strict_json import shortened
 
 _TAG = re.compile(r'"(\d{1,10})(?:-(\d{1,19}))?"', re.ASCII)
 _OTHERS = ("If-None-Match", "If-Unmodified-Since", "If-Modified-Since", "If-Range")
+_EVERY = ("If-Match", *_OTHERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +70,24 @@ def expected(request: web.Request) -> Expected:
     return Expected(int(match[1]), None if match[2] is None else int(match[2]), is_given=True)
 
 
+def unconditional(handler: Handler) -> Handler:
+    """Return the handler of a change that knows no preconditions: it refuses those it is given."""
+
+    async def guarded(request: web.Request) -> web.StreamResponse:
+        for name in _EVERY:
+            if name in request.headers:
+                raise BadArgumentsError(
+                    f"{name}: expected none here (PUT and DELETE of {TREE_PREFIX} judge If-Match; "
+                    f"any write takes if_held), found {shortened(ascii(request.headers[name]))}"
+                )
+        return await handler(request)
+
+    return guarded
+
+
 def refuse_on_create(request: web.Request) -> None:
     """Raise BadArgumentsError for a precondition, beside the one that every create has anyway."""
-    for name in ("If-Match", *_OTHERS):
+    for name in _EVERY:
         value = request.headers.get(name)
         if value is not None and (name, value.strip()) != ("If-None-Match", "*"):
             raise BadArgumentsError(
