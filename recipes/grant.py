@@ -20,7 +20,7 @@ from typing import Generic
 
 from coordinator.client import Check, Previous, Session
 from coordinator.client.facing import ClientT, both
-from coordinator.errors import LockLostError, SessionExpiredError
+from coordinator.errors import BadArgumentsError, LockLostError, SessionExpiredError
 from recipes.hold import Life, Queue
 
 
@@ -207,9 +207,14 @@ class Grant(Generic[ClientT]):
         to release and to write anew.
 
         Raises:
-            NotOwnerError: the grant does not hold any more.
-            BadArgumentsError: it is not one that can be shared.
+            NotOwnerError, LockLostError: the grant does not hold any more.
+            BadArgumentsError: it is not one that can be shared, or its owner counts on it.
         """
+        if self.hold.is_counted:
+            raise BadArgumentsError(
+                f"{self.lock}: expected the grant of an RWLock to downgrade, found that of a "
+                f"ReentrantLock: other bodies of its owner rely on holding it alone"
+            )
         await self._queue.downgrade(self.grant_id)
         self.kind = "shared"
 

@@ -46,6 +46,8 @@ class Life(Protocol):
     """What a grant asks of the hold behind it."""
 
     @property
+    def is_counted(self) -> bool: ...
+    @property
     def is_released(self) -> bool: ...
     @property
     def reason(self) -> str: ...
@@ -62,6 +64,9 @@ class Hold:
     ``paths`` are its contenders, one for each of its locks; ``is_bounded``: it ends by itself
     (``max_hold``). ``locks`` and ``owner``: in whose name it stands in which queues.
     """
+
+    is_counted = False
+    """Whether it is a share, of which its owner may have more."""
 
     def __init__(
         self,
@@ -231,6 +236,8 @@ class Shares:
 
 class Share:
     """One grant's part in a hold that several grants of one owner share."""
+
+    is_counted = True
 
     def __init__(self, shares: Shares) -> None:
         self._hold = shares.hold

@@ -15,7 +15,7 @@ from coordinator.errors import (
     LockTimeoutError,
     NotOwnerError,
 )
-from recipes import Lock, ReentrantLock
+from recipes import Lock, ReentrantLock, RWLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 
@@ -173,6 +173,21 @@ async def test_grants_given_back_by_themselves_are_forgotten(world: MemoryCluste
             await asyncio.create_task(visit())
 
         assert len(lock._entered) <= 1
+
+
+@in_memory
+async def test_a_grant_that_is_counted_can_not_be_downgraded(world: MemoryCluster) -> None:
+    """The other bodies of its owner rely on holding alone."""
+    async with (
+        world.client() as client,
+        world.client() as other,
+        ReentrantLock(client, "daily") as outer,
+    ):
+        with pytest.raises(BadArgumentsError, match="RWLock"):
+            await outer.downgrade()
+        async with ReentrantLock(client, "daily") as inner:
+            assert inner.kind == "exclusive"
+            assert await RWLock(other, "daily").read().try_acquire() is None
 
 
 @in_memory
