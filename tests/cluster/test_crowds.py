@@ -11,6 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from coordinator import connect
+from recipes import Lock
 from tests.cluster.conftest import MakeCluster
 from tests.cluster.processes import ProcessCluster
 from tests.cluster.wire import Wire
@@ -22,7 +24,7 @@ GRANTS = "coordinator_grants_total"
 
 @asynccontextmanager
 async def waiting(
-    cluster: ProcessCluster, name: str, count: int
+    cluster: ProcessCluster, name: str, count: int, kind: str = "exclusive"
 ) -> AsyncIterator[asyncio.Queue[Any]]:
     """Let ``count`` contenders of one session wait at all members; grants go into a queue."""
     grants: asyncio.Queue[Any] = asyncio.Queue()
@@ -36,7 +38,7 @@ async def waiting(
 
         async def wait(number: int) -> None:
             url = f"{cluster.urls[number % len(cluster.urls)]}/v1/locks/{name}"
-            ask = {"session_id": session_id, "timeout_ms": 600_000}
+            ask = {"session_id": session_id, "timeout_ms": 600_000, "kind": kind}
             headers = {"Accept": "application/x-ndjson"}
             async with http.post(url, json=ask, headers=headers) as stream:
                 async for line in stream.content:
@@ -94,6 +96,50 @@ async def test_one_release_wakes_one_of_a_thousand(make_cluster: MakeCluster) ->
         assert total(cluster, WAKEUPS) - wakeups == 1
         assert total(cluster, GRANTS) - granted == 1
     wire.close()
+
+
+@pytest.mark.timeout(240)
+async def test_a_thousand_readers_and_a_writer_wait_for_each_other_in_turn(
+    make_cluster: MakeCluster,
+) -> None:
+    """Those before the writer hold together, those behind wait for it: neither side starves."""
+    cluster = make_cluster()
+    wire = Wire(cluster.urls[0])
+
+    async def all_granted(grants: asyncio.Queue[Any], count: int) -> str:
+        """Wait until all are granted; return the session that they all share."""
+        told = [await asyncio.wait_for(grants.get(), 60) for _ in range(count)]
+        sessions = {each["grant"]["session_id"] for each in told}
+        assert len(sessions) == 1
+        return str(sessions.pop())
+
+    async with connect(cluster.endpoints, timeout=60, session_timeout=60) as client:
+        first = await Lock(client, "crowd").acquire()
+        async with waiting(cluster, "crowd", WAITERS, "shared") as early:
+            writing = Lock(client, "crowd", owner="second", timeout=120)
+            second = asyncio.create_task(writing.acquire())
+            for _ in range(600):
+                if len((await client.lock("crowd")).queue) > WAITERS:
+                    break
+                await asyncio.sleep(0.1)
+            async with waiting(cluster, "crowd", 50, "shared") as late:
+                await first.release()
+                early_session = await all_granted(early, WAITERS)
+                assert late.empty()
+                assert not second.done(), "it came after the readers that hold"
+                await wire.request("DELETE", f"/v1/sessions/{early_session}")
+                await second
+                assert late.empty(), "it holds alone"
+                await writing.release()
+                await all_granted(late, 50)
+    story = await wire.request("GET", "/v1/grants?lock=crowd&limit=2000", timeout_s=30)
+    wire.close()
+
+    granted = [each["granted_zxid"] for each in story.body["grants"]]
+    assert len(granted) == WAITERS + 52
+    assert len(set(granted)) == 4, "a writer, all readers in one command, a writer, the late ones"
+    tokens = [each["fencing_token"] for each in story.body["grants"]]
+    assert tokens == sorted(set(tokens))
 
 
 async def test_one_of_fifty_creates_what_was_absent(make_cluster: MakeCluster) -> None:

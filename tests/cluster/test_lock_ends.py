@@ -27,6 +27,7 @@ from tests.cluster.faults.shim import Shim, build
 from tests.cluster.faults.world import Skipped
 from tests.cluster.processes import ProcessCluster
 from tests.cluster.scripts import REPOSITORY, Script
+from tests.cluster.test_lock_kinds import children_of
 
 RELEASES_RACED = 12
 
@@ -64,10 +65,9 @@ async def all_standing(client: AsyncClient, prefix: str) -> list[str]:
     """Return who stands in the queues whose names begin so."""
     found: list[str] = []
     for root in ("/locks", "/elections"):
-        for name in (await client.children(root)).names if await client.exists(root) else ():
-            if name.startswith(prefix):
-                names = (await client.children(f"{root}/{name}")).names
-                found += [f"{name}/{each}" for each in names]
+        for queue in await children_of(client, root):
+            if queue.startswith(f"{root}/{prefix}"):
+                found += await children_of(client, queue)
     return found
 
 

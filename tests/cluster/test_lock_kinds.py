@@ -14,7 +14,7 @@ import pytest
 
 from coordinator import connect
 from coordinator.client import AsyncClient, GrantRecord
-from coordinator.errors import CoordinatorError
+from coordinator.errors import CoordinatorError, NoNodeError
 from tests.cluster import lock_verdicts as verdicts
 from tests.cluster.conftest import MakeCluster
 from tests.cluster.lock_worker import BURST, DELAY_S, RATE, SLOTS
@@ -179,15 +179,23 @@ async def run(
     await judge(crowd, grants, found)
 
 
+async def children_of(client: AsyncClient, path: str) -> list[str]:
+    """Return the paths of the children; none of what is not there (any more)."""
+    try:
+        return [f"{path}/{name}" for name in (await client.children(path)).names]
+    except NoNodeError:
+        return []
+
+
 async def left_over(client: AsyncClient) -> list[str]:
     """Return who still stands in a queue, and which sessions are open, when all should be gone."""
     end = time.monotonic() + 3 * SESSION_S + 10.0
     while True:
         standing = [
-            f"{root}/{name}/{each}"
+            each
             for root in ("/locks", "/elections")
-            for name in (await client.children(root)).names
-            for each in (await client.children(f"{root}/{name}")).names
+            for queue in await children_of(client, root)
+            for each in await children_of(client, queue)
         ]
         sessions = [each.label for each in await client.sessions() if each.label]
         if not standing and not sessions:
