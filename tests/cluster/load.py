@@ -6,7 +6,8 @@ Four kinds of clients, all in the test's own event loop, so that one clock order
    znodes and add sequential ones, at any member. Half of their writes carry a request number and
    are sent again, to other members, until answered;
 2. *watchers* of the whole tree, each reconnecting from its last zxid at another member;
-3. *contenders* take locks with the product's own client, and look at their grant while they hold;
+3. *contenders* take locks of several kinds with the product's own client (alone, as one of several
+   readers, a slot of a semaphore, all locks at once), and look at their grant while they hold;
 4. each contender's session has an *ephemeral*, which watchers must not see go while the client
    counts its lease as running.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 import random
 import time
 from collections import Counter
@@ -29,12 +31,14 @@ from coordinator import connect
 from coordinator.client import AsyncClient, Session
 from coordinator.client.retry import RetryPolicy
 from coordinator.errors import CoordinatorError
-from recipes import Lock
+from recipes import Grant, Lock, MultiLock, RWLock, Semaphore
 from tests.cluster.wire import NEVER_SENT, Answer, Wire
 from tests.history.operations import Recorder
 
 ROOT = "/load"
 OPERATIONS_PER_KEY_MAX = 400
+SLOTS = 2
+"""Of the semaphore."""
 _ATTEMPT_S = 4.0
 _WRITE_DEADLINE_S = 12.0
 
@@ -45,7 +49,7 @@ class LoadOptions:
 
     clients: int = 8
     watchers: int = 3
-    contenders: int = 4
+    contenders: int = 5
     locks: int = 2
     keys: int = 4
     per_second: int = 150
@@ -77,12 +81,15 @@ class Added:
 
 @dataclass(slots=True)
 class Held:
-    """One grant as its holder saw it; ``certain_until`` is the last time its check passed."""
+    """One grant as its holder saw it; ``certain_until`` is the last time its check passed.
+
+    ``beside``: how many may hold at once with it, of its own kind: 1 for one that holds alone."""
 
     lock: str
     token: int
     granted_at: float
     certain_until: float
+    beside: float = 1
 
 
 @dataclass(slots=True)
@@ -463,16 +470,37 @@ class _Contender:
             await client.create(path, mode="ephemeral")
 
     async def _hold(self, client: AsyncClient) -> None:
-        load = self._load
-        lock = Lock(
-            client, f"{load.name}-{self._random.randrange(load.options.locks)}", timeout=8.0
-        )
-        async with lock as grant:
-            held = Held(grant.lock, grant.fencing_token, time.monotonic(), 0.0)
-            until = held.granted_at + self._random.uniform(0.2, 1.8) * load.options.hold_s
-            load.held.append(held)
-            while time.monotonic() < until:
-                now = time.monotonic()
+        load, kind = self._load, self._random.choices(KINDS, (6, 2, 2, 2, 2))[0]
+        names = [f"{load.name}-{number}" for number in range(load.options.locks)]
+        name = self._random.choice(names)
+        if kind == "multi":
+            async with MultiLock(client, *names, timeout=8.0) as grants:
+                await self._keep(grants)
+            return
+        taken: Lock[AsyncClient] | Semaphore[AsyncClient]
+        beside: float = 1
+        if kind == "slot":
+            taken, beside = Semaphore(client, f"{load.name}-slots", SLOTS, timeout=8.0), SLOTS
+        elif kind == "read":
+            taken, beside = RWLock(client, name, timeout=8.0).read(), math.inf
+        elif kind == "write":
+            taken = RWLock(client, name, timeout=8.0).write()
+        else:
+            taken = Lock(client, name, timeout=8.0)
+        async with taken as grant:
+            await self._keep((grant,), beside)
+
+    async def _keep(self, grants: Sequence[Grant[AsyncClient]], beside: float = 1) -> None:
+        at = time.monotonic()
+        until = at + self._random.uniform(0.2, 1.8) * self._load.options.hold_s
+        held = [Held(grant.lock, grant.fencing_token, at, 0.0, beside) for grant in grants]
+        self._load.held += held
+        while time.monotonic() < until:
+            now = time.monotonic()
+            for grant, seen in zip(grants, held, strict=True):
                 grant.check()
-                held.certain_until = now
-                await asyncio.sleep(0.01)
+                seen.certain_until = now
+            await asyncio.sleep(0.01)
+
+
+KINDS = ("lock", "read", "write", "slot", "multi")

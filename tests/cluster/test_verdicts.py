@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -20,6 +21,13 @@ def quiet_load() -> Load:
         Reading(1.4, 1.5, 12, False, "read"),
     ]
     load.held = [Held("a", 20, 2.0, 2.1), Held("a", 21, 2.2, 2.3)]
+    # Two readers of the same lock, the later one told first; two slots, given back and taken again.
+    load.held += [Held("a", 25, 2.4, 2.6, math.inf), Held("a", 24, 2.5, 2.7, math.inf)]
+    load.held += [
+        Held("s", 30, 2.0, 2.5, 2),
+        Held("s", 31, 2.1, 2.2, 2),
+        Held("s", 32, 2.3, 2.6, 2),
+    ]
     changes = [(11, [{"type": "NodeCreated"}]), (12, [{"type": "NodeDataChanged"}])]
     load.watched = [Watched([Stretch(10, 12, changes)]), Watched([Stretch(11, 12, changes[1:])])]
     create = load.recorder.call("r0", "/a", "create", value="v0")
@@ -48,6 +56,30 @@ def token_goes_back(load: Load) -> None:
     load.held[1].token = 19
 
 
+def token_granted_twice(load: Load) -> None:
+    load.held[-1].token = 30
+
+
+def writer_among_readers(load: Load) -> None:
+    load.held.append(Held("a", 40, 2.65, 2.8))
+
+
+def reader_beside_a_writer(load: Load) -> None:
+    load.held.append(Held("a", 40, 2.25, 2.8, math.inf))
+
+
+def reader_with_the_token_of_before(load: Load) -> None:
+    load.held.append(Held("a", 19, 2.8, 2.9, math.inf))
+
+
+def writer_with_the_token_of_before(load: Load) -> None:
+    load.held.append(Held("a", 23, 2.8, 2.9))
+
+
+def one_slot_too_many(load: Load) -> None:
+    load.held.append(Held("s", 33, 2.4, 2.6, 2))
+
+
 def event_never_told(load: Load) -> None:
     load.watched[0].stretches[0].changes.pop()
 
@@ -69,6 +101,8 @@ def test_what_a_correct_service_shows_is_accepted() -> None:
 @pytest.mark.parametrize(
     "break_it",
     [stale_read, zxid_given_twice, lost_update, overlapping_holders, token_goes_back,
+     token_granted_twice, writer_among_readers, reader_beside_a_writer,
+     reader_with_the_token_of_before, writer_with_the_token_of_before, one_slot_too_many,
      event_never_told, event_told_differently, refusal_that_took_effect],
 )  # fmt: skip
 def test_what_a_broken_service_shows_is_found(break_it: Callable[[Load], None]) -> None:

@@ -15,10 +15,9 @@ import json
 import tempfile
 import time
 from collections import Counter, defaultdict
-from itertools import pairwise
 from typing import Any
 
-from tests.cluster.load import ROOT, Load
+from tests.cluster.load import ROOT, Held, Load
 from tests.cluster.processes import ProcessCluster
 from tests.history.checker import check
 from tests.history.explanation import explain
@@ -80,20 +79,31 @@ def one_order(load: Load) -> list[str]:
 
 
 def exclusive(load: Load) -> list[str]:
-    """M: tokens grow from grant to grant, and no two holders of a lock were certain at once."""
+    """M: no more held a lock for certain at once than may, and tokens grow where only one may."""
     found = []
     of_lock = defaultdict(list)
     for held in load.held:
         of_lock[held.lock].append(held)
     for lock, grants in of_lock.items():
         grants.sort(key=lambda held: held.granted_at)
-        for earlier, later in pairwise(grants):
-            if later.token <= earlier.token:
-                found.append(f"M {lock}: token {later.token} was granted after {earlier.token}")
-            if earlier.certain_until > later.granted_at:
-                overlap_s = earlier.certain_until - later.granted_at
-                found.append(f"M {lock}: {earlier.token} and {later.token} overlap {overlap_s} s")
-    return found
+        tokens = Counter(held.token for held in grants)
+        found += [f"M {lock}: token {token} was granted {count} times"
+                  for token, count in tokens.items() if count > 1]  # fmt: skip
+        holding: list[Held] = []
+        highest, highest_alone = 0, 0
+        for later in grants:
+            least = highest if later.beside == 1 else highest_alone
+            if later.token <= least:
+                found.append(f"M {lock}: token {later.token} was granted after {least}")
+            highest = max(highest, later.token)
+            if later.beside == 1:
+                highest_alone = max(highest_alone, later.token)
+            holding = [each for each in holding if each.certain_until > later.granted_at]
+            holding.append(later)
+            if len(holding) > min(each.beside for each in holding):
+                shown = ", ".join(f"{each.token} until {each.certain_until}" for each in holding)
+                found.append(f"M {lock}: too many at {later.granted_at}: {shown}")
+    return found[: 2 * _SHOWN_MAX]
 
 
 def watched(load: Load) -> list[str]:
