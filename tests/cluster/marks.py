@@ -126,15 +126,18 @@ def at_most(what: str, count: int, count_max: int, calm: Sequence[Tick]) -> Mark
     name = f"{what} ≤ {count_max}"
     if count <= count_max:
         return Mark(name, Judged.KEPT, str(count))
-    worst_s = max((tick.waited_s for tick in calm), default=0.0)
-    figures = f"{count}; calm, the machine stood still for {worst_s:.2f} s at worst"
-    if worst_s > STILL_S_MAX:
+    worst_s, times = max((tick.waited_s for tick in calm), default=0.0), slowdown(calm)
+    figures = f"{count}; calm, the machine is {times:.1f} times slower than alone, "
+    figures += f"worst {worst_s:.2f} s"
+    if worst_s > STILL_S_MAX or times > TIMES_MAX:
         return Mark(name, Judged.NOT, f"the machine was too busy: {figures}")
     return Mark(name, Judged.MISSED, figures)
 
 
 STILL_S_MAX = 0.2
 """Half of the shortest election timeout: who does not run for so long may lose an election."""
+TIMES_MAX = 3.0
+"""Whoever gets less than a third of what it asks for is late with everything."""
 
 
 def _named(share: float) -> str:

@@ -108,6 +108,9 @@ def test_a_count_is_judged_unless_the_machine_stood_still() -> None:
     assert at_most("elections", 1, 1, STALLED).judged is Judged.KEPT
     assert at_most("elections", 2, 1, ALONE).judged is Judged.MISSED
     assert at_most("elections", 2, 1, STALLED).judged is Judged.NOT
+    assert at_most("elections", 2, 1, CROWDED).judged is Judged.MISSED
+    slower = [Tick(float(number), 0.002, 0.010) for number in range(100)]
+    assert at_most("elections", 2, 1, slower).judged is Judged.NOT
 
 
 def test_a_row_tells_its_marks_and_fails_by_those_it_missed() -> None:

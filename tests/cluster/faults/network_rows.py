@@ -203,13 +203,13 @@ async def row_9(plan: Plan, tally: Tally) -> None:
                     (0.1, 10, 100, 0.25), (0.02, 100, 500, 0.25),
                 )[number % 5]  # fmt: skip
                 is_mark = (loss, low_ms) == (0.05, 40)
-                before = await _term(world)
+                before = await world.term()
                 began_at, done = time.monotonic(), len(world.load.readings)
                 net.lose(loss)
                 if high_ms:
                     net.delay(low_ms, high_ms, reordered)
                 await asyncio.sleep(_ELECTIONS_S if is_mark else 12.0)
-                elections = await _term(world) - before
+                elections = await world.term() - before
                 net.undelay()
                 await healed(world)
                 writes = sum(r.is_write for r in world.load.readings[done:])
@@ -222,11 +222,6 @@ async def row_9(plan: Plan, tally: Tally) -> None:
                     what = "elections in a minute of 5 % loss and 50 ms"
                     tally.marks.append(marks.at_most(what, elections, 1, world.calm_ticks))
                 tally.faults += 1
-
-
-async def _term(world: World) -> int:
-    status = await asyncio.to_thread(world.cluster.status, await world.leader())
-    return int(status["term"]) if status else 0
 
 
 async def row_10(plan: Plan, tally: Tally) -> None:
@@ -250,13 +245,13 @@ async def _slow_transfer(world: World, name: str) -> None:
         assert answer.status == 201, answer
     for _ in range(700):
         await wire.request("PUT", f"/v1/tree/load/{name}-0", {"data": "x"})
-    before = await _term(world)
+    before = await world.term()
     net.limit(victim, "1mbit")
     world.cluster.start(victim)
     at = time.monotonic()
     await world.ready(victim)
     world.tally.measured("caught up over 1 Mbit/s", time.monotonic() - at)
-    if await _term(world) != before:
+    if await world.term() != before:
         world.expect(False, "A the leader changed while a snapshot was sent")
     net.unlimit(victim)
     wire.close()

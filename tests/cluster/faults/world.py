@@ -122,6 +122,7 @@ class World:
             raise
         self.load = Load(self.cluster.urls, seed=plan.seed, options=options or plan.load())
         self._canaries: list[subprocess.Popen[bytes]] = []
+        self._violations_before = len(tally.violations)
         self._calm_phases: list[Phase] = []
         self.may_trace = False
         """Whether members may log the traceback of a failure that was done to them."""
@@ -160,7 +161,7 @@ class World:
             found += [f"member {each} logged a traceback" for each in self.cluster.tracebacks()]
         if not self.load.held:
             found.append("no lock was ever taken: the load did not do its work")
-        if found:
+        if found or len(self.tally.violations) > self._violations_before:
             kept = Path(tempfile.mkdtemp(prefix="coordinator-faults-kept-"))
             for log in self.directory.glob("*.log"):
                 shutil.copy(log, kept)
@@ -175,6 +176,11 @@ class World:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     # --- what rows do and wait for
+
+    async def term(self) -> int:
+        """Return the term of the leader; it grows with each election."""
+        status = await asyncio.to_thread(self.cluster.status, await self.leader())
+        return int(status["term"]) if status else 0
 
     async def leader(self) -> str:
         return await asyncio.to_thread(self.cluster.leader, 60.0)
