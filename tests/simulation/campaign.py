@@ -83,6 +83,8 @@ class Total:
         self._planned = planned
         self._began = self._shown = time.monotonic()
         self._faults: Counter[str] = Counter()
+        self.locks: Counter[str] = Counter()
+        """What happened to locks of which kind."""
         self.sums: Counter[str] = Counter()
         self._simulated_s = 0.0
         self.seeds = 0
@@ -97,6 +99,7 @@ class Total:
         self.seeds += 1
         self._simulated_s += verdict.simulated_s
         self._faults.update(tally.faults)
+        self.locks.update(tally.locks)
         self.sums.update(
             operations=tally.operations,
             unknown=tally.unknown,

@@ -14,30 +14,28 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.client import RetryPolicy, connect
 from coordinator.client.async_client import AsyncClient
-from coordinator.client.contest import Award, Wish
+from coordinator.client.award import Award
 from coordinator.client.session import Session, SessionState
 from coordinator.client.watching import ChangeStream
 from coordinator.errors import (
     BadArgumentsError,
     CompactedError,
     CoordinatorError,
-    LockTimeoutError,
     OutcomeUnknownError,
     SessionExpiredError,
-    UnavailableError,
     UnknownRouteError,
 )
 from coordinator.wire.messages.operations import Check, Create, Delete, SetData
 from coordinator.wire.messages.watches import Change
+from tests.simulation.contending import Contending
 from tests.simulation.link import ClientLink
 from tests.simulation.loop import OwnClock, Owner
-from tests.simulation.told import Told, Watching, Written
+from tests.simulation.told import Watching, Written
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 REGISTERS = ("/r0", "/r1", "/r2")
-LOCKS = ("a", "b")
 QUEUES = ("/q/0", "/q/1")
 WATCHED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("/",), "subtree"),
@@ -61,12 +59,9 @@ class SimulatedClient:
         self.link = ClientLink(world, self.owner, draw.randrange(1 << 60))
         self.session_timeout_ms = draw.choice((1_000, 1_500, 2_500, 4_000))
         self.client: AsyncClient
-        self.holding: dict[tuple[str, str], Award] = {}
+        self.contending = Contending(self)
         self.sessions: dict[str, Session] = {}
         self.workers: list[asyncio.Task[None]] = []
-        self._gave_up: set[tuple[str, str]] = set()
-        self._doubtful: set[tuple[str, str]] = set()
-        """Queues in which an attempt of this client may stand, for all that it was told."""
         self.is_stopping = False
         self.is_finished = False
         self._value_count = 0
@@ -89,7 +84,7 @@ class SimulatedClient:
         draw = self.random
         works: list[Callable[[], Awaitable[None]]] = [self._registers, self._mixture]
         if draw.random() < 0.7:
-            works.append(self._locks)
+            works.append(self.contending.once)
         if draw.random() < 0.6:
             works.append(self._watch)
         self.workers = [asyncio.create_task(self._forever(work)) for work in works]
@@ -119,6 +114,13 @@ class SimulatedClient:
             return False
         return session._lease.remaining_ms(self.clock.monotonic_ms()) > 0
 
+    def believes_in(self, award: Award) -> bool:
+        """Say whether the client's program may take what it was awarded for its own now."""
+        tidings = award.session.tidings
+        if not self.believes(award.session) or tidings.taken(award.paths):
+            return False
+        return not award.is_bounded or tidings.hold_remaining_ms(award.paths) > 0
+
     def note_session(self) -> None:
         """Write down the session that the client has now, if it has one."""
         opening = self.client._session._opening if hasattr(self, "client") else None
@@ -145,7 +147,7 @@ class SimulatedClient:
                 version = await self._read(path, "read")
                 await self._set(path, draw.randint(0, 3) if version is None else version)
             case "create":
-                value = self._value()
+                value = self.value()
                 call = self.client.create(path, value)
                 await self._recorded(path, "create", call, {"value": value.decode()}, value)
             case "delete":
@@ -171,11 +173,11 @@ class SimulatedClient:
             czxid=stat.czxid,
             mzxid=stat.mzxid,
         )
-        self._note("read", path, f"{found.data!r} at {stat.mzxid}")
+        self.note("read", path, f"{found.data!r} at {stat.mzxid}")
         return stat.version
 
     async def _set(self, path: str, version: int) -> None:
-        value = self._value()
+        value = self.value()
         asked = {"value": value.decode(), "expected_version": version}
         call = self.client.set(path, value, expected_version=version)
         await self._recorded(path, "set", call, asked, value)
@@ -189,7 +191,7 @@ class SimulatedClient:
             done = await call
         except CoordinatorError as error:
             self._tell_failure(handle, error)
-            self._note_failure(kind, path, value, error)
+            self.note_failure(kind, path, value, error)
             return
         if value is None:
             recorder.answered(handle)
@@ -197,13 +199,13 @@ class SimulatedClient:
             stat = done.stat
             recorder.answered(handle, version=stat.version, czxid=stat.czxid, mzxid=stat.mzxid)
             self.world.written.append(Written(self.name, path, value, stat.mzxid))
-        self._note(kind, path, "done")
+        self.note(kind, path, "done")
 
     async def _set_both(self) -> None:
         """Two registers in one command: both or neither."""
         recorder, draw = self.world.recorder, self.random
         paths = draw.sample(REGISTERS, 2)
-        values = [self._value() for _ in paths]
+        values = [self.value() for _ in paths]
         handles = [
             recorder.call(self.name, path, "set", value=value.decode())
             for path, value in zip(paths, values, strict=True)
@@ -215,19 +217,19 @@ class SimulatedClient:
         except OutcomeUnknownError as error:
             for handle in handles:
                 recorder.unknown(handle)
-            self._note_failure("multi", paths[0], None, error)
+            self.note_failure("multi", paths[0], None, error)
             return
         except CoordinatorError as error:
             for handle in handles:
                 recorder.never_sent(handle)  # neither was done; which was refused is not said
             for value in values:
-                self._note_failure("multi", paths[0], value, error)
+                self.note_failure("multi", paths[0], value, error)
             return
         for path, value, handle, result in zip(paths, values, handles, done.results, strict=True):
             stat = result.stat
             recorder.answered(handle, version=stat.version, czxid=stat.czxid, mzxid=stat.mzxid)
             self.world.written.append(Written(self.name, path, value, stat.mzxid))
-        self._note("multi", paths[0], "done")
+        self.note("multi", paths[0], "done")
 
     def _tell_failure(self, handle: int, error: CoordinatorError) -> None:
         recorder = self.world.recorder
@@ -240,52 +242,55 @@ class SimulatedClient:
 
     async def _mixture(self) -> None:
         work = self.random.choices(
-            (self._enqueue, self._drop_queue, self._live, self._guard, self._list, self._beat),
-            (25, 2, 15, 8, 8, 4),
-        )[0]
+            (
+                self._enqueue, self._drop_queue, self._live, self._guard, self._list, self._beat,
+                self._fail, self.contending.look, self.contending.revoke, self.contending.resize,
+            ),
+            (25, 2, 15, 8, 8, 4, 1, 2, 2, 1),
+        )[0]  # fmt: skip
         try:
             await work()
         except CoordinatorError as error:
-            self._note_failure(work.__name__, "", None, error)
+            self.note_failure(work.__name__, "", None, error)
 
     async def _enqueue(self) -> None:
-        queue, value = self.random.choice(QUEUES), self._value()
+        queue, value = self.random.choice(QUEUES), self.value()
         try:
             done = await self.client.create(
                 f"{queue}/n-", value, mode="persistent_sequential", parents="persistent"
             )
         except CoordinatorError as error:
-            self._note_failure("enqueue", queue, value, error)
+            self.note_failure("enqueue", queue, value, error)
             return
         self.world.written.append(Written(self.name, done.path, value, done.stat.czxid))
-        self._note("enqueue", done.path, "done")
+        self.note("enqueue", done.path, "done")
 
     async def _drop_queue(self) -> None:
         await self.client.delete(self.random.choice(QUEUES), recursive=True)
 
     async def _live(self) -> None:
         """Create an ephemeral, look at it, maybe delete it."""
-        value = self._value()
+        value = self.value()
         path = f"/e/{self.name}-{self._value_count}"
         try:
             done = await self.client.create(path, value, mode="ephemeral", parents="container")
         except CoordinatorError as error:
-            self._note_failure("live", path, value, error)
+            self.note_failure("live", path, value, error)
             return
         self.world.written.append(Written(self.name, path, value, done.stat.czxid))
-        self._note("live", path, "done")
+        self.note("live", path, "done")
         if self.random.random() < 0.3:
             await self.client.delete(path)
 
     async def _guard(self) -> None:
-        path, value = f"/g/{self.random.randrange(3)}", self._value()
+        path, value = f"/g/{self.random.randrange(3)}", self.value()
         create = Create(path, value, parents="persistent")
         try:
             await self.client.guarded(
                 [Check(path, exists=False)], [create], [SetData(path, value), Delete("/g/never")]
             )
         except CoordinatorError as error:
-            self._note_failure("guard", path, value, error)
+            self.note_failure("guard", path, value, error)
 
     async def _list(self) -> None:
         await self.client.children(self.random.choice(("/", "/e", *QUEUES)))
@@ -294,62 +299,11 @@ class SimulatedClient:
         """Only keep a session, for a while."""
         await self.client.session(timeout=2.0)
 
-    async def _locks(self) -> None:
-        draw = self.random
-        room = "locks" if draw.random() < 0.8 else "elections"
-        name = draw.choice(LOCKS)
-        contest = self.client.contest(room, name)  # type: ignore[arg-type]
-        wait_ms = draw.choice((0, 500, 2_000, 5_000))
-        value = b"" if room == "elections" else None
-        key = (room, name)
-        self._check_nothing_left(key)
-        self._gave_up.discard(key)
-        try:
-            award = await contest.contend(Wish(label=self.name, value=value), wait_ms)
-        except CoordinatorError as error:
-            self._note_failure("contend", f"{room}/{name}", None, error)
-            is_gone = isinstance(error, LockTimeoutError | UnavailableError)
-            (self._gave_up if is_gone else self._doubtful).add(key)
-            self._check_nothing_left(key)
-            return
-        grant = award.grant
-        self.sessions.setdefault(award.session.session_id, award.session)
-        self.world.note_grant(
-            self,
-            award,
-            Told(
-                self.name, room, name, grant.grant_id, grant.fencing_token,
-                award.session.session_id, grant.zxid, self.world.loop.time(),
-            ),
-        )  # fmt: skip
-        if room == "elections":
-            await self._proclaim(name, grant.grant_id)
-        await asyncio.sleep(draw.choice((0.0, 0.05, 0.3, 1.5)))
-        self.holding.pop(key, None)
-        try:
-            was_held = await contest.release(grant.grant_id)
-            self._note("release", f"{room}/{name}", f"{grant.grant_id} {was_held}")
-        except CoordinatorError as error:
-            self._doubtful.add(key)
-            self._note_failure("release", f"{room}/{name}", None, error)
-
-    def _check_nothing_left(self, key: tuple[str, str]) -> None:
-        """Who was told that nothing of an attempt is left must not stand in the queue with it."""
-        if key not in self._gave_up or key in self._doubtful:
-            return
-        self.note_session()
-        record, queue = self.world.record, "/{}/{}/".format(*key)
-        for path, owner in record.ephemerals.items():
-            if path.startswith(queue) and owner in self.sessions:
-                record.violate("nothing is left behind", f"{self.name} gave up, and {path} stands")
-
-    async def _proclaim(self, name: str, grant_id: str) -> None:
-        value = self._value()
-        try:
-            await self.client.proclaim(name, grant_id, value)
-            self._note("proclaim", name, "done")
-        except CoordinatorError as error:
-            self._note_failure("proclaim", name, value, error)
+    async def _fail(self) -> None:
+        """Say that it is not well: what it holds is lost, not given back."""
+        session = await self.client.session(timeout=2.0)
+        await session.fail("not well", 2_000)
+        self.note("fail", session.session_id, "done")
 
     async def _watch(self) -> None:
         """Follow some paths until the end of the world, resuming wherever it goes on."""
@@ -361,12 +315,12 @@ class SimulatedClient:
                 watching = Watching(self.name, paths, kind, stream.zxid or 0)
                 watching.told_zxid = watching.start_zxid
                 self.world.watchings.append(watching)
-                self._note("watch", ",".join(paths), f"{kind} from {stream.zxid}")
+                self.note("watch", ",".join(paths), f"{kind} from {stream.zxid}")
                 await self._follow(stream, watching)
         except CompactedError:
-            self._note("watch", ",".join(paths), "compacted")
+            self.note("watch", ",".join(paths), "compacted")
         except CoordinatorError as error:
-            self._note_failure("watch", ",".join(paths), None, error)
+            self.note_failure("watch", ",".join(paths), None, error)
 
     async def _follow(self, stream: ChangeStream, watching: Watching) -> None:
         reading: asyncio.Task[Change] | None = None
@@ -400,21 +354,21 @@ class SimulatedClient:
             except SessionExpiredError:
                 return
             except CoordinatorError as error:
-                self._note_failure("last write", "", None, error)
+                self.note_failure("last write", "", None, error)
                 if error.code == "NodeExists" or self.world.loop.time() > deadline_s:
                     return
 
     # --- inside
 
-    def _value(self) -> bytes:
+    def value(self) -> bytes:
         self._value_count += 1
         return f"{self.name}:{self._value_count}".encode()
 
-    def _note(self, kind: str, path: str, what: str) -> None:
+    def note(self, kind: str, path: str, what: str) -> None:
         self.world.record.tally.operations += 1
         self.world.record.trace.add(self.name, f"{kind} {path} {what}")
 
-    def _note_failure(
+    def note_failure(
         self, kind: str, path: str, value: bytes | None, error: CoordinatorError
     ) -> None:
         tally = self.world.record.tally

@@ -15,13 +15,17 @@ import coordinator.state.commands as commands
 from coordinator.client.transport import Request, Response
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, UnknownRouteError, to_problem
-from coordinator.service.locks import HolderInfo
+from coordinator.service.holder_info import HolderInfo
+from coordinator.service.holding import Asked
 from coordinator.service.member import Member
+from coordinator.service.queues import Wish
+from coordinator.service.reads import LINEARIZABLE
 from coordinator.service.watches import Bookmark, Resync, WatchSelector
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
 from coordinator.wire.encoding import Encoding, data_fields, decode, encode
 from coordinator.wire.fields import Fields
+from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.convert import (
     change_message,
     create_command,
@@ -29,8 +33,16 @@ from coordinator.wire.http.convert import (
     result_body,
     written_body,
 )
+from coordinator.wire.http.convert_locks import (
+    grant_shape,
+    lock_shape,
+    lost_shape,
+    record_shape,
+)
 from coordinator.wire.http.queries import READ_MODES, Query
 from coordinator.wire.messages import acquire, elections, operations, sessions, watches
+from coordinator.wire.messages import holding as shapes
+from coordinator.wire.messages.if_held import IF_HELD_FIELD
 from coordinator.wire.messages.znodes import stat_body
 from coordinator.wire.strict_json import encode_json
 
@@ -66,7 +78,7 @@ class Door:
             if segments[0] == "watch":
                 made = self._watch(request)
             else:
-                made = self._acquire(request, segments[0], unquote(segments[1]))
+                made = self._acquire(request, *map(unquote, segments))
         except CoordinatorError as error:
             return self._problem(error), None
         return Response(200, self._labels(), b""), made
@@ -83,10 +95,16 @@ class Door:
                 return await self._open(request)
             case "POST", ["sessions", session_id, "heartbeat"]:
                 ack = await self._member.heartbeat(session_id, self._deadline(request))
-                return sessions.SessionLease(ack.session_id, ack.timeout_ms).to_body()
+                lost = tuple([lost_shape(each) for each in ack.lost])
+                return sessions.SessionLease(
+                    ack.session_id, ack.timeout_ms, ack.holds, lost
+                ).to_body()
             case "DELETE", ["sessions", session_id]:
                 ended = await self._member.close_session(
-                    session_id, _request_id(request), self._deadline(request)
+                    session_id,
+                    _request_id(request),
+                    self._deadline(request),
+                    failure=Query(query, ("failure",)).text("failure") or "",
                 )
                 return sessions.SessionClosed(ended.session_id, ended.was_open).to_body()
             case "GET", ["status"]:
@@ -110,12 +128,42 @@ class Door:
                 abandon = member.locks.abandon if room == "locks" else member.elections.abandon
                 abandoned = await abandon(name, client_id, int(number), floor_index, deadline_ms)
                 return acquire.AbandonReply(abandoned.deleted_path).to_body()
-            case "PUT", ["grants", grant_id]:
+            case "PUT", ["grants", grant_id] if room == "elections":
                 value = elections.read_proclaim(_body(request))
                 done = await member.elections.proclaim(
                     name, grant_id, value, _request_id(request), deadline_ms
                 )
                 return elections.Proclaimed(done.grant_id, done.epoch, done.zxid).to_body()
+            case "GET", []:
+                read = await member.lock_views.query(name, LINEARIZABLE, deadline_ms)
+                return lock_shape(read.value, None).to_body()
+            case _:
+                return await self._hold(request, name, rest)
+
+    async def _hold(self, request: Request, name: str, rest: list[str]) -> Any:
+        """What is done with a grant, or to it."""
+        holding = self._member.holding
+        body = None if request.body is None else _body(request)
+        if_held = conditions(Query(""), body)
+        asked = Asked(_request_id(request), self._deadline(request), if_held=if_held)
+        match request.method, rest:
+            case "POST", ["grants", grant_id, "downgrade"]:
+                grant = await holding.downgrade(name, grant_id, asked)
+                return shapes.downgrade_reply_body(grant_shape(grant))
+            case "PUT", ["grants", grant_id, "note"]:
+                zxid = await holding.note(name, grant_id, shapes.read_note(body), asked)
+                return shapes.NoteReply(grant_id, zxid).to_body()
+            case "PUT", ["size"]:
+                wanted = shapes.Resize.from_body(body).size
+                size, zxid = await holding.resize(name, wanted, asked)
+                return shapes.SizeReply(name, size, zxid).to_body()
+            case "POST", ["revoke"]:
+                revoke = shapes.Revoke.from_body(body)
+                done = await holding.revoke(
+                    name, revoke.grant_id, revoke.by, revoke.reason, asked
+                )
+                record = record_shape(done.grant)
+                return shapes.RevokeReply(record, done.fencing_token_min).to_body()
         raise UnknownRouteError(f"{request.method} {request.target}")
 
     async def _tree(self, request: Request, path: str, raw_query: str) -> Any:
@@ -135,10 +183,10 @@ class Door:
                     "stat": stat_body(found),
                 }
             case "POST":
-                fields = Fields(_body(request), "body", operations.Create.FIELDS)
+                fields = Fields(_body(request), "body", operations.Create.FIELDS | {IF_HELD_FIELD})
                 operation = create_command(operations.Create.from_fields(path, fields))
             case "PUT":
-                fields = Fields(_body(request), "body", operations.SetData.FIELDS)
+                fields = Fields(_body(request), "body", operations.SetData.FIELDS | {IF_HELD_FIELD})
                 shape = operations.SetData.from_fields(path, fields)
                 operation = commands.SetData(path, shape.data, shape.expected_version)
             case _:
@@ -158,7 +206,10 @@ class Door:
         self, request: Request, operation: commands.Operation, deadline_ms: int
     ) -> Any:
         committed = await self._member.submit(
-            operation, request=_request_id(request), deadline_ms=deadline_ms
+            operation,
+            request=_request_id(request),
+            deadline_ms=deadline_ms,
+            if_held=conditions(Query(""), None if request.body is None else _body(request)),
         )
         return committed.outcome.unwrap()
 
@@ -210,9 +261,12 @@ class Door:
 
         return lines()
 
-    def _acquire(self, request: Request, room: str, name: str) -> Lines:
+    def _acquire(self, request: Request, room: str, name: str = "") -> Lines:
+        """Begin to wait for one lock or election, or (without a name) for several locks."""
         is_election = room == "elections"
-        asked = acquire.Acquire.from_body(_body(request), is_election=is_election)
+        asked = acquire.Acquire.from_body(
+            _body(request), is_election=is_election, is_multi=not name
+        )
         wait_ms = asked.timeout_ms or DEADLINE_MS
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         session_id = asked.session_id
@@ -230,14 +284,21 @@ class Door:
                 won = await self._member.elections.campaign(
                     name, value=asked.value or b"", on_position=on_position, **common
                 )
-            else:
-                info = HolderInfo(asked.label, asked.host, None, asked.trace_id)
-                won = await self._member.locks.acquire(
-                    name, holder=info, on_position=on_position, **common
+                return acquire.Grant(
+                    won.grant_id, name, won.fencing_token, won.session_id, won.path, won.zxid
                 )
-            return acquire.Grant(
-                won.grant_id, name, won.fencing_token, won.session_id, won.path, won.zxid
+            info = HolderInfo(asked.label, asked.host, None, asked.trace_id)
+            wish = Wish(
+                commands.Kind(asked.kind),
+                asked.owner,
+                asked.size,
+                asked.lock_delay_ms,
+                asked.max_hold_ms,
             )
+            grant = await self._member.locks.acquire(
+                name or asked.names, holder=info, wish=wish, on_position=on_position, **common
+            )
+            return grant_shape(grant)
 
         return _waiting(begin, is_election)
 

@@ -20,7 +20,7 @@ from coordinator.raft.messages import Appended, Message
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.service.member import Member
 from coordinator.state.codec import decode_command
-from coordinator.state.commands import ExpireSession
+from coordinator.state.commands import EndHold, ExpireSession, Operation, Reopen
 from tests.raft.simulated_disk import SimulatedCrashError, SimulatedDisk
 from tests.simulation.loop import NOBODY, OwnClock, Owner
 from tests.simulation.network import NetworkEnd
@@ -49,17 +49,22 @@ class ObservedEngine(PySyncObjEngine):
     """When a heartbeat of each session was read that had lain in a socket for ``STALL_S``."""
 
     async def propose(self, command: bytes) -> Applied:
-        if self.read_late:
-            operation, now_s = decode_command(command).operation, self.record.now_s()
-            if isinstance(operation, ExpireSession):
-                read_s = self.read_late.get(operation.session_id)
-                if read_s is not None and now_s - read_s < JUST_READ_S:
-                    self.record.violate(
-                        "no session ends early",
-                        f"{self.who} proposes {operation} though it has just been woken, and read "
-                        f"a heartbeat that came while it stood still at {read_s:.4f}",
-                    )
+        if self.read_late or b"/locks/" in command:
+            self._look_at(decode_command(command).operation)
         return await super().propose(command)
+
+    def _look_at(self, operation: Operation) -> None:
+        now_s = self.record.now_s()
+        if isinstance(operation, EndHold | Reopen):
+            self.record.ends_proposed[self.who, operation.path] = now_s
+        if isinstance(operation, ExpireSession):
+            read_s = self.read_late.get(operation.session_id)
+            if read_s is not None and now_s - read_s < JUST_READ_S:
+                self.record.violate(
+                    "no session ends early",
+                    f"{self.who} proposes {operation} though it has just been woken, and read "
+                    f"a heartbeat that came while it stood still at {read_s:.4f}",
+                )
 
     async def start(self, replica: Replica) -> None:
         await super().start(ObservedReplica(replica, self.record, self.who))

@@ -14,9 +14,11 @@ from coordinator.state.commands import (
     Abandon,
     Create,
     Delete,
+    EndHold,
     Guarded,
     Multi,
     Release,
+    Revoke,
     SetData,
     ZnodeOperation,
 )
@@ -27,8 +29,9 @@ from tests.history.checker import check
 from tests.history.operations import Operation
 from tests.history.register import Register
 from tests.history.search import Budget, Verdict
-from tests.simulation.record import Entry
-from tests.simulation.told import Told, Watching, Written
+from tests.simulation.lock_model import LockModel
+from tests.simulation.log import Entry
+from tests.simulation.told import Looked, Told, Watching, Written
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -66,7 +69,8 @@ def judge(world: World) -> None:
         (check_once, (log,)),
         (check_sequences, (log,)),
         (check_ephemerals, (log,)),
-        (check_grants, (log, world.grants)),
+        (check_told, (record.locks, world.grants)),
+        (check_looked, (record.locks, world.looked)),
         (check_written, (log, world.written)),
         (check_refused, (log, world.refused)),
         (check_abandoned, (log, world.abandoned)),
@@ -134,6 +138,8 @@ def check_sequences(log: Sequence[Entry]) -> Found:
             continue
         parent, _, name = event.path.rpartition("/")
         digits = name[-10:]
+        if name.startswith("delay-"):
+            continue  # it stands in the place, and under the number, of who was lost
         if not (len(digits) == 10 and digits.isdecimal()):
             continue
         number = int(digits)
@@ -177,33 +183,34 @@ def check_ephemerals(log: Sequence[Entry]) -> Found:
                 yield "ephemerals", f"{sorted(left)} outlived session {ended} {place}"
 
 
-def check_grants(log: Sequence[Entry], grants: Iterable[Told]) -> Found:
-    """In the order of the server one holds at a time, and tokens grow from holder to holder.
+def check_locks(log: Sequence[Entry]) -> Found:
+    """What ``lock_model`` says of a log, which in a world is judged as it is written."""
+    model = LockModel()
+    for entry in log:
+        yield from model.apply(entry)
 
-    The holder is the contender with the lowest number. Whoever was told of a grant must have been
-    that at the zxid it was told.
-    """
-    roots = {"locks": "/locks/", "elections": "/elections/"}
-    holders = _holders(log, tuple(roots.values()))
-    for directory, changes in holders.items():
-        token = 0
-        for _, holder in changes:
-            if holder is None:
-                continue
-            if holder[1] <= token:
-                yield "tokens grow", f"{directory}: {holder} after token {token}"
-            token = holder[1]
+
+def check_told(locks: LockModel, grants: Iterable[Told]) -> Found:
+    """Whoever was told of a grant held so at the zxid it was told, after the grant it was told."""
     for told in grants:
-        directory = roots[told.room] + told.name
-        number, _, czxid = told.grant_id.partition("-")
-        mine = (int(number), int(czxid))
-        held = None
-        for zxid, holder in holders.get(directory, []):
-            if zxid > told.zxid:
-                break
-            held = holder
-        if held != mine or told.token != mine[1]:
-            yield "one holder", f"{told}; at zxid {told.zxid} {held} held"
+        state = locks.at(told.directory, told.zxid)
+        held = state.holders.get(told.path)
+        if held is None or held.czxid != told.token:
+            yield "one holder", f"{told}; at zxid {told.zxid} held {sorted(state.holders)}"
+        elif held.kind.value != told.kind:
+            yield "one holder", f"{told}; at zxid {told.zxid} it was {held.kind.value}"
+        before = None if state.last is None else state.last.told
+        if told.directory.startswith("/locks/") and told.previous != before:
+            yield "the grant before", f"{told}; the one before was {before}"
+
+
+def check_looked(locks: LockModel, looked: Iterable[Looked]) -> Found:
+    """Who is shown as holding held."""
+    for each in looked:
+        holders = locks.at(each.directory, each.zxid).holders.values()
+        held = tuple(place.czxid for place in sorted(holders, key=lambda place: place.number))
+        if each.holders != held:
+            yield "one holder", f"{each}; at zxid {each.zxid} held {held}"
 
 
 def check_written(log: Sequence[Entry], written: Iterable[Written]) -> Found:
@@ -332,7 +339,7 @@ def _done(entry: Entry) -> tuple[ZnodeOperation, ...]:
 
 
 def _may_delete(operation: object) -> bool:
-    return isinstance(operation, Delete | Multi | Guarded | Release | Abandon)
+    return isinstance(operation, Delete | Multi | Guarded | Release | Abandon | Revoke | EndHold)
 
 
 def _opens_or_ends(outcome: Outcome) -> bool:
@@ -340,36 +347,6 @@ def _opens_or_ends(outcome: Outcome) -> bool:
     return isinstance(result, SessionOpened) or (
         isinstance(result, SessionEnded) and result.was_open
     )
-
-
-def _holders(
-    log: Sequence[Entry], roots: tuple[str, ...]
-) -> dict[str, list[tuple[int, tuple[int, int] | None]]]:
-    """Return for each queue who holds from which zxid on: (number, czxid), None for nobody."""
-    queues: dict[str, dict[int, int]] = {}
-    changes: dict[str, list[tuple[int, tuple[int, int] | None]]] = {}
-    for entry in log:
-        if entry.outcome.is_repeat:
-            continue
-        touched: dict[str, None] = {}
-        for event in entry.outcome.events:
-            directory, _, name = event.path.rpartition("/")
-            if not directory.startswith(roots) or not name[-10:].isdecimal():
-                continue
-            number = int(name[-10:])
-            queue = queues.setdefault(directory, {})
-            if event.type is EventType.CREATED:
-                queue[number] = event.czxid
-            elif event.type is EventType.DELETED:
-                queue.pop(number, None)
-            touched[directory] = None
-        for directory in touched:
-            queue = queues[directory]
-            holder = min(queue.items()) if queue else None
-            known = changes.setdefault(directory, [(0, None)])
-            if known[-1][1] != holder:
-                known.append((entry.outcome.zxid, holder))
-    return changes
 
 
 def _is_watched(watching: Watching, event: Event) -> bool:

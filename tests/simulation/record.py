@@ -7,7 +7,7 @@ other application of the same entry, in any life of any member, must be equal to
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -15,26 +15,13 @@ from typing import Any
 from coordinator.raft.engine import Replica
 from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import decode_command
-from coordinator.state.commands import Command, ExpireSession
+from coordinator.state.commands import ExpireSession
 from coordinator.state.events import EventType
 from coordinator.state.outcomes import Outcome, SessionEnded, SessionOpened
+from tests.simulation.lock_model import LockModel
+from tests.simulation.log import CLOCK_RATE_LEAST, Entry
 
 DIGEST_EVERY_ENTRIES = 128
-CLOCK_RATE_LEAST = 0.985
-"""How much of a timeout passes at the least while a clock 1 % fast counts it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One command of the log with what it came to. ``at_s``: when it was first applied."""
-
-    index: int
-    part: int
-    term: int
-    payload: bytes
-    command: Command
-    outcome: Outcome
-    at_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +64,8 @@ class Tally:
     unknown: int = 0
     faults: dict[str, int] = field(default_factory=dict)
     grants: int = 0
+    locks: dict[str, int] = field(default_factory=dict)
+    """What happened to locks of which kind, by the log."""
     events: int = 0
     expiries: int = 0
     snapshots_installed: int = 0
@@ -91,12 +80,16 @@ class Record:
         self.trace = Trace(now_s, keep_lines)
         self.tally = Tally()
         self.log: list[Entry] = []
+        self.locks = LockModel()
+        """The queues at the end of the log."""
         self.violations: list[Violation] = []
         self.ended_sessions: dict[str, float] = {}
         """Sessions that the server expired, and when."""
         self.ephemerals: dict[str, str] = {}
         """The owner of each ephemeral znode that stands at the end of the log."""
         self.on_expired: list[Any] = []
+        self.on_bound_over: list[Callable[[tuple[str, ...]], None]] = []
+        """Told the contenders of each hold that its bound has ended."""
         self.on_snapshot: list[Callable[[str], None]] = []
         self.timeouts_s: dict[str, float] = {}
         """Of every session that was ever opened."""
@@ -104,7 +97,14 @@ class Record:
         """When the last acknowledged heartbeat of each session arrived at a member."""
         self._places: dict[tuple[int, int], Entry] = {}
         self._digests: dict[tuple[int, int], str] = {}
+        self.ends_proposed: dict[tuple[str, str], float] = {}
+        """When a member's life last proposed to end a bounded hold, or to reopen a queue."""
         self._leaders: dict[int, str] = {}
+        self._promised_s: dict[str, float] = {}
+        """Until when a bounded hold lasts at the least, as an acknowledged heartbeat said."""
+        self._bounds_over: dict[str, float] = {}
+        self._taken: dict[str, list[tuple[int, float]]] = {}
+        """The tokens of the grants that each session lost while it lived, and when."""
 
     def violate(self, promise: str, what: str) -> None:
         self.violations.append(Violation(promise, what, self.now_s()))
@@ -146,6 +146,9 @@ class Record:
                 self.ephemerals[event.path] = event.ephemeral_owner
             elif event.type is EventType.DELETED:
                 self.ephemerals.pop(event.path, None)
+        for promise, what in self.locks.apply(entry):
+            self.violate(promise, what)
+        self._follow_grants()
         result = outcome.result
         if isinstance(result, SessionOpened):
             self.timeouts_s.setdefault(result.session_id, result.timeout_ms / 1000)
@@ -175,6 +178,48 @@ class Record:
                 f"{session_id} was expired at {ended_s:.4f}, {ended_s - arrived_s:.4f} s after the "
                 f"arrival of a heartbeat that was acknowledged at {self.now_s():.4f}; its timeout "
                 f"is {self.timeouts_s[session_id]} s",
+            )
+
+    def _follow_grants(self) -> None:
+        """A hold that the latest entry ended while its session lives: who must know it by when."""
+        over: list[str] = []
+        for ended in self.locks.ended:
+            place = ended.place
+            if ended.how not in ("forced", "max_hold") or place.session_id is None:
+                continue
+            self._taken.setdefault(place.session_id, []).append((place.czxid, self.now_s()))
+            if ended.how == "max_hold":
+                over.append(place.path)
+                self._bounds_over[place.path] = self.now_s()
+                self._check_bound(place.path)
+        if over:
+            for listener in self.on_bound_over:
+                listener(tuple(over))
+
+    def note_lease(
+        self, session_id: str, arrived_s: float, holds: Mapping[str, int], lost: Iterable[int]
+    ) -> None:
+        """What a member says with an acknowledged heartbeat of the grants of its session."""
+        for path, left_ms in holds.items():
+            until_s = arrived_s + CLOCK_RATE_LEAST * left_ms / 1000
+            self._promised_s[path] = max(until_s, self._promised_s.get(path, 0.0))
+            self._check_bound(path)
+        told = set(lost)
+        for token, at_s in self._taken.get(session_id, ()):
+            if at_s < arrived_s and token not in told:
+                self.violate(
+                    "the holder is told",
+                    f"a heartbeat of {session_id} that came at {arrived_s:.4f} was acknowledged "
+                    f"without a word of token {token}, taken at {at_s:.4f}",
+                )
+
+    def _check_bound(self, path: str) -> None:
+        """A bounded hold lasts as long as its holder was told that it does."""
+        over_s, promised_s = self._bounds_over.get(path), self._promised_s.get(path)
+        if over_s is not None and promised_s is not None and over_s < promised_s:
+            self.violate(
+                "bounded holds",
+                f"{path} was ended at {over_s:.4f}; a heartbeat promised {promised_s:.4f}",
             )
 
     def note_digest(self, who: str, place: tuple[int, int], digest: str) -> None:

@@ -27,8 +27,9 @@ from coordinator.state.machine import StateMachine
 from coordinator.wire.messages import watches
 from tests.history.operations import Recorder
 from tests.simulation import properties
-from tests.simulation.record import Entry, Record
-from tests.simulation.told import Told, Watching, Written
+from tests.simulation.log import Entry
+from tests.simulation.record import Record
+from tests.simulation.told import Watching, Written
 
 SESSION = "00000000000000aa"
 Log = list[Entry]
@@ -65,7 +66,6 @@ def a_log() -> Log:
     )
 
 
-GRANT = Told("c1", "locks", "a", "0-4", 4, SESSION, 4, 0.0)
 WRITTEN = Written("c1", "/r", b"c1:2", 3)
 
 
@@ -105,7 +105,6 @@ def test_a_good_log_breaks_nothing() -> None:
     assert promises(properties.check_once(log)) == set()
     assert promises(properties.check_sequences(log)) == set()
     assert promises(properties.check_ephemerals(log)) == set()
-    assert promises(properties.check_grants(log, [GRANT])) == set()
     assert promises(properties.check_written(log, [WRITTEN])) == set()
     assert promises(properties.check_refused(log, {b"c1:4": "NodeExists"})) == set()
     assert promises(properties.check_abandoned(log, [("client", 2, 0)])) == set()
@@ -172,29 +171,6 @@ def test_an_ephemeral_that_goes_by_itself_is_found() -> None:
     log = outcome_changed(log, 2, events=log[3].outcome.events)
 
     assert promises(properties.check_ephemerals(log)) == {"ephemerals"}
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        replace(GRANT, grant_id="1-5", token=5),  # the second in the queue
-        replace(GRANT, zxid=3),  # before it was there
-        replace(GRANT, zxid=9),  # after it was released
-        replace(GRANT, token=5),  # another token
-    ],
-)
-def test_a_grant_to_somebody_who_does_not_hold_is_found(told: Told) -> None:
-    """At the zxid that was told the contender must be the first in the queue."""
-    assert promises(properties.check_grants(a_log(), [told])) == {"one holder"}
-
-
-def test_a_token_that_falls_is_found() -> None:
-    """A later holder has a larger token."""
-    log = a_log()
-    second = log[5].outcome.events
-    log = outcome_changed(log, 5, events=tuple(replace(event, czxid=3) for event in second))
-
-    assert "tokens grow" in promises(properties.check_grants(log, []))
 
 
 @pytest.mark.parametrize(

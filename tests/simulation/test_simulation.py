@@ -25,6 +25,11 @@ FOUND: dict[int, str] = {
 }
 """Seeds that once broke a promise, and by what; each is run again for ever."""
 SEEDS = sorted({*range(100), *FOUND})
+HAPPENS = (
+    "exclusive", "shared", "slot", "several", "released", "expired", "max_hold", "forced",
+    "delays", "downgrades", "resizes", "notes", "fenced writes", "fenced out",
+)  # fmt: skip
+"""What is done with locks in every second world at the least."""
 
 DIGEST_OF_SEED = """
 from tests.simulation.campaign import quiet
@@ -60,6 +65,8 @@ def test_every_world_keeps_every_promise() -> None:
     assert not failures, "\n\n".join(failures)
     # Nothing can be broken where nothing happens.
     assert not [name for name in COUNTED if total.sums[name] < len(SEEDS)]
+    assert not [name for name in HAPPENS if total.locks[name] < len(SEEDS) / 2]
+    assert total.locks["deadlocks"] >= 5
 
 
 @pytest.mark.timeout(300)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from coordinator.wire.messages.acquire import Grant
+from coordinator.wire.messages.locks import LockView
 from coordinator.wire.messages.watches import Change
 
 
@@ -22,16 +25,51 @@ class Watching:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A grant that a client was told of."""
+    """A grant that a client was told of: one of a lock, also when it was had with others."""
 
     who: str
-    room: str
-    name: str
-    grant_id: str
+    directory: str
+    path: str
     token: int
-    session_id: str
+    kind: str
     zxid: int
-    at_s: float
+    previous: tuple[int, str, bytes, int] | None = None
+    """Token, end, note and last zxid of the grant before; nothing is said to an elected one."""
+
+    @classmethod
+    def each(cls, who: str, grant: Grant) -> tuple[Told, ...]:
+        """Return what is told with ``grant``, for each of its locks."""
+        return tuple(
+            cls(
+                who,
+                one.path.rpartition("/")[0],
+                one.path,
+                one.fencing_token,
+                one.kind,
+                one.zxid,
+                None if one.previous is None else _previous(one.previous),
+            )
+            for one in grant.grants or (grant,)
+        )
+
+
+def _previous(previous: Any) -> tuple[int, str, bytes, int]:
+    return previous.fencing_token, previous.how, previous.note, previous.ended_zxid
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What somebody who looked at a lock was shown: the tokens of those who hold and wait."""
+
+    who: str
+    directory: str
+    zxid: int
+    holders: tuple[int, ...]
+
+    @classmethod
+    def of(cls, who: str, view: LockView) -> Looked:
+        tokens = tuple(each.fencing_token for each in view.holders)
+        return cls(who, f"/locks/{view.lock}", view.zxid, tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
-from coordinator.client.contest import Award
+from coordinator.client.award import Award
 from coordinator.client.transport import Request, Response
 from coordinator.config import (
     ClusterConfig,
@@ -18,10 +20,13 @@ from coordinator.config import (
     SessionConfig,
 )
 from coordinator.wire import messages
+from coordinator.wire.encoding import decode
 from coordinator.wire.messages import acquire
+from coordinator.wire.messages.sessions import SessionLease
 from coordinator.wire.strict_json import decode_json
 from tests.history.operations import Recorder
 from tests.simulation.clients import SimulatedClient
+from tests.simulation.contending import Key
 from tests.simulation.faults import Faults
 from tests.simulation.link import LinkWeather
 from tests.simulation.loop import (
@@ -33,9 +38,10 @@ from tests.simulation.loop import (
 )
 from tests.simulation.members import SimulatedMember
 from tests.simulation.network import MemberNetwork, Weather
+from tests.simulation.overdue import Overdue
 from tests.simulation.properties import ReadOrder, judge
 from tests.simulation.record import Record, Tally, Violation
-from tests.simulation.told import Told, Watching, Written
+from tests.simulation.told import Looked, Told, Watching, Written
 
 LOOK_EVERY_S = 0.05
 
@@ -108,16 +114,20 @@ class World:
         self.watchings: list[Watching] = []
         self.grants: list[Told] = []
         """Each grant that a member told, whether it was heard or not."""
+        self.looked: list[Looked] = []
         self.abandoned: list[tuple[str, int, int]] = []
         """(client id, number, length of the log) of each attempt that was reported as undone."""
         self.written: list[Written] = []
         self.refused: dict[bytes, str] = {}
-        self.is_healed = False
+        self.healed_s: float | None = None
+        """When the last fault was undone."""
         self.final_zxid: int | None = None
         self._moment = 0
         self.reads = ReadOrder()
         self._early_ends: set[str] = set()
+        self._overdue = Overdue(self)
         self.record.on_expired.append(self._note_expired)
+        self.record.on_bound_over.append(self._check_bound_over)
 
     # --- the course of the world
 
@@ -133,7 +143,7 @@ class World:
         await asyncio.sleep(self.settings.seconds)
         breaking.cancel()
         await self.faults.heal()
-        self.is_healed = True
+        self.healed_s = self.loop.time()
         await self._settle()
         watching.cancel()
         for problem in self.loop.problems:
@@ -169,7 +179,7 @@ class World:
             self.record.violate("progress", f"the members do not agree: {states}")
 
     def _is_quiet(self) -> bool:
-        """All members have applied all there is, and no session is left."""
+        """All members have applied all there is; no session is left, and no queue is closed."""
         if not all(member.is_started and member.failure is None for member in self.members):
             return False
         statuses = [member.engine.status() for member in self.members]
@@ -178,7 +188,10 @@ class World:
         }
         if len(indexes) != 1:
             return False
-        return all(member.machine().session_count == 0 for member in self.members)
+        return all(
+            member.machine().session_count == 0 and not member.machine().locks.closings()
+            for member in self.members
+        )
 
     async def _watch_over(self) -> None:
         """Look regularly at what clients believe."""
@@ -188,6 +201,7 @@ class World:
                 client.note_session()
             for session_id in self.record.ended_sessions:
                 self._check_believed(session_id)
+            self._overdue.look()
 
     # --- what the parts ask of the world
 
@@ -257,6 +271,9 @@ class World:
         match request.method, segments[2:]:
             case "POST", ["sessions", session_id, "heartbeat"]:
                 self.record.note_heartbeat(session_id, arrived_s)
+                lease = SessionLease.from_body(decode(response.body))
+                lost = [each.fencing_token for each in lease.lost]
+                self.record.note_lease(session_id, arrived_s, lease.holds, lost)
             case "DELETE", ["locks" | "elections", _, "attempts", client_id, number]:
                 self.abandoned.append((client_id, int(number), len(self.record.log)))
 
@@ -266,31 +283,41 @@ class World:
             return
         granted = acquire.read_acquire_line(decode_json(line))
         assert isinstance(granted, acquire.Granted)
-        grant = granted.grant
-        room = grant.path.split("/")[1]
-        self.grants.append(
-            Told(
-                who, room, grant.lock, grant.grant_id, grant.fencing_token,
-                grant.session_id, grant.zxid, self.loop.time(),
-            )
-        )  # fmt: skip
+        self.grants.extend(Told.each(who, granted.grant))
 
-    def note_grant(self, client: SimulatedClient, award: Award, told: Told) -> None:
-        """A lock is granted: no other client may believe in an earlier grant of it now."""
+    def note_grant(
+        self, client: SimulatedClient, award: Award, keys: Sequence[Key], kind: str
+    ) -> None:
+        """Something is granted: no other client may believe in what excludes it now.
+
+        Unless it was put out by force: nobody can tell that to its holder first.
+        """
         self.record.tally.grants += 1
-        self.record.trace.add(
-            client.name, f"granted {told.room}/{told.name} {told.grant_id} at {told.zxid}"
-        )
-        key = (told.room, told.name)
-        if client.believes(award.session):
-            for other in self.clients:
-                held = other.holding.get(key)
-                if held is not None and other.believes(held.session) and other is not client:
+        grant = award.grant
+        for each in Told.each(client.name, grant):
+            self.record.trace.add(client.name, f"granted {each.path} at {each.zxid}")
+        if not client.believes_in(award):
+            return
+        for key, other in product(keys, self.clients):
+            held = other.contending.holding.get(key)
+            if held is None or other is client or (kind == held.kind != "exclusive"):
+                continue
+            is_forced = not self.record.locks.forced.isdisjoint(held.award.paths)
+            if other.believes_in(held.award) and not is_forced:
+                self.record.violate(
+                    "one holder",
+                    f"{client.name} is granted {key} as {grant.grant_id} ({kind}) while "
+                    f"{other.name} believes in {held.award.grant.grant_id} ({held.kind})",
+                )
+
+    def _check_bound_over(self, paths: tuple[str, ...]) -> None:
+        """The server has ended this hold: its client must not rely on it any more."""
+        for client in self.clients:
+            for held in client.contending.holding.values():
+                if held.award.paths[0] in paths and client.believes_in(held.award):
                     self.record.violate(
-                        "one holder",
-                        f"{told} while {other.name} believes in {held.grant.grant_id}",
+                        "bounded holds", f"{client.name} believes in {paths}, whose bound is over"
                     )
-        client.holding[key] = award
 
     def _note_expired(self, session_id: str) -> None:
         for client in self.clients:
@@ -337,6 +364,7 @@ def simulate(seed: int, settings: Settings | None = None) -> Verdict:
         made[0].record.violate("progress", str(error))
     world = made[0]
     record = world.record
+    record.tally.locks = record.locks.tally
     return Verdict(
         seed=seed,
         violations=record.violations,

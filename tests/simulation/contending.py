@@ -1,0 +1,283 @@
+"""What a simulated client does with locks: each kind of them, alone and one inside another.
+
+What it may believe of its grants at each moment is open to the world. What it was told, and what it
+wrote under a grant, is judged from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from coordinator.client.award import Award
+from coordinator.client.contest import Contest, Wish
+from coordinator.errors import CoordinatorError, LockTimeoutError, UnavailableError
+from coordinator.wire.messages.if_held import IfHeld
+from tests.simulation.told import Looked, Written
+
+if TYPE_CHECKING:
+    from tests.simulation.clients import SimulatedClient
+
+Room = Literal["locks", "elections"]
+Key = tuple[str, str]
+
+LOCKS = ("a", "b")
+SHAREABLE = "c"
+SEMAPHORE = "s"
+SEVERAL = (("a", "b"), ("b", "c"), ("a", "c"), ("a", "b", "c"))
+OVER_LATE_S = 4.0
+"""How long after its end, and after the last fault, a bounded hold may still stand."""
+_TURN_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One wish to hold, and for how long to wait for it."""
+
+    room: Room
+    names: tuple[str, ...]
+    wish: Wish
+    wait_ms: int
+
+    @property
+    def keys(self) -> list[Key]:
+        return [(self.room, name) for name in self.names]
+
+    @property
+    def shown(self) -> str:
+        return f"{self.room}/{'+'.join(self.names)}"
+
+
+@dataclass(slots=True)
+class Held:
+    """What a client was awarded; ``kind`` is what it may still take it for."""
+
+    award: Award
+    kind: str
+
+
+class Contending:
+    """The contender, or the two of them, that one client is."""
+
+    def __init__(self, client: SimulatedClient) -> None:
+        self._client = client
+        self.holding: dict[Key, Held] = {}
+        self._gave_up: set[Key] = set()
+        self._doubtful: set[Key] = set()
+        """Queues in which an attempt of this client may stand, for all that it was told."""
+
+    async def once(self) -> None:
+        """Wish for something, have it, use it, give it back; maybe another inside."""
+        plan = self._plan()
+        award = await self._take(plan)
+        if award is not None:
+            await self._use(plan, award, is_outer=True)
+
+    # --- wishes
+
+    def _plan(self, taken: tuple[str, ...] = ()) -> Plan:
+        """Draw a wish; for one inside another, for something that is not held yet."""
+        draw, client = self._client.random, self._client
+        sort = draw.choices(
+            ("exclusive", "election", "shareable", "slot", "several"), (42, 14, 22, 12, 10)
+        )[0]
+        room: Room = "elections" if sort == "election" else "locks"
+        names: tuple[str, ...] = (draw.choice(LOCKS),)
+        wish = Wish(client.name)
+        match sort:
+            case "election":
+                wish = Wish(client.name, value=b"")
+            case "shareable":
+                names = (SHAREABLE,)
+                kind = "shared" if draw.random() < 0.6 else "exclusive"
+                wish = self._terms(draw, kind)
+            case "slot":
+                names, wish = (SEMAPHORE,), self._terms(draw, "slot", draw.choice((1, 2, 3)))
+            case "several":
+                names, wish = draw.choice(SEVERAL), self._terms(draw, "exclusive")
+            case _:
+                wish = self._terms(draw, "exclusive")
+        wait_ms = draw.choice((0, 500, 2_000, 5_000))
+        if set(names) & set(taken) and room == "locks":
+            names = tuple(each for each in (*LOCKS, SHAREABLE) if each not in taken)[:1] or ("d",)
+            wish = self._terms(draw, "exclusive")
+        return Plan(room, names, wish, wait_ms)
+
+    def _terms(self, draw: random.Random, kind: str, size: int | None = None) -> Wish:
+        return Wish(
+            self._client.name,
+            kind=kind,
+            size=size,
+            owner=self._client.name if draw.random() < 0.7 else "",
+            lock_delay_ms=draw.choice((400, 1_500, 3_000)) if draw.random() < 0.25 else 0,
+            max_hold_ms=draw.choice((500, 1_200, 3_000)) if draw.random() < 0.2 else 0,
+        )
+
+    async def _take(self, plan: Plan) -> Award | None:
+        client = self._client
+        contest = client.client.contest(plan.room, *plan.names)
+        for key in plan.keys:
+            self._check_nothing_left(key)
+            self._gave_up.discard(key)
+        try:
+            award = await contest.contend(plan.wish, plan.wait_ms)
+        except CoordinatorError as error:
+            client.note_failure("contend", plan.shown, None, error)
+            is_gone = isinstance(error, LockTimeoutError | UnavailableError)
+            for key in plan.keys:
+                (self._gave_up if is_gone else self._doubtful).add(key)
+                self._check_nothing_left(key)
+            return None
+        client.sessions.setdefault(award.session.session_id, award.session)
+        kind = award.grant.kind
+        client.world.note_grant(client, award, plan.keys, kind)
+        for key in plan.keys:
+            self.holding[key] = Held(award, kind)
+        return award
+
+    # --- while it is held
+
+    async def _use(self, plan: Plan, award: Award, *, is_outer: bool) -> None:
+        client, draw = self._client, self._client.random
+        contest = client.client.contest(plan.room, *plan.names)
+        if plan.room == "elections":
+            await self._proclaim(plan.names[0], award.grant.grant_id)
+        elif draw.random() < 0.2:
+            await self._note(contest, plan, award)
+        if draw.random() < 0.25:
+            await self._write_under(plan, award)
+        is_alone = plan.room == "locks" and len(plan.names) == 1
+        if is_alone and award.grant.kind == "exclusive" and draw.random() < 0.25:
+            await self._downgrade(contest, plan, award)
+        if is_outer and plan.wish.owner and draw.random() < 0.35:
+            await self._take_inside(plan)
+        await asyncio.sleep(draw.choice((0.0, 0.05, 0.3, 1.5)))
+        if award.is_bounded and draw.random() < 0.5:
+            await self._until_over(plan, award)
+        if draw.random() < 0.15:
+            await self._write_under(plan, award)
+        await self._give_back(contest, plan, award)
+        if draw.random() < 0.15:
+            await self._write_under(plan, award)  # too late: it must be refused
+
+    async def _take_inside(self, plan: Plan) -> None:
+        """Wish for another lock in the same name: two who do so crosswise wait for each other."""
+        draw = self._client.random
+        inner = self._plan(plan.names)
+        if inner.room == "locks":
+            wish = self._terms(draw, inner.wish.kind, inner.wish.size)
+            inner = replace(inner, wish=replace(wish, owner=plan.wish.owner))
+        award = await self._take(inner)
+        if award is not None:
+            await self._use(inner, award, is_outer=False)
+
+    async def _until_over(self, plan: Plan, award: Award) -> None:
+        """Keep a bounded hold until the cluster has ended it, which must come in time."""
+        client, world = self._client, self._client.world
+        path, over_s = award.paths[0], 0.0
+        while path in world.record.ephemerals:
+            await asyncio.sleep(_TURN_S)
+            now_s = world.loop.time()
+            if world.healed_s is None or client.believes_in(award):
+                over_s = now_s
+            elif now_s > over_s + OVER_LATE_S:
+                world.record.violate("bounded holds", f"{path} has no end since {over_s:.4f}")
+                return
+        client.note("outlived", plan.shown, award.grant.grant_id)
+
+    async def _give_back(self, contest: Contest, plan: Plan, award: Award) -> None:
+        for key in plan.keys:
+            self.holding.pop(key, None)
+        award.forget()
+        client, grant_id = self._client, award.grant.grant_id
+        try:
+            was_held = await contest.release(grant_id)
+            client.note("release", plan.shown, f"{grant_id} {was_held}")
+        except CoordinatorError as error:
+            self._doubtful.update(plan.keys)
+            client.note_failure("release", plan.shown, None, error)
+
+    async def _downgrade(self, contest: Contest, plan: Plan, award: Award) -> None:
+        """Go on as a reader; from the moment it asks, others may read as well."""
+        for key in plan.keys:
+            self.holding[key].kind = "shared"
+        try:
+            await contest.downgrade(award.grant.grant_id)
+            self._client.note("downgrade", plan.shown, "done")
+        except CoordinatorError as error:
+            self._client.note_failure("downgrade", plan.shown, None, error)
+
+    async def _note(self, contest: Contest, plan: Plan, award: Award) -> None:
+        note = self._client.value()
+        try:
+            await contest.note(award.grant.grant_id, note)
+            self._client.note("note", plan.shown, f"{note!r}")
+        except CoordinatorError as error:
+            self._client.note_failure("note", plan.shown, None, error)
+
+    async def _write_under(self, plan: Plan, award: Award) -> None:
+        """Write on the condition that the grant still holds, or did: the log decides."""
+        client, draw = self._client, self._client.random
+        grant = draw.choice(award.grant.grants or (award.grant,))
+        held = IfHeld(grant.lock, grant.fencing_token, plan.room == "elections")
+        path, value = f"/h{draw.randrange(2)}", client.value()
+        is_new = draw.random() < 0.2
+        verb = client.client.create if is_new else client.client.set
+        try:
+            done = await verb(path, value, if_held=held)  # type: ignore[operator]
+        except CoordinatorError as error:
+            client.note_failure("write under", path, value, error)
+        else:
+            zxid = done.stat.czxid if is_new else done.stat.mzxid
+            client.world.written.append(Written(client.name, path, value, zxid))
+            client.note("write under", path, f"token {grant.fencing_token}")
+
+    async def _proclaim(self, name: str, grant_id: str) -> None:
+        client, value = self._client, self._client.value()
+        try:
+            await client.client.proclaim(name, grant_id, value)
+            client.note("proclaim", name, "done")
+        except CoordinatorError as error:
+            client.note_failure("proclaim", name, value, error)
+
+    # --- what others do
+
+    async def look(self) -> None:
+        """Look at a lock; what is shown must have been so."""
+        client = self._client
+        name = client.random.choice((*LOCKS, SHAREABLE, SEMAPHORE))
+        looked = Looked.of(client.name, await client.client.lock(name))
+        client.world.looked.append(looked)
+        client.note("look", name, f"{looked.holders} at {looked.zxid}")
+
+    async def revoke(self) -> None:
+        """Put somebody out of a queue against their will."""
+        client = self._client
+        name = client.random.choice((*LOCKS, SHAREABLE, SEMAPHORE))
+        view = await client.client.lock(name)
+        standing = [*view.holders, *view.holders, *view.queue]  # rather one who holds
+        if standing:
+            grant_id = client.random.choice(standing).grant_id
+            await client.client.revoke(name, by=client.name, reason="by chance", grant_id=grant_id)
+            client.note("revoke", name, grant_id)
+
+    async def resize(self) -> None:
+        """Let more or fewer hold a semaphore."""
+        size = self._client.random.choice((1, 2, 3, 5))
+        await self._client.client.resize(SEMAPHORE, size)
+        self._client.note("resize", SEMAPHORE, f"to {size}")
+
+    def _check_nothing_left(self, key: Key) -> None:
+        """Who was told that nothing of an attempt is left must not stand in the queue with it."""
+        if key not in self._gave_up or key in self._doubtful:
+            return
+        client = self._client
+        client.note_session()
+        record, queue = client.world.record, "/{}/{}/".format(*key)
+        for path, owner in record.ephemerals.items():
+            if path.startswith(queue) and owner in client.sessions:
+                record.violate(
+                    "nothing is left behind", f"{client.name} gave up, and {path} stands"
+                )
