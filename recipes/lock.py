@@ -23,20 +23,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from coordinator.client.facing import ClientT, both
-from recipes.body import Body
-from recipes.grant import Grant
+from coordinator.client.facing import ClientT
+from recipes.contender import Contender
 from recipes.guards.raising import Guard
-from recipes.holding import Holding
 from recipes.naming import name_of
-from recipes.obtaining import obtain
 from recipes.terms import Purpose, Terms, WhenUnsure
-from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
+from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout
 
 
-class Lock(Body[ClientT]):
+class Lock(Contender[ClientT]):
     """One contender for the lock ``name``; not reentrant.
 
     Args:
@@ -97,71 +94,11 @@ class Lock(Body[ClientT]):
             label=label,
             trace_id=trace_id,
         )
-        self._prepare(client, name_of(name), terms)
+        self._prepare(client, name_of(name), terms, "lock")
 
     @classmethod
     def on_terms(cls, client: ClientT, name: str, terms: Terms) -> Lock[ClientT]:
         """Return a contender on ``terms``, whose kind may be another; for the other recipes."""
         lock = cls.__new__(cls)
-        lock._prepare(client, name, terms)
+        lock._prepare(client, name, terms, "lock")
         return lock
-
-    def _prepare(self, client: ClientT, name: str, terms: Terms) -> None:
-        self.client = client
-        self.name = name
-        self.guards = terms.guards
-        self._terms = terms
-        self._wait_ms = terms.wait_ms
-        self._contest = client.core.contest("locks", name)
-        self._on_position: Callable[[int], None] | None = None
-        self._holding: Holding[ClientT] = Holding(
-            f"lock {name!r}", self._obtain, when_unsure=terms.when_unsure
-        )
-
-    @property
-    def grant(self) -> Grant[ClientT] | None:
-        """What this object holds, None when nothing."""
-        return self._holding.grant
-
-    async def _acquire(
-        self,
-        *,
-        blocking: bool = True,
-        timeout: Timeout | None = None,
-        on_position: Callable[[int], None] | None = None,
-    ) -> Grant[ClientT]:
-        """Wait for the lock and return the grant; ``timeout`` None means the lock's own.
-
-        ``blocking=False`` tries once. ``on_position`` is told, in the client's event loop, how
-        many stand before us.
-
-        Raises:
-            LockTimeoutError: not granted in time; the attempt left nothing behind.
-            DeadlockError: this owner (this very task or thread) holds or waits already, or the
-                wait would close a circle of owners that wait for each other (``error.cycle``).
-            UnavailableError, OutcomeUnknownError: the service is away; not granted.
-            SessionExpiredError: the session ended while waiting.
-        """
-        self._on_position = on_position
-        return await self._holding.acquire(self._terms.wait(blocking, timeout))
-
-    async def _release(self) -> bool:
-        """Give the lock back; False when it was not held any more. Idempotent.
-
-        Raises:
-            OutcomeUnknownError, UnavailableError: not known, or not possible now; it still counts
-                as held here, and may be tried again.
-        """
-        return await self._holding.release()
-
-    async def _try_acquire(self, *, timeout: Timeout = 0) -> Grant[ClientT] | None:
-        """Return the grant, None when it was not had within ``timeout`` (0: try once)."""
-        return await self._holding.try_acquire(wait_ms_of(timeout))
-
-    acquire = both(_acquire, undo=_release)
-    try_acquire = both(_try_acquire, undo=_release)
-    release = both(_release)
-
-    async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
-        (grant,) = await obtain(self.client, self._contest, self._terms, wait_ms, self._on_position)
-        return grant
