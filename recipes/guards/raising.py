@@ -5,6 +5,7 @@
    body: from then on every earlier holder is refused (S104).
 2. If a guard can not be raised the grant is given back and the guard's error raised. So is the
    wait, after the client's overall deadline: a guard that hangs must not hold the lock for ever.
+   A grant that was lost meanwhile is LockLostError: nobody gets it.
 3. Readers hold together, and their raises arrive in any order. So a guard that has seen a higher
    token already costs a reader nothing; it writes nothing that could be refused.
 4. A guard with plain methods runs in a thread, so that its store does not stop the heartbeats. One
@@ -60,6 +61,7 @@ async def raise_guards(grant: Grant[Any], guards: Sequence[Guard]) -> None:
     Raises:
         StaleTokenError: a higher token has been seen; the grant is not the latest any more.
         OutcomeUnknownError: a guard has not answered in time.
+        LockLostError: raising them took longer than the grant was certainly held.
         Anything else: what the guard's store raised.
     """
     deadline_s = grant.client.core.settings.timeout_ms / 1000
@@ -78,6 +80,8 @@ async def raise_guards(grant: Grant[Any], guards: Sequence[Guard]) -> None:
                     f"{grant.lock}: {guard!r} was not raised to token {grant.fencing_token} within "
                     f"{deadline_s} s; the grant was given back"
                 ) from error
+        if guards:
+            grant.check()
     except BaseException as error:
         await _give_back(grant, error)
         raise

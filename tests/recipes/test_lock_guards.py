@@ -8,7 +8,12 @@ import threading
 import pytest
 
 from coordinator import connect
-from coordinator.errors import BadArgumentsError, OutcomeUnknownError, StaleTokenError
+from coordinator.errors import (
+    BadArgumentsError,
+    LockLostError,
+    OutcomeUnknownError,
+    StaleTokenError,
+)
 from recipes import Election, Lock, RWLock, Semaphore
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
@@ -116,6 +121,34 @@ async def test_a_guard_that_hangs_holds_the_lock_for_the_clients_deadline_at_mos
         took = asyncio.get_running_loop().time() - began
         assert took <= client.settings.timeout_ms / 1000 + 1
         assert await world.queue(client, "daily") == []
+
+
+@in_memory
+async def test_a_grant_lost_while_a_guard_is_raised_is_not_handed_out(
+    world: MemoryCluster,
+) -> None:
+    """A slow store outlasts the lease, or the bound: the body never runs."""
+    network = world.network()
+
+    class Slow(Awaited):
+        async def raise_to(self, token: int) -> None:
+            await asyncio.sleep(4)
+            await super().raise_to(token)
+
+    async with world.client(network, session_timeout=2) as client, world.client() as other:
+        with pytest.raises(LockLostError, match="max_hold"):
+            await Lock(client, "bounded", guards=[Slow()], max_hold=1).acquire()
+        assert await Lock(other, "bounded").try_acquire(timeout=1) is not None
+
+        lock = Lock(client, "daily", guards=[Slow()])
+        acquiring = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(1)
+        network.is_cut = True
+        with pytest.raises(LockLostError):
+            await acquiring
+        assert lock.grant is None
+        assert await Lock(other, "daily").try_acquire(timeout=5) is not None
+        network.is_cut = False
 
 
 @in_memory
