@@ -142,7 +142,18 @@ def _urls(endpoints: str | Sequence[str] | None, transport: Transport | None) ->
             raise BadArgumentsError(
                 f"endpoints: expected URLs such as {DEFAULT_ENDPOINT}, found {url!r}"
             )
+        if rest := _beyond_host(url):
+            raise BadArgumentsError(
+                f"endpoints: expected URLs that end with the host or the port, such as "
+                f"{DEFAULT_ENDPOINT} (a member answers under /v1 only), found {rest!r} in {url!r}"
+            )
     return urls
+
+
+def _beyond_host(url: str) -> str:
+    """Return what stands behind host and port, a slash by itself not counted."""
+    _, _, rest = url.partition("://")
+    return next((rest[at:] for at, letter in enumerate(rest) if letter in "/?#"), "").strip("/")
 
 
 def _has_host(url: str) -> bool:

@@ -23,6 +23,16 @@ def test_an_endpoint_that_is_no_url_is_named(url: str) -> None:
         connect(url)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://h:1/x", "http://h:1/v1", "http://h//x", "http://h:1?stale", "http://h/#a"]
+)
+def test_an_endpoint_has_no_path(url: str) -> None:
+    """It would be asked for, and answered with 404, at the first verb; a slash alone is no path."""
+    with pytest.raises(BadArgumentsError, match=r"end with the host or the port.*found '.+' in"):
+        connect(("http://ok:1", url))
+    connect("http://h:1/, https://[::1]:7071/")
+
+
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 0.0, -1.0, 1e300])
 def test_a_time_that_cannot_be_is_no_timeout(seconds: float) -> None:
     """Neither NaN nor the infinite, for both timeouts."""
