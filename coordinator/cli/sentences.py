@@ -58,9 +58,12 @@ def who(somebody: Somebody) -> str:
         facts.append(f"pid {somebody.pid}")
     if somebody.owner:
         facts.append(somebody.owner)
-    facts.append(f"session {somebody.session_id or 'unknown'}")
-    name = f"'{somebody.label}' " if somebody.label else ""
-    return one_line(f"{name}({', '.join(facts)})")
+    session = f"session {somebody.session_id or 'unknown'}"
+    name = session
+    if somebody.label:
+        name = f"'{somebody.label}'"
+        facts.append(session)
+    return one_line(f"{name} ({', '.join(facts)})" if facts else name)
 
 
 def counted(number: int, thing: str, things: str = "") -> str:

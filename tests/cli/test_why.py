@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from coordinator.cli.sentences import who
 from coordinator.cli.why import look, story_of, told, told_of
 from coordinator.client import AsyncClient, Client, connect
 from coordinator.errors import NoNodeError
@@ -347,3 +350,23 @@ def test_a_write_may_depend_on_a_grant(coordinator: CommandLine, client: Client)
         assert coordinator("multi", stdin=json.dumps(body)).exit_code == 1
         assert coordinator("set", "/fenced", "2", "--if-held", "importer").exit_code == 2
     assert coordinator.text("get", "/fenced") == "1"
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"session_id": "ab12"}, "session ab12"),
+        ({"session_id": ""}, "session unknown"),
+        ({"session_id": "ab12", "host": "h1", "pid": 7}, "session ab12 (host h1, pid 7)"),
+        ({"session_id": "ab12", "label": "report"}, "'report' (session ab12)"),
+        (
+            {"session_id": "ab12", "label": "report", "host": "h1", "pid": 7, "owner": "t"},
+            "'report' (host h1, pid 7, t, session ab12)",
+        ),
+    ],
+)
+def test_somebody_is_called_by_what_is_known(facts: dict[str, Any], expected: str) -> None:
+    """Whoever gave no label has a name all the same: "held by (session ab12)" is no sentence."""
+    nobody = {"label": "", "host": "", "pid": None, "owner": ""}
+
+    assert who(SimpleNamespace(**{**nobody, **facts})) == expected
