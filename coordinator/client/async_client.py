@@ -428,6 +428,7 @@ class AsyncClient:
         self._is_closed = True
         limit_ms = min(self.settings.timeout_ms, _CLOSE_MS_MAX)
         try:
+            await self._session.stop_opening()
             await self.chores.drain(limit_ms)
             await self._session.close(limit_ms)
         finally:

@@ -14,6 +14,8 @@ from coordinator.client.session import Session, open_session
 from coordinator.client.settings import ClientSettings
 from coordinator.errors import UnavailableError, UnhealthyError
 
+_OPENED_S = 0.25
+
 
 class CurrentSession:
     """Shared by all who need it."""
@@ -34,7 +36,9 @@ class CurrentSession:
         if not opening.done():
             await asyncio.wait({opening}, timeout=timeout_s)
         if not opening.done():
-            raise UnavailableError(f"no session could be opened within {timeout_s} s")
+            failure = self._delivery.last_failure
+            because = "" if failure is None else f": {failure.message}"
+            raise UnavailableError(f"no session could be opened within {timeout_s:g} s{because}")
         return opening.result()
 
     async def _open(self) -> Session:
@@ -55,6 +59,16 @@ class CurrentSession:
     def _end(self, session: Session, failure: str) -> None:
         ending = session.fail(failure, self._settings.timeout_ms)
         self._chores.start(ending, f"end the failed session {session.session_id}")
+
+    async def stop_opening(self) -> None:
+        """Give up a session that is still being opened, unless that is about to be done.
+
+        Nobody waits for it any more; one that was opened all the same runs out by itself.
+        """
+        opening = self._opening
+        if opening is not None and not opening.done():
+            await asyncio.wait({opening}, timeout=_OPENED_S)
+            opening.cancel()
 
     async def close(self, limit_ms: int) -> None:
         """Close the session, if there is one, within ``limit_ms``."""

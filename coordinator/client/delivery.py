@@ -111,6 +111,8 @@ class Delivery:
         self.random = retry.source()
         self.endpoints = Endpoints(endpoints, self.random.shuffle)
         self.index_seen = 0
+        self.last_failure: UnavailableError | OutcomeUnknownError | None = None
+        """What the latest attempt of any call came to; None when it was answered."""
         self.lanes = Lanes(lambda: self.index_seen)
         self._transport = transport
         self._is_closed = False
@@ -139,11 +141,14 @@ class Delivery:
         try:
             request = call.request(server_ms, lane)
             response = await self._transport.request(endpoint, request, timeout_ms)
-            return self._parsed(endpoint, response, parse)
+            parsed = self._parsed(endpoint, response, parse)
         except (UnavailableError, OutcomeUnknownError) as error:
+            self.last_failure = error
             if not isinstance(error, RequestForgottenError):
                 self.endpoints.avoid(endpoint)
             raise
+        self.last_failure = None
+        return parsed
 
     @asynccontextmanager
     async def stream(

@@ -57,3 +57,17 @@ async def test_a_waiter_cut_off_at_its_deadline_does_not_claim_to_have_left_noth
         network.is_cut = False
         await asyncio.sleep(8)
         assert await world.queue(holder, "daily") == ["holder"]
+
+
+@in_memory
+async def test_a_short_wait_ends_in_time_and_so_does_its_client(world: MemoryCluster) -> None:
+    """What opens a session in vain holds up nobody who has given up, and the error says why."""
+    for is_refusing in (True, False):
+        network = world.network()
+        network.is_refusing, network.is_cut = is_refusing, not is_refusing
+        async with world.client(network, timeout=10) as client:
+            with pytest.raises(UnavailableError, match=r"within 0\.3 s") as raised:
+                await Lock(client, "daily").acquire(timeout=0.3)
+            ended = now()
+            assert ("refused" in raised.value.message) == is_refusing
+        assert now() - ended <= 0.3
