@@ -32,6 +32,7 @@ from coordinator.errors import (
     BadVersionError,
     ClientClosedError,
     NoNodeError,
+    SessionExpiredError,
 )
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.messages.elections import ElectionView, proclaim_body
@@ -128,10 +129,16 @@ class AsyncClient:
         in every other write: only while this grant holds, else LockLostError and nothing changes.
         """
         held = if_held_body(conditions_of(if_held))
-        session_id = (await self.session()).session_id if mode.startswith("ephemeral") else None
+        session = await self.session() if mode.startswith("ephemeral") else None
+        session_id = None if session is None else session.session_id
         create = Create(path, data, mode, session_id, ttl_ms, parents)
         call = packed("POST", tree_target(path), {**create.to_body(PACKED), **held})
-        return await self._write(call, Written.from_body)
+        try:
+            return await self._write(call, Written.from_body)
+        except SessionExpiredError as error:
+            if session is not None:
+                session.heed(error)
+            raise
 
     async def get(
         self, path: str, *, stale: bool = False, at_least_zxid: int | None = None

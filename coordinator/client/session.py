@@ -143,10 +143,22 @@ class Session:
             if waiting.done():
                 return waiting.result()
             raise SessionExpiredError(self.reason, session_id=self.session_id)
+        except SessionExpiredError as error:
+            self.heed(error)
+            raise
         finally:
             ended.cancel()
             waiting.cancel()
             await asyncio.gather(waiting, ended, return_exceptions=True)
+
+    def heed(self, error: SessionExpiredError) -> None:
+        """Take a member's word that this session has ended, whichever request it answered.
+
+        So whoever holds by it is told now and not by the next heartbeat, and whoever acquires next
+        has a new session.
+        """
+        if error.fields.get("session_id") == self.session_id:
+            self._end(SessionState.LOST, f"the member says: {error.message}")
 
     async def renew(self, timeout_ms: int) -> int:
         """Send a heartbeat now, of its own accord; return the safe time it leaves, in ms.
