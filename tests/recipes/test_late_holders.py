@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,11 +111,10 @@ async def test_a_session_that_ended_unseen_costs_one_error_and_no_more(
         await world.member.close_session(grant.session_id, None, deadline_ms)
         assert not grant.is_lost  # nobody has told this client
 
+        creating = partial(client.create, "/here", mode="ephemeral")
+        meet = Lock(client, "weekly").acquire if meets == "acquire" else creating
         with pytest.raises(SessionExpiredError):
-            if meets == "acquire":
-                await Lock(client, "weekly").acquire()
-            else:
-                await client.create("/here", mode="ephemeral")
+            await meet()
 
         assert grant.is_lost
         async with Lock(client, "weekly") as again:
