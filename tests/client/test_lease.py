@@ -8,7 +8,7 @@ from coordinator.client.lease import Lease, margin_ms
 
 
 def test_the_lease_counts_from_when_the_heartbeat_was_sent() -> None:
-    """However late the acknowledgement, the safe time ends by the time of sending (S006)."""
+    """However late the acknowledgement, the safe time ends by the time of sending (S006, E17)."""
     lease = Lease(sent_ms=1_000, timeout_ms=10_000, margin_ms=250).renewed(4_000)
 
     assert lease.safe_until_ms == 13_750

@@ -66,7 +66,7 @@ class World:
 
 
 def test_heartbeats_keep_a_session_without_any_user_code() -> None:
-    """A ten minute task lives on a nine second lease (S080)."""
+    """A ten minute task lives on a nine second lease (S080, E15)."""
 
     async def scenario() -> None:
         world = World()

@@ -124,7 +124,7 @@ async def test_two_spellings_of_a_path_are_one_resource(ledger: Path) -> None:
 
 
 async def test_check_and_write_do_not_interleave(ledger: Path) -> None:
-    """While a request is under way the next for its resource waits, and others do not."""
+    """While a request is under way the next for its resource waits, and others do not (S066)."""
     async with proxied(ledger) as world:
         arrived, go_on = asyncio.Event(), asyncio.Event()
 

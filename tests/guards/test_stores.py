@@ -64,7 +64,7 @@ def check(factory: Opened, trial: Trial, module: str) -> None:
 
 @each_trial
 def test_postgresql(trial: Trial, postgres_tables: Path) -> None:
-    """PostgresGuard over psycopg, against a PostgreSQL server."""
+    """PostgresGuard over psycopg, against a PostgreSQL server (S032, S066)."""
     check(partial(InPostgres, postgres_tables), trial, "postgresql")
 
 
@@ -76,13 +76,13 @@ def test_postgresql_asyncio(trial: Trial, postgres_tables: Path) -> None:
 
 @each_trial
 def test_mariadb(trial: Trial, mariadb_tables: Path) -> None:
-    """MysqlGuard over PyMySQL, against a MariaDB server."""
+    """MysqlGuard over PyMySQL, against a MariaDB server (S032, S066)."""
     check(partial(InMariadb, mariadb_tables), trial, "mysql")
 
 
 @each_trial
 def test_redis(trial: Trial, redis_server: Path) -> None:
-    """RedisGuard over redis-py, against a Redis server."""
+    """RedisGuard over redis-py, against a Redis server (S032, S066)."""
     check(partial(InRedis, redis_server), trial, "redis")
 
 
@@ -111,11 +111,11 @@ def test_s3_paused(trial: Trial) -> None:
 
 @each_trial
 def test_sqlite(trial: Trial, memory_path: Path) -> None:
-    """SqliteGuard over a database file."""
+    """SqliteGuard over a database file (S032, S066)."""
     check(partial(InSqlite, memory_path / "data.db"), trial, "sqlite")
 
 
 @each_trial
 def test_file(trial: Trial, memory_path: Path) -> None:
-    """FileGuard over a local file."""
+    """FileGuard over a local file (S032, S066)."""
     check(partial(InFile, memory_path), trial, "file")

@@ -38,7 +38,7 @@ async def test_taking_a_lock_twice_fails_at_once_and_says_what_to_use(
 async def test_two_tasks_that_want_two_locks_crosswise_do_not_wait_for_ever(
     world: MemoryCluster,
 ) -> None:
-    """The second request gets the circle; the other task goes on (S115)."""
+    """The second request gets the circle; the other task goes on (S115, E16)."""
     async with world.client() as client, world.client() as other:
         begun = asyncio.Event()
 

@@ -87,7 +87,7 @@ async def test_waiters_are_granted_one_at_a_time_in_order_with_growing_tokens(
 async def test_a_with_that_does_not_get_the_lock_raises_and_never_runs_its_body(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """The result of an acquire cannot be ignored (S068, S072, S100)."""
+    """The result of an acquire cannot be ignored (S068, S072, S100, E06)."""
     async with world.client() as holder, world.client() as client:
         async with kind(holder, "daily"):
             began = now()
@@ -103,7 +103,7 @@ async def test_a_with_that_does_not_get_the_lock_raises_and_never_runs_its_body(
 @each_kind
 @in_memory
 async def test_timeout_zero_tries_once_and_leaves_nothing(world: MemoryCluster, kind: Kind) -> None:
-    """Zero is an immediate answer, yes or no (S072, kazoo 732)."""
+    """Zero is an immediate answer, yes or no (S072, kazoo 732, E07)."""
     async with world.client() as holder, world.client() as client:
         await holder.session()
         await client.session()
@@ -122,7 +122,7 @@ async def test_timeout_zero_tries_once_and_leaves_nothing(world: MemoryCluster, 
 @each_kind
 @in_memory
 async def test_without_a_timeout_a_finite_default_applies(world: MemoryCluster, kind: Kind) -> None:
-    """Forever has to be asked for by name (S071)."""
+    """Forever has to be asked for by name (S071, E15)."""
     async with world.client() as holder, world.client() as client:
         async with kind(holder, "daily"):
             began = now()

@@ -23,7 +23,7 @@ from tests.recipes.lock_kinds import Kind, each_kind, now
 async def test_a_holder_cut_off_is_cancelled_and_told_before_the_next_is_granted(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """The body stops and ``async with`` raises LockLostError, in time (S045, S059, S077, S121)."""
+    """The body stops and ``async with`` raises, in time (S041, S045, S059, S077, S121)."""
     network = world.network()
     stopped_at = granted_at = 0.0
     async with world.client(network, session_timeout=3) as client, world.client() as other:
@@ -53,7 +53,7 @@ async def test_a_holder_cut_off_is_cancelled_and_told_before_the_next_is_granted
 @each_kind
 @in_memory
 async def test_a_short_interruption_costs_nothing(world: MemoryCluster, kind: Kind) -> None:
-    """Three seconds without heartbeats leave a ten second lease alone (S059)."""
+    """Three seconds without heartbeats leave a ten second lease alone (S059, E12)."""
     network = world.network()
     async with world.client(network) as client, kind(client, "daily") as grant:
         network.is_refusing = True
@@ -294,7 +294,7 @@ async def test_is_held_says_as_of_when_and_for_how_long(world: MemoryCluster, ki
 @each_kind
 @in_memory
 async def test_extend_renews_the_lease_of_a_live_grant(world: MemoryCluster, kind: Kind) -> None:
-    """The full length again from now on, and no more than that (S150)."""
+    """The full length again from now on, and no more than that (S150, E08)."""
     network = world.network()
     async with world.client(network) as client, kind(client, "daily") as grant:
         network.is_refusing = True

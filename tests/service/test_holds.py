@@ -85,7 +85,7 @@ def test_a_hold_is_counted_from_when_it_was_first_seen() -> None:
 
 
 def test_a_long_hold_is_counted_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    """One log line when it becomes long, a gauge for as long as it lasts."""
+    """One log line when it becomes long, a gauge for as long as it lasts (S050)."""
     room = Room()
     room.enter()
     room.pass_ms(0)

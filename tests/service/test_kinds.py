@@ -118,7 +118,7 @@ async def test_who_does_not_hold_cannot_downgrade() -> None:
 
 
 async def test_a_semaphore_has_as_many_holders_as_its_size_which_may_change() -> None:
-    """A larger size grants at once, a smaller one takes nobody's slot (S041 and its kin)."""
+    """A larger size grants at once, a smaller one takes nobody's slot."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         holding = world.follower.holding

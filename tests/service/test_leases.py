@@ -62,7 +62,7 @@ async def test_heartbeats_keep_a_session_through_any_member(is_follower: bool) -
 
 
 async def test_a_heartbeat_after_the_end_is_refused_and_revives_nothing() -> None:
-    """The old holder's heartbeat cannot extend anything (S003, S060)."""
+    """The old holder's heartbeat cannot extend anything (S003, S060, E09)."""
     async with cluster() as world:
         session_id = await opened(world)
         await world.advance(2_200)

@@ -394,7 +394,7 @@ async def test_a_release_can_be_repeated_and_never_frees_a_later_grant() -> None
 
 
 async def test_a_release_after_the_lease_ended_is_not_the_owners() -> None:
-    """NotOwner names the present holder, who keeps the lock (S002, S048)."""
+    """NotOwner names the present holder, who keeps the lock (S002, S048, S086)."""
     async with cluster() as world:
         slow, quick = await opened(world), await opened(world)
         lost = await soon(acquired(world, slow))

@@ -257,7 +257,7 @@ async def test_the_reply_waits_until_the_outcome_is_applied_here() -> None:
 
 
 async def test_too_much_under_way_is_throttled_at_once() -> None:
-    """A follower refuses more than its share of proposals in flight; nothing was proposed."""
+    """A follower refuses more than its share in flight; nothing was proposed (S067)."""
     async with cluster(config=Config(raft=RaftConfig(proposals_in_flight_max=1))) as world:
         world.has_quorum = False
         first = asyncio.create_task(

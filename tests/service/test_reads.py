@@ -36,7 +36,7 @@ async def test_a_read_on_another_member_sees_what_was_written_before() -> None:
 
 
 async def test_a_stale_read_answers_at_once_with_its_age() -> None:
-    """It is labelled with its zxid and how long ago there was contact."""
+    """It is labelled with its zxid and how long ago there was contact (E14)."""
     async with cluster() as world:
         await write(world, "/a", b"old")
         await world.advance(100)

@@ -52,7 +52,7 @@ def is_quiet() -> Iterator[None]:
 
 @pytest.mark.timeout(1_500)
 def test_every_world_keeps_every_promise() -> None:
-    """A hundred worlds of thirty seconds of faults each break nothing and finish in time."""
+    """A hundred worlds of thirty seconds of faults each break nothing and finish in time (S044)."""
     settings = Settings(seconds=30.0)
 
     total = Total(len(SEEDS))

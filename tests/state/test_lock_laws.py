@@ -141,7 +141,7 @@ def is_first(machine: StateMachine, path: str) -> bool:
 @thorough
 @given(lock_histories)
 def test_tokens_grow_in_the_order_of_the_queue_and_of_the_grants(history: list[Command]) -> None:
-    """No later grant of a queue has a lower fencing token than an earlier one (S031)."""
+    """No later grant of a queue has a lower fencing token than an earlier one (S039, E05)."""
     highest: dict[str, int] = {}
     for machine, command in steps(history):
         before = holders_of(machine)

@@ -264,7 +264,7 @@ async def test_the_faults_are_the_same_on_asyncio(coordinator_cluster: LocalClus
 def test_a_stepped_wall_clock_of_a_client_changes_nothing(
     coordinator_cluster: LocalCluster,
 ) -> None:
-    """An hour forward, two back: the lease is counted on another clock (S049, S109)."""
+    """An hour forward, two back: the lease is counted on another clock (S049, S109, E03)."""
     with coordinator_cluster.connect() as client, coordinator_cluster.connect() as other:
         grant = Lock(client, "report").acquire()
         for by_ms in (3_600_000, -7_200_000):

@@ -94,7 +94,7 @@ def test_without_a_quorum_nothing_is_granted_until_it_heals(
 
 
 def test_stepped_wall_clocks_of_members_change_nothing(coordinator_cluster: LocalCluster) -> None:
-    """An hour forward or back, on the leader and on a follower (S049, S109)."""
+    """An hour forward or back, on the leader and on a follower (S049, S109, E03)."""
     with coordinator_cluster.connect() as client, coordinator_cluster.connect() as other:
         grant = Lock(client, "report").acquire()
         for member_id in coordinator_cluster.members:
