@@ -32,19 +32,19 @@ def claimed() -> Iterator[str]:
             yield f"{kind}{number:0{len(first)}d}"
 
 
-def tests() -> Iterator[tuple[str, str]]:
+def docstrings() -> Iterator[tuple[str, str]]:
     """Yield where each test is, and its docstring."""
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                if node.name.startswith("test_"):
-                    yield f"{path.relative_to(ROOT)}::{node.name}", ast.get_docstring(node) or ""
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            if is_function and node.name.startswith("test_"):
+                yield f"{path.relative_to(ROOT)}::{node.name}", ast.get_docstring(node) or ""
 
 
 def naming() -> dict[str, list[str]]:
     """Return which tests and stories name each line."""
     found = defaultdict(list)
-    for where, docstring in tests():
+    for where, docstring in docstrings():
         for line in re.findall(r"\b(?:S\d{3}|E\d{2})\b", docstring):
             found[line].append(where)
     for story in SAID:
