@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.clock import Clock
 from coordinator.config import Config
-from coordinator.errors import NoNodeError, SessionExpiredError
+from coordinator.errors import BadArgumentsError, NoNodeError, SessionExpiredError
 from coordinator.raft.engine import Engine, Role
 from coordinator.service.elections import ElectionService
 from coordinator.service.grant_history import GrantHistory
@@ -33,7 +33,14 @@ from coordinator.service.metrics import Metrics
 from coordinator.service.promises import Promises
 from coordinator.service.proposals import Committed, Proposals
 from coordinator.service.queues import Queues
-from coordinator.service.reads import ChildrenPage, ReadMode, ReadReply, Reads, SessionView
+from coordinator.service.reads import (
+    LINEARIZABLE,
+    ChildrenPage,
+    ReadMode,
+    ReadReply,
+    Reads,
+    SessionView,
+)
 from coordinator.service.reaper import Reaper
 from coordinator.service.replica import MachineReplica
 from coordinator.service.status import MemberStatus, in_words, members_of, what_is_wrong
@@ -345,6 +352,24 @@ class Member:
         """Return a stream of changes; ``watches`` says what it promises and what is refused."""
         self._leadership.refuse_when_stopping()
         return self._hub.watch(selectors, from_zxid=from_zxid, is_one_shot=is_one_shot)
+
+    async def reached(self, zxid: int, deadline_ms: int) -> None:
+        """Return once ``zxid`` has happened here, as it has if any member ever told it to anybody.
+
+        Raises:
+            BadArgumentsError: it has happened nowhere yet, as a quorum has confirmed.
+            NoLeaderError: this member was behind, and none confirmed it by the deadline.
+        """
+        machine = self._replica.machine
+        if machine.zxid < zxid:
+            # What was told had been committed before this question, so the barrier covers it.
+            await self._reads.fresh(LINEARIZABLE, deadline_ms)
+        if machine.zxid < zxid:
+            raise BadArgumentsError(
+                f"zxid {zxid} has not happened yet; the newest is {machine.zxid}",
+                zxid=zxid,
+                newest_zxid=machine.zxid,
+            )
 
     # --- what it says of itself
 

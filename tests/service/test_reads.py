@@ -145,3 +145,38 @@ async def test_a_stopping_member_ends_reads_that_wait() -> None:
 
         with pytest.raises(ShuttingDownError):
             await soon(reading)
+
+
+async def test_a_zxid_that_another_member_told_is_waited_for() -> None:
+    """A member that lags catches up first; what happened nowhere is refused, not waited for."""
+    async with cluster() as world:
+        await write(world, "/a")
+        engine, member = world.engines["3"], world.members["3"]
+        engine.is_applying = False
+        new = SetData("/a", b"new")
+        await world.leader.submit(new, request=None, deadline_ms=world.deadline())
+        reaching = asyncio.create_task(member.reached(2, world.deadline()))
+        await settle()
+        assert not reaching.done()
+        engine.is_applying = True
+        engine.catch_up()
+
+        await soon(reaching)
+        await soon(member.reached(2, world.deadline()))
+        with pytest.raises(BadArgumentsError, match="zxid 3 has not happened yet; the newest is 2"):
+            await soon(member.reached(3, world.deadline()))
+
+
+async def test_without_a_quorum_nobody_knows_what_has_not_happened() -> None:
+    """A member that is cut off says so; what it has seen itself it knows."""
+    async with cluster() as world:
+        await write(world, "/a")
+        world.has_quorum = False
+        reaching = asyncio.create_task(world.follower.reached(2, world.deadline(1_000)))
+        await world.follower.reached(1, world.deadline(1_000))
+        await world.advance(900)
+        assert not reaching.done()
+        await world.advance(100)
+
+        with pytest.raises(NoLeaderError):
+            await soon(reaching)

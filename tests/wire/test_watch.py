@@ -69,6 +69,21 @@ async def test_a_watch_resumes_where_it_was(api: Api) -> None:
     assert [line["zxid"] for line in resumed] == [2, 3]
 
 
+async def test_a_watch_from_the_future_is_refused(api: Api) -> None:
+    """It would stand, and say nothing of all that happens until then."""
+    await api.post("/v1/tree/a", {})
+
+    query = await api.get("/v1/watch?path=/a&from_zxid=2")
+    event_id = await api.get("/v1/watch?path=/a", **{"Last-Event-ID": "999999"})
+    body = await api.post("/v1/watch", {"watches": [{"path": "/a"}], "from_zxid": 2})
+
+    for reply in (query, event_id, body):
+        assert (reply.status, reply.code, reply.body["newest_zxid"]) == (400, "BadArguments", 1)
+    assert query.body["detail"] == "zxid 2 has not happened yet; the newest is 1"
+    async with api.stream("GET", "/v1/watch?path=/a&from_zxid=1") as lines:
+        assert (await lines.next())["zxid"] == 1
+
+
 async def test_events_are_server_sent_by_default(api: Api) -> None:
     """The form that browsers and curl -N understand."""
     async with api.stream("GET", "/v1/watch?path=/a", Accept="*/*") as lines:

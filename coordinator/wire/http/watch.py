@@ -61,9 +61,12 @@ class WatchRoutes:
     async def _stream(self, request: web.Request, asked: shapes.WatchRequest) -> web.StreamResponse:
         door = self._door
         is_sse = not wants(request, messages.NDJSON_TYPE)
+        from_zxid = _resumed(request, asked.from_zxid)
+        if from_zxid is not None:
+            await door.member.reached(from_zxid, door.deadline_ms(request))
         watch = door.member.watch(
             [WatchSelector(each.path, each.kind) for each in asked.watches],
-            from_zxid=_resumed(request, asked.from_zxid),
+            from_zxid=from_zxid,
             is_one_shot=asked.is_one_shot,
         )
         stream = LineStream(request, is_sse=is_sse, labels=door.labels())
