@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from coordinator.client import Client, Delete, SetData
-from coordinator.errors import CoordinatorError
+from coordinator.errors import LockLostError
 from examples.stage import Stage, perform
 from recipes import Election, Grant
 
@@ -25,9 +25,8 @@ def work_one_off(client: Client, leadership: Grant[Client]) -> bool:
         return False
     message = f"/mailbox/{names[0]}"
     balance = int(client.get("/account").data) + int(client.get(message).data)
-    client.multi(
-        [leadership.condition(), SetData("/account", str(balance).encode()), Delete(message)]
-    )
+    deposited = SetData("/account", str(balance).encode())
+    client.multi([deposited, Delete(message)], if_held=leadership)
     return True
 
 
@@ -44,7 +43,7 @@ def story(stage: Stage) -> None:
         try:
             work_one_off(first, old)
             stage.say("THE OLD OWNER WROTE")
-        except CoordinatorError:
+        except LockLostError:
             stage.say("The old owner is refused; the new one goes on where it stopped.")
         while work_one_off(second, new):
             pass

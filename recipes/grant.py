@@ -177,11 +177,11 @@ class Grant(Generic[ClientT]):
         return self.remaining_safe_ms()
 
     def condition(self) -> Check:
-        """Return the condition "this grant holds" for ``multi`` and ``guarded``.
+        """Return the condition "this grant holds" as one of several of a ``guarded`` write.
 
-        The write happens only if the grant is current in that very command; there is no gap
-        between looking and writing (S052). It holds for as long as its contender exists: once the
-        first of its queue, a contender has nobody before it.
+        For a write that depends on nothing else say ``if_held=grant``: it is decided in the same
+        command as well (S052), and refused with LockLostError, which names who holds instead. This
+        one is a look at the contender's znode, so in ``multi`` it is refused with NoNodeError.
         """
         return Check(self.path, expected_czxid=self.fencing_token)
 

@@ -287,7 +287,7 @@ class ZnodeOperations:
         if znode is None:
             if operation.has_children is False and not needs_znode and operation.exists is None:
                 return Checked(path)
-            raise NoNodeError(f"check {path}: it does not exist", path=path)
+            raise NoNodeError(f"check {path}: {_absent(path, czxid)}", path=path)
         _check_version(path, znode, operation.expected_version, czxid, "check")
         if owner is not None and znode.ephemeral_owner != owner:
             raise NotOwnerError(
@@ -314,6 +314,15 @@ class ZnodeOperations:
         if znode is None:
             raise NoNodeError(f"{verb} {path}: it does not exist", path=path)
         return znode
+
+
+def _absent(path: str, czxid: int | None) -> str:
+    """Say of a znode that is not there what somebody expected of it."""
+    if czxid is None:
+        return "it does not exist"
+    if path.startswith(QUEUE_ROOTS):
+        return f"the contender created at zxid {czxid} is gone, and a grant of it has ended"
+    return f"expected the one created at zxid {czxid}, found that it does not exist"
 
 
 def _check_version(

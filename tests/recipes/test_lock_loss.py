@@ -9,7 +9,7 @@ import pytest
 from coordinator.client import SetData
 from coordinator.errors import (
     LockLostError,
-    RequestError,
+    NoNodeError,
     SessionExpiredError,
 )
 from recipes import Lock
@@ -336,7 +336,7 @@ async def test_a_write_may_depend_on_the_grant_in_the_same_command(
 
         await client.multi([grant.condition(), SetData("/report", b"mine")])
         await grant.release()
-        with pytest.raises(RequestError):
+        with pytest.raises(NoNodeError, match="a grant of it has ended"):
             await client.multi([grant.condition(), SetData("/report", b"too late")])
 
         assert (await client.get("/report")).data == b"mine"
