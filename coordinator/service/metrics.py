@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_HELD_SECONDS = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
+_HELD_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 600.0, 3600.0)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
