@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import re
 import urllib.request
@@ -12,7 +13,7 @@ import pytest
 import coordinator.errors as errors
 import recipes
 import recipes.guards
-from coordinator.client import RetryPolicy, connect
+from coordinator.client import AsyncClient, RetryPolicy, connect
 from coordinator.testing import LocalCluster
 from tests.docs.test_examples import ROOT
 
@@ -68,6 +69,31 @@ def test_the_defaults_of_retries_and_margin_are_the_documented_ones() -> None:
     assert float(margin) == inspect.signature(connect).parameters["lease_margin_ratio"].default
 
 
+def test_the_tries_of_an_update_are_the_documented_ones() -> None:
+    """How often it begins again, and what it raises then (S023)."""
+    told = " ".join(below("recipes.md", "The tree").split())
+    (tries,) = re.findall(r"`max_retries=(\d+)`", told)
+
+    assert int(tries) == inspect.signature(AsyncClient.update).parameters["max_retries"].default
+    assert "`TooManyRetriesError`, and nothing of it was written" in told
+
+
+def test_what_a_shared_rate_can_be_exceeded_by_is_said() -> None:
+    """By what N clients hold in chunks of their own (S125)."""
+    told = " ".join(below("recipes.md", "A shared rate").split())
+
+    assert re.search(r"N clients that hold chunks of `n`.*exceeded by at most N x n", told)
+
+
+def test_both_sides_on_which_a_crash_can_fail_are_said() -> None:
+    """At most once loses it, at least once repeats it; the guide asks to choose (S108)."""
+    told = " ".join(below("locks.md", "Which lock or recipe").split())
+    story = importlib.import_module("examples.s108_at_most_at_least_once").__doc__ or ""
+
+    assert re.search(r"choose the side.*at most once.*at least once.*s108_at_most", told)
+    assert "on which side a crash fails" in " ".join(story.split())
+
+
 def test_looking_is_said_to_be_looking_at_the_past() -> None:
     """Nobody is led to believe that ``verify`` or ``is_held`` protects a write (S043, S076)."""
     holder = " ".join(below("recipes.md", "What a holder must do").split())
@@ -101,15 +127,15 @@ def test_each_promise_names_tests_that_are_there() -> None:
 
 
 def test_metrics_that_are_named_are_answered(shared_coordinator_cluster: LocalCluster) -> None:
-    """What sizing, queues and disks are read from is in /metrics of a leader (S067, S118)."""
-    named = set(re.findall(r"\bcoordinator_[a-z_]+", page("operations.md"))) - {"coordinator_"}
-    url = shared_coordinator_cluster.url(shared_coordinator_cluster.leader)
+    """What sizing, queues and disks are read from is in /metrics (S067, S118)."""
+    named = set(re.findall(r"\bcoordinator_[a-z_]+", page("operations.md")))
+    cluster, answered = shared_coordinator_cluster, ""
 
-    with shared_coordinator_cluster.connect() as client:
-        with recipes.Lock(client, "measured"):
-            pass
-        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as response:
-            answered = response.read().decode()
+    with cluster.connect() as client, recipes.Lock(client, "measured"):
+        pass
+    for member in cluster.members:  # some are counted by who was asked, some by the leader
+        with urllib.request.urlopen(f"{cluster.url(member)}/metrics", timeout=10) as response:
+            answered += response.read().decode()
 
     assert {"coordinator_proposals_total", "coordinator_engine_sync_seconds_total"} <= named
     for name in sorted(named):
