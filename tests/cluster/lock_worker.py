@@ -47,6 +47,8 @@ BOUND_S, DELAY_S = 0.7, 0.4
 _TASKS = 5
 _STEP_S = 0.005
 _HOLD_S = 0.02
+_LONG = {"bounded": (0.1, 60.0), "delayed": (0.4, 1.0), "read": (0.3, 2.0), "slot": (0.3, 2.0)}
+"""How often a hold of some kinds lasts how many seconds."""
 _OVERDUE_S = 20.0
 _printing = threading.Lock()
 _clock = SystemClock()
@@ -152,8 +154,10 @@ class Worker:
         raise AssertionError(doing)
 
 
-def hold_s(source: random.Random) -> float:
-    return source.uniform(0.0, 2.0) * _HOLD_S
+def hold_s(source: random.Random, doing: str = "") -> float:
+    """Return how long to hold: mostly short, now and then long enough to be lost."""
+    share, long_s = _LONG.get(doing, (0.0, 0.0))
+    return long_s if source.random() < share else source.uniform(0.0, 2.0) * _HOLD_S
 
 
 def errands(source: random.Random) -> str:
@@ -226,8 +230,7 @@ class AsyncRounds:
         self, doing: str, grants: Sequence[Grant[AsyncClient]], part: float = 1
     ) -> None:
         hold = Hold(self._name, doing, grants)
-        is_long = doing == "bounded" and self._random.random() < 0.1
-        until = time.monotonic() + (60.0 if is_long else part * hold_s(self._random))
+        until = time.monotonic() + part * hold_s(self._random, doing)
         try:
             hold.look()
             while time.monotonic() < until:
@@ -328,7 +331,7 @@ class SyncRounds:
 
     def _hold(self, doing: str, grants: Grants[Client], part: float = 1) -> None:
         hold = Hold(self._name, doing, grants)
-        until = time.monotonic() + part * hold_s(self._random)
+        until = time.monotonic() + part * hold_s(self._random, doing)
         try:
             hold.look()
             while time.monotonic() < until:

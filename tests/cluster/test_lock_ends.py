@@ -26,6 +26,7 @@ from recipes import Election, Grant, Lock, MultiLock, RWLock, Semaphore, TreeLoc
 from tests.cluster.faults.shim import Shim, build
 from tests.cluster.faults.world import Skipped
 from tests.cluster.processes import ProcessCluster
+from tests.cluster.proxy import Proxy
 from tests.cluster.scripts import REPOSITORY, Script
 from tests.cluster.test_lock_kinds import children_of
 
@@ -127,6 +128,51 @@ async def test_a_holder_stopped_beyond_its_time_knows_it_when_it_wakes(
     assert grant.fencing_token > first["token"]
     assert before.how == ("expired" if bound_s > session_s else "max_hold")
     assert waited_s < min(session_s, bound_s) + 5.0
+
+
+async def test_a_holder_that_is_cut_off_learns_of_its_loss_before_the_end(
+    cluster: ProcessCluster,
+) -> None:
+    """One hold of each kind behind a cut: certain for the last time before the cluster ends it."""
+    proxies = [Proxy(cluster.client_ports[each]) for each in cluster.ids]
+    for proxy in proxies:
+        await proxy.start()
+    urls = ",".join(proxy.url for proxy in proxies)
+    certain_ms: dict[str, int] = {}
+
+    async def watch(grant: Grant[AsyncClient]) -> None:
+        while True:
+            now_ms = client.clock.wall_ms()
+            if grant.is_lost:
+                return
+            certain_ms[grant.path] = now_ms
+            await asyncio.sleep(0.005)
+
+    async with (
+        connect(urls, timeout=5, session_timeout=1.5) as client,
+        client_of(cluster) as other,
+    ):
+        kinds = {name: each for name, each in contenders(client, "cut").items() if name != "write"}
+        held = [await take(each) for each in kinds.values()]
+        grants = [each[0] if isinstance(each, tuple) else each for each in held]
+        watching = [asyncio.create_task(watch(each)) for each in grants]
+        for proxy in proxies:
+            proxy.cut()
+        rivals = contenders(other, "cut", timeout=30)
+        rivals.pop("read")
+        later = await asyncio.gather(*(take(each) for each in rivals.values()))
+        await asyncio.wait(watching, timeout=10)
+        history = {each.path: each async for each in other.grants()}
+        for proxy in proxies:
+            proxy.heal()
+    for proxy in proxies:
+        await proxy.stop()
+
+    assert all(task.done() for task in watching)
+    assert len(later) == len(grants) == len(certain_ms)
+    for path, at_ms in certain_ms.items():
+        assert history[path].how == "expired"
+        assert at_ms < (history[path].ended_ms or 0), history[path]
 
 
 async def test_a_lock_delay_follows_a_kill_and_no_clean_end(cluster: ProcessCluster) -> None:
