@@ -53,18 +53,14 @@ def story(stage: Stage) -> None:
         SqliteGuard(database, "region-7").create_table()
         with closing(sqlite3.connect(database)) as plain, plain:
             plain.execute("CREATE TABLE region AS SELECT 'empty' AS row")
-        part = {
-            "endpoints": stage.cluster.endpoints,
-            "database": str(database),
-            "lease_s": max(LEASE_S_MIN, stage.seconds(5)),
-        }
-        one.begin(**part)
+        part = {"endpoints": stage.cluster.endpoints, "database": str(database)}
+        one.begin(**part, lease_s=max(LEASE_S_MIN, stage.seconds(5)))
         epoch = one.hear("serves")["epoch"]
         one.cue("by server 1")
         one.hear("wrote")
         stage.say(f"Server 1 serves the region in epoch {epoch}, writes, and is frozen.")
         one.freeze()
-        two.begin(**part)
+        two.begin(**part, lease_s=10)
         epoch = two.hear("serves")["epoch"]
         elected = client.election("region-7").elected
         assert elected is not None
