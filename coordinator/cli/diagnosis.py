@@ -269,6 +269,7 @@ def _nothing(figures: Figures) -> Finding:
         "healthy",
         "note",
         "Nothing is wrong with it.",
-        f"Of {counted(figures.grants, 'grant')}, {figures.at_once} were given at once; waits took "
-        f"{figures.waits}; holds took {figures.holds or 'no time yet'}.",
+        f"{figures.at_once} of {counted(figures.grants, 'grant')} "
+        f"{'was' if figures.at_once == 1 else 'were'} given at once; waits took {figures.waits}; "
+        f"holds took {figures.holds or 'no time yet'}.",
     )
