@@ -6,6 +6,7 @@ An answer is read for its facts, each a pattern; how it puts them is the page's.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -110,6 +111,14 @@ def test_each_way_around_a_lock_has_a_program() -> None:
         assert ways[way], f"no sample for {way}"
         for story in ways[way]:
             assert story in SAID, f"{story} is not run"
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
+def test_a_number_in_a_page_is_that_of_a_story(path: Path) -> None:
+    """A reader can run it; other numbers would tell nobody anything."""
+    stories = {story[:4].upper() for story in SAID if re.match(r"s\d{3}_", story)}
+
+    assert set(re.findall(r"\bS\d{3}\b", path.read_text(encoding="utf-8"))) <= stories
 
 
 def test_the_decision_is_a_page_and_a_command() -> None:
