@@ -27,6 +27,7 @@ DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_ONE_NAME_ONLY = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
 class DiskFile(Protocol):
@@ -83,6 +84,10 @@ class Disk(Protocol):
 
     def rename(self, source: str, target: str) -> None:
         """Give ``source`` the name ``target``, atomically replacing what had it."""
+        ...
+
+    def link(self, path: str, second: str) -> bool:
+        """Give the file a second name; False where files can have only one."""
         ...
 
     def remove(self, path: str) -> None: ...
@@ -240,6 +245,15 @@ class OsDisk:
     def rename(self, source: str, target: str) -> None:
         with _naming("rename", source):
             os.replace(source, target)
+
+    def link(self, path: str, second: str) -> bool:
+        try:
+            os.link(path, second)
+        except OSError as error:
+            if error.errno in _ONE_NAME_ONLY:
+                return False
+            raise storage_error("link", path, error) from error
+        return True
 
     def remove(self, path: str) -> None:
         with _naming("remove", path):

@@ -12,7 +12,8 @@ What is promised, and by whom:
 4. After a failed write or sync nothing is accepted any more: every call that would change the log
    raises the StorageError again. A failed sync is never tried again. The member must stop.
    Only a write without room changes nothing: what it left of itself is cut off, ``is_full`` is
-   true, and the next sync tries it again. What waits is not stable, and never said to be.
+   true, and the next sync tries it again. What waits is not stable, and never said to be. Term
+   and vote have room kept for them (``term``).
 5. The commit index is not kept: one beyond the log would acknowledge entries that nobody holds.
 6. ``deleteEntriesTo`` and ``clear`` are called only when the snapshot that covers what they drop is
    stable. *That order is the caller's.* Files are removed whole, by the next sync, after the term
@@ -68,6 +69,8 @@ class SyncToken:
         self.first_index = journal._segment.first_index
         self.next_segment: Segment | None = None
         self.is_full = False
+        self.has_room = False
+        """There was room for what was stored, as far as that was tried."""
         self.is_done = False
 
     def __call__(self) -> None:
@@ -82,7 +85,7 @@ class SyncToken:
 
     def _store_term(self, state: term.TermState) -> None:
         try:
-            term.save(self._journal._disk, self._journal._directory, state)
+            self.has_room = term.save(self._journal._disk, self._journal._directory, state)
         except DiskFullError:
             self.is_full = True
             return
@@ -371,7 +374,8 @@ class Journal:
             self._stop("a sync ends that is not under way")
         self._in_flight = None
         if token.term is not None:
-            self._is_full = token.is_full
+            # A term that is stored without room for it says nothing of what waits behind it.
+            self._is_full = token.is_full or (self._is_full and not token.has_room)
             if not token.is_full:
                 self._stored_term = token.term
                 first = token.term.first_sequence

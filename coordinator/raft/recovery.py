@@ -60,6 +60,7 @@ def recover(disk: Disk, directory: str, draw_salt: Callable[[], int]) -> Recover
     if last_sequence > state.last_sequence:
         state = replace(state, last_sequence=last_sequence)
         term.save(disk, directory, state)
+    term.prepare(disk, directory)
     return Recovered(is_new, state, replay.segments, file, replay)
 
 

@@ -120,7 +120,8 @@ class SimulatedFile:
             self._inode.put(offset, data[: eighths * len(data) // 8])
 
         self._check("write", put_part)
-        room = self._disk.room_bytes()
+        # What is written over has its room.
+        room = self._disk.room_bytes() + max(0, len(self._inode.data) - offset)
         if len(data) > room:
             self._inode.put(offset, data[: max(0, room)])
             raise storage_error("write", self._path, OSError(errno.ENOSPC, "No space left"))
@@ -183,6 +184,8 @@ class SimulatedDisk:
         self.life = 0
         self.sync_count = self.directory_sync_count = self.write_count = self.step_count = 0
         self.crash_at_step: int | None = None
+        self.has_one_name_only = False
+        """Files can not have a second name, as on some file systems."""
 
     # ------------------------------------------------------------------ Disk
 
@@ -208,6 +211,16 @@ class SimulatedDisk:
         other, target_name = self._split(target)
         assert directory is other, "renames stay in their directory"
         directory.change({target_name: self._inode(source)}, (name,))
+
+    def link(self, path: str, second: str) -> bool:
+        self.step("link", path)
+        directory, name = self._split(second)
+        if name in directory.names:
+            raise storage_error("link", path, FileExistsError(errno.EEXIST, "File exists"))
+        if self.has_one_name_only:
+            return False
+        directory.change({name: self._inode(path)})
+        return True
 
     def remove(self, path: str) -> None:
         self.step("remove", path)
@@ -290,11 +303,12 @@ class SimulatedDisk:
     def room_bytes(self) -> int:
         if self.capacity_bytes is None:
             return 1 << 60
-        used = sum(
-            len(inode.data)
+        inodes = {
+            id(inode): inode
             for directory in self.directories.values()
             for inode in directory.names.values()
-        )
+        }
+        used = sum(len(inode.data) for inode in inodes.values())
         return self.capacity_bytes - used
 
     def copy(self) -> SimulatedDisk:

@@ -101,8 +101,10 @@ def test_a_cut_that_finds_no_room_counts_at_once() -> None:
 
 
 def test_a_term_that_finds_no_room_is_not_stable_and_holds_up_what_was_added_since() -> None:
-    """No entry of a term reaches the disk before the term; with room both do."""
+    """No entry of a term reaches the disk before the term; with room both do. (Where the room that
+    is kept for terms does not help; see ``test_term``.)"""
     disk = SimulatedDisk()
+    disk.has_one_name_only = True
     journal = a_journal(disk)
     journal.add(b"a", 1, 0)
     journal.sync()
@@ -125,11 +127,37 @@ def test_a_term_that_finds_no_room_is_not_stable_and_holds_up_what_was_added_sin
     assert indexes(again) == [1, 2]
 
 
+def test_a_term_has_room_kept_for_it_and_what_waits_behind_it_goes_on_waiting() -> None:
+    """The disk is as full as before: what does not fit is not stable, and the log says so."""
+    disk = SimulatedDisk()
+    journal = a_journal(disk)
+    journal.add(b"a", 1, 0)
+    journal.sync()
+    fill(disk)
+    journal.add(b"b", 2, 0)
+    journal.sync()
+
+    for term in range(3, 9):
+        journal.setCurrentTerm(term, "2")
+        journal.sync()
+
+        assert journal.is_term_stable
+        assert journal.is_full
+        assert journal.is_dirty
+        assert journal.durable_index == 1
+    disk.crash()
+    disk.capacity_bytes = None
+    again = a_journal(disk)
+    assert (again.getCurrentTerm(), again.getVotedForNodeId()) == (8, "2")
+    assert indexes(again) == [1]
+
+
 def test_a_term_that_finds_no_room_is_not_tried_without_a_pause() -> None:
     """Off the loop as on it: nothing became durable, so nothing asks for the next pass at once."""
 
     async def scenario() -> None:
         disk = SimulatedDisk()
+        disk.has_one_name_only = True
         journal = a_journal(disk)
         sent: list[Message] = []
         tries = 0
