@@ -36,6 +36,8 @@ def test_every_guard_is_in_the_table_of_stores() -> None:
         if name != "Guard":  # the protocol that they all follow
             assert f"`{name}`" in table, f"{name} is not in the table"
     assert len(options) >= 5
+    for store in ("Cassandra", "DynamoDB", "MongoDB"):
+        assert f"| {store} | " in table, f"no condition for {store}"
 
 
 def test_every_error_of_a_lock_has_a_reaction() -> None:
