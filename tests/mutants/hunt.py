@@ -50,7 +50,9 @@ def hunt_by_simulation(options: dict[str, str]) -> dict[str, Any]:
 
     first, _, last = options["seeds"].partition("..")
     only = tuple(filter(None, options.get("faults", "").split(",")))
-    settings = Settings(seconds=float(options["seconds"]), only_faults=only, keep_lines=1)
+    settings = Settings(
+        seconds=float(options["seconds"]), only_faults=only, keep_lines=1, stops_at_first=True
+    )
     for seed in range(int(first), int(last or first) + 1):
         verdict = simulate(seed, settings)
         if not verdict.is_fine:

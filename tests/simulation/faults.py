@@ -63,6 +63,7 @@ class Faults:
             (schemes.stand_still, 1),
             (schemes.late_heartbeats, 1),
             (schemes.lose_disk, 1),
+            (schemes.rot_at_rest, 1),
         ]
         # Each run has a taste of its own: some faults often, some never.
         self._faults = [fault for fault, _ in table]

@@ -306,9 +306,12 @@ class _Stream:
         self._send(self._take, None)
 
     async def _send_lines(self, lines: Lines) -> None:
+        was_queued = False
         async for line in lines:
             if self._member.failure is None:
-                self._link._world.note_line(self._link._owner.name, line)
+                world, who = self._link._world, self._link._owner.name
+                world.note_line(who, line, self._member.who if was_queued else None)
+            was_queued = was_queued or line.startswith(b'{"type":"queued"')
             while self._under_way >= WINDOW_LINES:
                 self._room.clear()
                 await self._room.wait()

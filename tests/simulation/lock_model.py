@@ -85,6 +85,8 @@ class LockModel:
         """What closes a queue after a loss: since when, for how long, and the entry's index."""
         self.ended: list[Ended] = []
         """The grants that the latest entry ended."""
+        self.ended_s: dict[str, float] = {}
+        """When each contender that has gone went."""
         self.forced: set[str] = set()
         """Contenders that were put out against their will: their holders may not know yet."""
         self.tally: dict[str, int] = {}
@@ -204,6 +206,7 @@ class LockModel:
     def _depart(self, entry: Entry, path: str) -> Found:
         operation = entry.command.operation
         place = self.places.pop(path)
+        self.ended_s[path] = entry.at_s
         self.queues[place.directory].remove(path)
         if not _may_take(operation, place):
             yield "one's own grant", f"{path} went by {operation}"

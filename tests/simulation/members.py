@@ -89,6 +89,8 @@ class SimulatedMember:
         self.may_fail = False
         """A fault of its disk was injected in this life: it may, and soon must, stop."""
         self.failure: BaseException | None = None
+        self.rotten_path: str | None = None
+        """The file of its log in which a bit was flipped while it was down."""
         self.read_late: dict[str, float] = {}
         self.owner = Owner(f"m{member_id}")
         self.service: Member
@@ -107,7 +109,7 @@ class SimulatedMember:
         self.life += 1
         self.is_up, self.is_started, self.failure = True, False, None
         self.may_fail = any(fault.count for fault in self.disk.faults) or (
-            self.disk.capacity_bytes is not None
+            self.disk.capacity_bytes is not None or self.rotten_path is not None
         )
         self.owner = Owner(self.who)
         self.read_late = {}
@@ -187,6 +189,10 @@ class SimulatedMember:
     def _exit(self, owner: Owner) -> None:
         if owner is self.owner and self.is_up:
             self.kill(is_power_cut=self.random.random() < 0.5)
+            if self.rotten_path is not None and self.rotten_path in str(self.failure):
+                # What an operator does who reads which file is damaged: begin with an empty disk.
+                self.disk = SimulatedDisk(self.random.randrange(1 << 30))
+                self.rotten_path = None
 
     def _check_sending(self, message: Message) -> None:
         """A member that failed says nothing more."""
@@ -229,6 +235,8 @@ class SimulatedMember:
     def is_proven(self) -> bool:
         """Its disk holds what it promised (``raft.probation``), whether it runs or not."""
         disk = self.disk
+        if self.rotten_path is not None:
+            return False
         return "data" in disk.directories and not disk.exists(f"data/{probation.NAME}")
 
     @property

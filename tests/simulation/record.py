@@ -91,6 +91,7 @@ class Record:
         self.on_bound_over: list[Callable[[tuple[str, ...]], None]] = []
         """Told the contenders of each hold that its bound has ended."""
         self.on_snapshot: list[Callable[[str], None]] = []
+        self.on_violation: list[Callable[[], object]] = []
         self.timeouts_s: dict[str, float] = {}
         """Of every session that was ever opened."""
         self.acknowledged: dict[str, float] = {}
@@ -99,6 +100,8 @@ class Record:
         self._digests: dict[tuple[int, int], str] = {}
         self.ends_proposed: dict[tuple[str, str], float] = {}
         """When a member's life last proposed to end a bounded hold, or to reopen a queue."""
+        self.learned_s: dict[tuple[str, str], float] = {}
+        """When each life of a member applied the entry that granted to a contender."""
         self._leaders: dict[int, str] = {}
         self._promised_s: dict[str, float] = {}
         """Until when a bounded hold lasts at the least, as an acknowledged heartbeat said."""
@@ -109,6 +112,8 @@ class Record:
     def violate(self, promise: str, what: str) -> None:
         self.violations.append(Violation(promise, what, self.now_s()))
         self.trace.add("!!!", f"{promise}: {what}")
+        for listener in self.on_violation:
+            listener()
 
     def note_applied(
         self, who: str, index: int, part: int, term: int, payload: bytes, outcome: Outcome
@@ -213,6 +218,20 @@ class Record:
                     f"without a word of token {token}, taken at {at_s:.4f}",
                 )
 
+    def check_late_word(self, who: str, paths: Iterable[str]) -> None:
+        """A member that lets somebody wait tells no grant that had ended before it heard of it.
+
+        It learns that from a quorum, which it asks after it has applied the entry that grants.
+        """
+        for path in paths:
+            learned_s, ended_s = self.learned_s.get((who, path)), self.locks.ended_s.get(path)
+            if learned_s is not None and ended_s is not None and ended_s < learned_s:
+                self.violate(
+                    "one holder",
+                    f"{who} tells that {path} holds, which it learned at {learned_s:.4f}; that "
+                    f"had ended at {ended_s:.4f}",
+                )
+
     def _check_bound(self, path: str) -> None:
         """A bounded hold lasts as long as its holder was told that it does."""
         over_s, promised_s = self._bounds_over.get(path), self._promised_s.get(path)
@@ -264,6 +283,9 @@ class ObservedReplica:
         self._place = (index, part)
         outcome = self._replica.apply(index, term, command)
         self._record.note_applied(self._who, index, part, term, command, outcome)
+        if not outcome.is_repeat:
+            for path in outcome.granted:
+                self._record.learned_s[self._who, path] = self._record.now_s()
         return outcome
 
     def snapshot(self) -> Iterator[bytes]:

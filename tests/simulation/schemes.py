@@ -21,6 +21,8 @@ from tests.simulation.members import SimulatedMember
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+SAFE_TAIL_BYTES = 3_000
+"""What is last in a log may look like a write that was torn, and is cut off then."""
 OVERHEARD_S = 3.0
 """How long a scheme listens for the moment it waits for."""
 
@@ -185,6 +187,34 @@ class Schemes:
         member.kill(is_power_cut=True)
         member.disk = SimulatedDisk(self._random.randrange(1 << 30))
         await asyncio.sleep(self._random.choice((0.05, 0.5, 2.0)))
+        world.boot(member)
+
+    async def rot_at_rest(self) -> None:
+        """A bit of a member's log is flipped while it is down: it refuses to start, by name.
+
+        Unless that bit does not matter any more. Its disk is replaced then, and it begins anew.
+        """
+        world, draw = self._world, self._random
+        member = draw.choice(world.members)
+        if not all(each.is_proven for each in world.members if each is not member):
+            return  # it would be one lost disk too many
+        member.kill(is_power_cut=False)
+        logs = [
+            (f"{directory}/{name}", inode)
+            for directory, found in sorted(member.disk.directories.items())
+            for name, inode in sorted(found.names.items())
+            if name.endswith(".log") and len(inode.data) > SAFE_TAIL_BYTES
+        ]
+        if logs:
+            path, inode = draw.choice(logs)
+            at, bit = draw.randrange(len(inode.data) - SAFE_TAIL_BYTES), 1 << draw.randrange(8)
+            inode.data[at] ^= bit
+            if at < len(inode.stable):
+                inode.stable[at] ^= bit
+            member.rotten_path = path
+        await asyncio.sleep(draw.choice((0.05, 0.5)))
+        world.boot(member)
+        await asyncio.sleep(1.0)
         world.boot(member)
 
     # --- inside

@@ -461,6 +461,21 @@ def test_a_hold_that_is_promised_for_too_long_is_found(
     assert outcomes_of(record) == found
 
 
+@pytest.mark.parametrize(
+    ("learned_s", "found"), [(1.5, {"one holder"}), (0.5, set())], ids=["after it", "before it"]
+)
+def test_a_grant_that_ended_before_it_was_heard_of_is_found(
+    learned_s: float, found: set[str]
+) -> None:
+    """A member that was behind asks a quorum before it tells a waiter that it holds."""
+    record, _ = recorded(log_of(*WAITING, Release(X0, 3), 1.0, Release(X1, 4)))
+    record.learned_s["m2.1", X1] = learned_s
+
+    record.check_late_word("m2.1", [X1])
+
+    assert outcomes_of(record) == found
+
+
 def test_an_outcome_is_judged_as_soon_as_it_is_known() -> None:
     """A record judges each entry when the first member has applied it."""
     log = log_of(*WAITING)

@@ -9,10 +9,13 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from coordinator.client.tidings import Tidings
 from coordinator.client.transport import Request, Response
+from coordinator.service.hold_timers import HoldTimers
 from tests.simulation.campaign import COUNTED, Total, failure_text, quiet, verdicts
 from tests.simulation.door import Door
 from tests.simulation.world import Settings, simulate
@@ -121,6 +124,41 @@ def test_clocks_that_run_too_slow_are_found() -> None:
         for seed in range(20)  # in a kind world no lease comes near its end
         for violation in simulate(seed, settings).violations
     )
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("kind", "method", "wrong", "promise"),
+    [
+        (HoldTimers, "_end_at", lambda *_: None, "ends by itself in time"),
+        (Tidings, "hold_remaining_ms", lambda *_: 10_000, "bounded holds"),
+    ],
+    ids=["never ended", "believed in for ever"],
+)
+def test_a_bound_that_is_not_kept_is_found(
+    kind: type, method: str, wrong: Any, promise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that ends nothing is noticed, and a client that believes beyond the end."""
+    monkeypatch.setattr(kind, method, wrong)
+    settings = Settings(seconds=20.0, stops_at_first=True)
+
+    found = (simulate(seed, settings).violations for seed in range(10))
+
+    assert next(filter(None, found))[0].promise == promise
+
+
+def test_a_world_may_end_with_its_first_broken_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For who looks for no more than one, the rest of the world is not run."""
+
+    async def answer(self: Door, request: Request) -> Response:
+        raise ValueError("no answer")
+
+    monkeypatch.setattr(Door, "answer", answer)
+
+    verdict = simulate(1, Settings(seconds=5.0, stops_at_first=True))
+
+    assert verdict.violations[0].promise == "no task fails"
+    assert verdict.simulated_s < 1.0
 
 
 def test_a_world_that_does_not_finish_is_found() -> None:

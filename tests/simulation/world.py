@@ -58,6 +58,8 @@ class Settings:
     """How fast the clocks of clients run, at the least and at the most."""
     only_faults: tuple[str, ...] = ()
     """The faults that happen, each as often; none named: as the seed draws them."""
+    stops_at_first: bool = False
+    """Whether the world ends with the first broken promise, for who looks for no more."""
     keep_lines: int | None = 400
     """How many of the last lines of the trace are kept; None: all."""
 
@@ -133,6 +135,21 @@ class World:
 
     async def run(self) -> None:
         """Everything, from the first boot to the last check that needs the members."""
+        if not self.settings.stops_at_first:
+            await self._run()
+            return
+        broken = self.loop.create_future()
+        self.record.on_violation.append(lambda: broken.done() or broken.set_result(None))
+        running = asyncio.create_task(self._run())
+        await asyncio.wait({running, broken}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+
+    @property
+    def is_cut_short(self) -> bool:
+        return self.settings.stops_at_first and bool(self.record.violations)
+
+    async def _run(self) -> None:
         self._trace_beginning()
         for member in self.members:
             self.boot(member)
@@ -188,10 +205,9 @@ class World:
         }
         if len(indexes) != 1:
             return False
-        return all(
-            member.machine().session_count == 0 and not member.machine().locks.closings()
-            for member in self.members
-        )
+        if self.record.locks.delays:
+            return False
+        return all(member.machine().session_count == 0 for member in self.members)
 
     async def _watch_over(self) -> None:
         """Look regularly at what clients believe."""
@@ -277,13 +293,16 @@ class World:
             case "DELETE", ["locks" | "elections", _, "attempts", client_id, number]:
                 self.abandoned.append((client_id, int(number), len(self.record.log)))
 
-    def note_line(self, who: str, line: bytes) -> None:
-        """A member tells a waiting contender that it holds."""
+    def note_line(self, who: str, line: bytes, waited_at: str | None) -> None:
+        """A member tells a contender that it holds; ``waited_at``: the life in which it waited."""
         if not line.startswith(b'{"type":"granted"'):
             return
         granted = acquire.read_acquire_line(decode_json(line))
         assert isinstance(granted, acquire.Granted)
-        self.grants.extend(Told.each(who, granted.grant))
+        told = Told.each(who, granted.grant)
+        self.grants.extend(told)
+        if waited_at is not None:
+            self.record.check_late_word(waited_at, [each.path for each in told])
 
     def note_grant(
         self, client: SimulatedClient, award: Award, keys: Sequence[Key], kind: str
@@ -354,7 +373,8 @@ def simulate(seed: int, settings: Settings | None = None) -> Verdict:
         world = World(seed, settings)
         made.append(world)
         await world.run()
-        judge(world)
+        if not world.is_cut_short:
+            judge(world)
 
     try:
         run(main())
