@@ -112,7 +112,7 @@ class Contending:
             kind=kind,
             size=size,
             owner=self._client.name if draw.random() < 0.7 else "",
-            lock_delay_ms=draw.choice((400, 1_500, 3_000)) if draw.random() < 0.25 else 0,
+            lock_delay_ms=draw.choice((400, 1_500, 3_000)) if draw.random() < 0.35 else 0,
             max_hold_ms=draw.choice((500, 1_200, 3_000)) if draw.random() < 0.2 else 0,
         )
 
@@ -229,6 +229,7 @@ class Contending:
         grant = draw.choice(award.grant.grants or (award.grant,))
         held = IfHeld(grant.lock, grant.fencing_token, plan.room == "elections")
         path, value = f"/h{draw.randrange(2)}", client.value()
+        client.world.conditions[value] = (grant.path.rpartition("/")[0], grant.fencing_token)
         is_new = draw.random() < 0.2
         verb = client.client.create if is_new else client.client.set
         try:

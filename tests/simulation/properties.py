@@ -71,6 +71,7 @@ def judge(world: World) -> None:
         (check_ephemerals, (log,)),
         (check_told, (record.locks, world.grants)),
         (check_looked, (record.locks, world.looked)),
+        (check_conditions, (log, record.locks, world.conditions)),
         (check_written, (log, world.written)),
         (check_refused, (log, world.refused)),
         (check_abandoned, (log, world.abandoned)),
@@ -211,6 +212,25 @@ def check_looked(locks: LockModel, looked: Iterable[Looked]) -> Found:
         held = tuple(place.czxid for place in sorted(holders, key=lambda place: place.number))
         if each.holders != held:
             yield "one holder", f"{each}; at zxid {each.zxid} held {held}"
+
+
+def check_conditions(
+    log: Sequence[Entry], locks: LockModel, conditions: Mapping[bytes, tuple[str, int]]
+) -> Found:
+    """What a client wrote under a grant was written while that grant held, whoever passed it on."""
+    for entry in log:
+        if entry.outcome.refusal is not None or entry.outcome.is_repeat:
+            continue
+        for operation in _done(entry):
+            if not isinstance(operation, Create | SetData) or operation.data not in conditions:
+                continue
+            directory, token = conditions[operation.data]
+            holders = locks.at(directory, entry.outcome.zxid - 1).holders.values()
+            if token not in [place.czxid for place in holders]:
+                yield "writes under a grant", (
+                    f"{operation.data!r} was written at {entry.index}.{entry.part}; token {token} "
+                    f"of {directory} did not hold"
+                )
 
 
 def check_written(log: Sequence[Entry], written: Iterable[Written]) -> Found:

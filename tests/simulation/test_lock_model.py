@@ -299,6 +299,20 @@ def test_a_write_against_its_condition_is_found(log: Log) -> None:
     assert promises(log) == {"writes under a grant"}
 
 
+@pytest.mark.parametrize(
+    ("before", "found"), [((), set()), ((Release(X0, 3),), {"writes under a grant"})]
+)
+def test_a_write_whose_condition_was_lost_on_the_way_is_found(
+    before: tuple[Operation, ...], found: set[str]
+) -> None:
+    """What the client had asked for counts, not what reached the log."""
+    log = log_of(enter(), *before, Create("/h", b"c1:1"))
+
+    checked = properties.check_conditions(log, modelled(log), {b"c1:1": (A, 3)})
+
+    assert {promise for promise, _ in checked} == found
+
+
 # --- who waits for whom
 
 CROSSWISE = (
@@ -342,9 +356,7 @@ def test_a_needless_deadlock_is_found(log: Log) -> None:
     assert promises(refused(log, "Deadlock")) == {"no needless Deadlock"}
 
 
-@pytest.mark.parametrize(
-    ("size", "stuck"), [(1, {("one",), ("other",)}), (2, set())], ids=["one slot", "two slots"]
-)
+@pytest.mark.parametrize(("size", "stuck"), [(1, {("one",), ("other",)}), (2, set())])
 def test_any_of_several_slots_may_make_way(size: int, stuck: set[tuple[str]]) -> None:
     """A circle through a semaphore is none while another slot of it will be given back."""
     one, other, third = ("one",), ("other",), ("third",)

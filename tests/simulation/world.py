@@ -120,6 +120,8 @@ class World:
         self.abandoned: list[tuple[str, int, int]] = []
         """(client id, number, length of the log) of each attempt that was reported as undone."""
         self.written: list[Written] = []
+        self.conditions: dict[bytes, tuple[str, int]] = {}
+        """The queue and the token of the grant under which each of these values was written."""
         self.refused: dict[bytes, str] = {}
         self.healed_s: float | None = None
         """When the last fault was undone."""
