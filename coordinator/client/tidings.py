@@ -4,7 +4,9 @@
    was sent, less the margin. The latest end that any of them promised counts: a new leader begins
    the count anew, so a promise is only ever exceeded. A hold not heard of is not safe.
 2. Which grants were taken while the session lives: by force, or deleted over the tree. Each
-   heartbeat tells them again, so it does not matter which of them is heard.
+   heartbeat tells them again, so it does not matter which of them is heard. Only the latest are
+   told: if none of a full list was heard before, others may have been cut off in between, and every
+   grant of the session is doubted.
 3. Only grants that somebody attends to are remembered. Safe to ask from any thread.
 """
 
@@ -17,7 +19,10 @@ from dataclasses import dataclass
 
 from coordinator.client.lease import margin_ms
 from coordinator.clock import Clock
-from coordinator.wire.messages.sessions import LostGrant, SessionLease
+from coordinator.wire.messages.sessions import LOST_MAX, LostGrant, SessionLease
+
+_HEARD_MAX = 10 * LOST_MAX
+_DOUBT = f"{LOST_MAX} or more grants of this session were taken at once; it may be one of them"
 
 
 @dataclass(slots=True)
@@ -37,6 +42,8 @@ class Tidings:
         self._clock = clock
         self._margin_ratio = margin_ratio
         self._attended: dict[str, _Attended] = {}
+        self._heard: dict[tuple[str, int], None] = {}
+        """What was told as lost so far, by path and token; the latest of it."""
         self._is_unattended = asyncio.Event()
         self._is_unattended.set()
         self._guard = threading.Lock()
@@ -94,16 +101,23 @@ class Tidings:
                 if attended is not None:
                     until_ms = sent_ms + left_ms - margin_ms(left_ms, self._margin_ratio)
                     attended.until_ms = max(attended.until_ms, until_ms)
-            for lost in told.lost:
-                attended = self._attended.get(lost.path)
-                if attended is None or attended.fencing_token != lost.fencing_token:
-                    continue
-                if not attended.taken:
-                    attended.taken = _why(lost)
+            reasons = {(lost.path, lost.fencing_token): _why(lost) for lost in told.lost}
+            is_cut = len(told.lost) >= LOST_MAX and self._heard.keys().isdisjoint(reasons)
+            self._remember(reasons)
+            for path, attended in self._attended.items():
+                reason = reasons.get((path, attended.fencing_token), _DOUBT if is_cut else "")
+                if reason and not attended.taken:
+                    attended.taken = reason
                     if attended.on_taken is not None:
-                        callbacks.append((attended.on_taken, attended.taken))
+                        callbacks.append((attended.on_taken, reason))
         for callback, reason in callbacks:
             callback(reason)
+
+    def _remember(self, told: Iterable[tuple[str, int]]) -> None:
+        """Members that were restarted tell fewer of the old ones: what was heard stays heard."""
+        self._heard.update(dict.fromkeys(told))
+        for oldest in list(self._heard)[: -_HEARD_MAX]:
+            del self._heard[oldest]
 
 
 def _why(lost: LostGrant) -> str:

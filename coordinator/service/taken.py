@@ -3,6 +3,9 @@
 A holder that closes, releases or expires knows by itself. One whose grant was forced out by a
 person, ended by its ``max_hold_ms``, or deleted over the tree, does not: it is told with every
 acknowledged heartbeat, until its session ends. Kept by every member, from the history of grants.
+
+The latest hundred are told, in the order of their ends, the same by each member: who hears none
+that it heard before may have missed some (``coordinator.client.tidings``).
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from coordinator.state.grants import Grant
 from coordinator.state.outcomes import Outcome, SessionEnded
 from coordinator.state.places import Ending
 
-_TOLD_MAX = 100
+TOLD_MAX = 100
+"""As ``wire.messages.sessions.LOST_MAX``, by which a client knows a list that may be cut."""
+
 _TAKING = frozenset({Revoke, EndHold, Delete, Multi, Guarded, Reap})
 _TAKEN = frozenset({Ending.FORCED, Ending.MAX_HOLD, Ending.DELETED})
 
@@ -56,7 +61,7 @@ class TakenGrants:
             return
         machine = self._replica.machine
         if type(command.operation) in _TAKING:
-            for grant in machine.locks.ended_at(outcome.zxid):
+            for grant in reversed(machine.locks.ended_at(outcome.zxid)):
                 self._note(grant)
         if self._taken and isinstance(outcome.result, SessionEnded):
             session_id = outcome.result.session_id
@@ -74,6 +79,6 @@ class TakenGrants:
             return
         if self._replica.machine.session(session_id) is None:
             return
-        taken = self._taken.setdefault(session_id, deque(maxlen=_TOLD_MAX))
+        taken = self._taken.setdefault(session_id, deque(maxlen=TOLD_MAX))
         lost = LostGrant(grant.path, grant.czxid, grant.how.value, grant.by, grant.reason)
         taken.append(lost)

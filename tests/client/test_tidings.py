@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.client.tidings import Tidings
-from coordinator.wire.messages.sessions import LostGrant, SessionLease
+from coordinator.wire.messages.sessions import LOST_MAX, LostGrant, SessionLease
 
 PATH, OTHER = "/locks/a/lock-0000000001", "/locks/b/lock-0000000007"
 
@@ -81,4 +81,37 @@ def test_a_taken_grant_is_told_once_to_who_attends_and_stays_known() -> None:
     assert tidings.taken([PATH]) == heard[0]
     assert tidings.taken([OTHER]) == ""
     tidings.forget([PATH])
+    assert tidings.taken([PATH]) == ""
+
+
+def many(first: int, count: int = LOST_MAX) -> tuple[LostGrant, ...]:
+    """Return lost grants with these tokens, as a heartbeat tells them at one time."""
+    return tuple(LostGrant(OTHER, token, "deleted") for token in range(first, first + count))
+
+
+def test_a_full_list_of_nothing_heard_before_may_have_been_cut() -> None:
+    """Whoever is not in it may have been before it: every grant of the session is doubted."""
+    heard: list[str] = []
+    tidings = Tidings(Now(), 0.0)
+    tidings.attend([PATH], 5, heard.append)
+    tidings.hear(0, told(*many(100, LOST_MAX - 1)))
+    tidings.hear(0, told(*many(110)))
+    assert heard == []
+
+    tidings.hear(0, told(*many(300)))
+
+    assert len(heard) == 1
+    assert "taken at once" in tidings.taken([PATH])
+
+
+def test_what_was_heard_once_raises_no_doubt_when_a_member_has_forgotten_it() -> None:
+    """One that was started anew tells less; the next one tells the old list again."""
+    tidings = Tidings(Now(), 0.0)
+    tidings.hear(0, told(*many(100, 60)))
+    tidings.hear(0, told(*many(130)))
+    tidings.attend([PATH], 5)
+
+    tidings.hear(0, told())
+    tidings.hear(0, told(*many(130)))
+
     assert tidings.taken([PATH]) == ""

@@ -340,3 +340,26 @@ async def test_a_write_may_depend_on_the_grant_in_the_same_command(
             await client.multi([grant.condition(), SetData("/report", b"too late")])
 
         assert (await client.get("/report")).data == b"mine"
+
+
+@in_memory
+async def test_a_holder_of_very_many_locks_hears_of_all_that_are_taken_at_once(
+    world: MemoryCluster,
+) -> None:
+    """Somebody deletes all locks over the tree: more than a heartbeat tells, and none is believed.
+    """
+    async with world.client() as client, world.client() as other:
+        grants = [await Lock(client, f"lock-{number}").acquire() for number in range(150)]
+        await other.delete("/locks", recursive=True)
+        await asyncio.sleep(10)
+
+        assert [grant.lock for grant in grants if not grant.is_lost] == []
+        for number in range(150):  # one after the other: the list is full, and is no news
+            grant = await Lock(client, f"later-{number}", owner="").acquire()
+            await other.revoke(f"later-{number}", by="ops", reason="stuck")
+            if number % 20 == 0:
+                await asyncio.sleep(5)
+                assert grant.is_lost
+        kept = await Lock(client, "kept").acquire()
+        await asyncio.sleep(10)
+        assert not kept.is_lost

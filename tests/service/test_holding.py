@@ -21,6 +21,7 @@ from coordinator.service.grant_history import GrantsWanted
 from coordinator.service.holding import Asked
 from coordinator.service.queues import Wish
 from coordinator.service.reads import LINEARIZABLE, STALE
+from coordinator.service.taken import TOLD_MAX
 from coordinator.state.commands import (
     Create,
     CreateMode,
@@ -30,6 +31,7 @@ from coordinator.state.commands import (
     RequestId,
     SetData,
 )
+from coordinator.wire.messages.sessions import LOST_MAX
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.lock_scenes import (
     SHARED,
@@ -138,6 +140,25 @@ async def test_what_was_taken_is_known_after_a_snapshot() -> None:
 
         ack = await soon(world.members["3"].heartbeat(session_id, world.deadline()))
         assert [each.path for each in ack.lost] == [held.path]
+
+
+async def test_the_latest_hundred_are_told_in_order_and_after_a_snapshot_the_same() -> None:
+    """More than fit, taken in one command: a client sees by the full list that it was cut."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        session_id = await opened(world)
+        held = [await soon(acquired(world, session_id, f"l{n:03}")) for n in range(TOLD_MAX + 20)]
+        everything = Delete("/locks", is_recursive=True)
+        await world.leader.submit(everything, request=None, deadline_ms=world.deadline())
+        told = (await soon(world.leader.heartbeat(session_id, world.deadline()))).lost
+        replica = world.engines["1"].replica
+        assert replica is not None
+        world.engines["3"].install(replica.snapshot(), index=len(world.log))
+        world.elect("3")
+
+        again = (await soon(world.members["3"].heartbeat(session_id, world.deadline()))).lost
+        assert len(told) == TOLD_MAX == LOST_MAX
+        assert {each.path for each in told} < {each.path for each in held}
+        assert again == told
 
 
 async def test_a_repeated_forced_release_forces_nobody_else() -> None:

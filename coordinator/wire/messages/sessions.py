@@ -36,6 +36,10 @@ class OpenSession:
         )
 
 
+LOST_MAX = 100
+"""How many lost grants a heartbeat tells; before them there may have been more."""
+
+
 @dataclass(frozen=True, slots=True)
 class LostGrant:
     """A grant of an open session that was taken from it: ``how`` is forced, max_hold, or deleted
@@ -75,7 +79,7 @@ class SessionLease:
     ``holds`` says for each bounded hold (``max_hold_ms``) of the session, by the path of its
     contender, how many ms of it are left; like the lease it is counted from when the heartbeat
     was sent. A bounded hold that is missing there has ended. ``lost`` are the grants that were
-    taken from the session while it lives, the latest of them; each heartbeat says them again.
+    taken from the session while it lives, the latest ``LOST_MAX``; each heartbeat says them again.
     """
 
     session_id: str
