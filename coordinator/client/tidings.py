@@ -116,7 +116,7 @@ class Tidings:
     def _remember(self, told: Iterable[tuple[str, int]]) -> None:
         """Members that were restarted tell fewer of the old ones: what was heard stays heard."""
         self._heard.update(dict.fromkeys(told))
-        for oldest in list(self._heard)[: -_HEARD_MAX]:
+        for oldest in list(self._heard)[:-_HEARD_MAX]:
             del self._heard[oldest]
 
 

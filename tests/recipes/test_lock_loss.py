@@ -346,8 +346,7 @@ async def test_a_write_may_depend_on_the_grant_in_the_same_command(
 async def test_a_holder_of_very_many_locks_hears_of_all_that_are_taken_at_once(
     world: MemoryCluster,
 ) -> None:
-    """Somebody deletes all locks over the tree: more than a heartbeat tells, and none is believed.
-    """
+    """All locks are deleted over the tree, more than a heartbeat tells: none is believed."""
     async with world.client() as client, world.client() as other:
         grants = [await Lock(client, f"lock-{number}").acquire() for number in range(150)]
         await other.delete("/locks", recursive=True)
