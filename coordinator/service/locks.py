@@ -8,8 +8,8 @@ be seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from coordinator.errors import NotOwnerError
 from coordinator.service.contenders import LOCKS, Contender, first_holder, grant_id_of
@@ -24,8 +24,7 @@ from coordinator.state.outcomes import Abandoned, Released
 from coordinator.state.repeats import check_answers
 
 
-@dataclass(frozen=True, slots=True)
-class Previous:
+class Previous(NamedTuple):
     """How the grant before ended, and what its holder noted."""
 
     grant_id: str
@@ -50,8 +49,7 @@ class Previous:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """One acquisition. ``fencing_token`` grows with every grant of the lock.
 
     ``grants`` are those of all the locks of a multi-lock, this one among them.
@@ -138,7 +136,7 @@ class LockService:
         grants = tuple([Grant.of(machine, each) for each in won])
         if isinstance(name, str):
             return grants[0]
-        return replace(grants[0], grants=grants)
+        return grants[0]._replace(grants=grants)
 
     async def release(
         self,

@@ -13,9 +13,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordinator.clock import Clock
 from coordinator.errors import (
@@ -136,7 +135,7 @@ class Proposals:
                 assert committed is not None, "the loop ends with an outcome"
                 if need_local and not committed.is_local:
                     await self._engine.wait_applied(committed.index)
-                    attempts.committed = dataclasses.replace(committed, is_local=True)
+                    attempts.committed = replace(committed, is_local=True)
         except TimeoutError:
             if attempts.committed is None:
                 self._metrics.proposals.labels("unanswered").inc()
@@ -229,7 +228,7 @@ class Proposals:
         outcome: Outcome = applied.result
         if outcome.events or outcome.granted:
             # Events and grants reach the other member through its own log.
-            outcome = dataclasses.replace(outcome, events=(), granted=())
+            outcome = outcome._replace(events=(), granted=())
         index = applied.index.to_bytes(_NUMBER_BYTES, "big")
         return _IS_OUTCOME + index + encode_outcome(outcome)
 

@@ -21,7 +21,7 @@ import random
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from coordinator.clock import Clock
 from coordinator.errors import (
@@ -83,8 +83,7 @@ class Wish:
 DEFAULT_WISH = Wish()
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One wish to hold: what (several names: all at once), for which session, until when."""
 
     recipe: Recipe

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 ANY_VERSION = -1
 
@@ -175,8 +176,7 @@ class Kind(StrEnum):
     SLOT = "slot"
 
 
-@dataclass(frozen=True, slots=True)
-class Enter:
+class Enter(NamedTuple):
     """Take a place in one queue, or in several as one (a multi-lock): all or nothing.
 
     ``directories`` are the queues (``/locks/<segment>``, ``/elections/<segment>``), sorted, none
@@ -329,8 +329,7 @@ Operation = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RequestId:
+class RequestId(NamedTuple):
     """Makes a retry safe: the same id and number gets the first outcome again.
 
     ``client_id`` (1..64 printable ASCII) is drawn at random by the client; ``number`` grows from 1.
@@ -351,8 +350,7 @@ class IfHeld:
     fencing_token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """One operation with all that was decided before it was proposed.
 
     ``wall_ms`` is the proposer's wall clock; ``request`` is None for commands of the service

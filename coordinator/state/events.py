@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class EventType(StrEnum):
@@ -18,8 +19,7 @@ class EventType(StrEnum):
     DATA_CHANGED = "NodeDataChanged"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One znode changed. ``version`` and ``czxid`` are those after the change (before a delete)."""
 
     type: EventType

@@ -8,7 +8,6 @@ classes a tag, and writes and reads them as rows that begin with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from itertools import product
 from operator import attrgetter
 from typing import Any
@@ -111,7 +110,7 @@ class Family:
 
         ``encode`` and ``decode`` are for a class with fields that are not primitives.
         """
-        names = [each.name for each in fields(kind)]
+        names: tuple[str, ...] = vars(kind)["__match_args__"]
         assert len(names) == len(elements), f"{kind.__name__}: each field has its element"
         self.add_former(tag, kind, *elements, decode=decode)
         self._encoders[kind] = encode or _encoder(tag, names)
@@ -153,7 +152,7 @@ class Family:
         return tuple([self.decode(row) for row in rows])
 
 
-def _encoder(tag: int, names: list[str]) -> Callable[[Any], Row]:
+def _encoder(tag: int, names: tuple[str, ...]) -> Callable[[Any], Row]:
     if len(names) == 1:
         single = attrgetter(names[0])
         return lambda value: (tag, single(value))

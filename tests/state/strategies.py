@@ -160,7 +160,9 @@ lock_commands: st.SearchStrategy[Command] = st.builds(
     Command,
     lock_operations,
     st.integers(0, 2**40),
-    st.one_of(st.none(), st.none(), st.builds(RequestId, st.just("c1"), st.integers(1, 6))),
+    st.one_of(
+        st.none(), st.none(), st.builds(RequestId, st.just("c1"), st.integers(1, 6), st.just(0))
+    ),
     st.sampled_from(["", "ops@example"]),
     conditions,
 )

@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import HealthCheck, assume, given, settings
@@ -299,9 +298,9 @@ def test_law_9_a_repeated_request_gets_its_first_outcome(history: list[Command])
         key = (command.request.client_id, command.request.number)
         if outcome.is_repeat and key in first:
             abandoned = outcome.refusal is not None and outcome.refusal.fields.get("is_abandoned")
-            assert abandoned or replace(outcome, is_repeat=False) == first[key]
+            assert abandoned or outcome._replace(is_repeat=False) == first[key]
         elif not outcome.is_repeat:
-            first[key] = replace(outcome, events=(), granted=())
+            first[key] = outcome._replace(events=(), granted=())
         before = truth(machine)
 
         again = machine.apply(command, index, 1)
@@ -327,7 +326,7 @@ def test_law_10_no_clock_decides(history: list[Command], wall_ms: int) -> None:
     for index, command in enumerate(history, 1):
         expected = timed.apply(command, index, 1)
 
-        found = timeless.apply(replace(command, wall_ms=wall_ms), index, 1)
+        found = timeless.apply(command._replace(wall_ms=wall_ms), index, 1)
 
         assert found.events == expected.events
         assert found.granted == expected.granted
