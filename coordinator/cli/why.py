@@ -17,7 +17,7 @@ from coordinator.errors import NoNodeError
 
 _CHAIN_MAX = 10
 _LOOKED_AT_MAX = 100
-_WAITING_SHOWN = 10
+_SHOWN_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +190,10 @@ def _held(view: LockView, now_ms: int) -> list[str]:
     if len(view.holders) > 1 or view.size is not None:
         of = "" if view.size is None else f" of {view.size}"
         lines.append(f"{name} has {counted(len(view.holders), 'holder')}{of}.")
-    for holder in view.holders:
+    for holder in view.holders[:_SHOWN_MAX]:
         lines += _one_holder(name, holder, now_ms)
+    if len(view.holders) > _SHOWN_MAX:
+        lines.append(f"… and {counted(len(view.holders) - _SHOWN_MAX, 'more holder')}.")
     return [*lines, closed] if view.closed is not None else lines
 
 
@@ -231,13 +233,13 @@ def _waiting(view: LockView, now_ms: int) -> list[str]:
         return ["Nobody waits."] if view.holders else []
     waiting = counted(len(view.queue), "contender waits", "contenders wait")
     lines = [f"{waiting}, in this order:"]
-    for number, each in enumerate(view.queue[:_WAITING_SHOWN], 1):
+    for number, each in enumerate(view.queue[:_SHOWN_MAX], 1):
         lines.append(
             f"  {number}. {who(each)}, {each.kind}, since {lasting(now_ms - each.since_ms)}, "
             f"grant {each.grant_id}"
         )
-    if len(view.queue) > _WAITING_SHOWN:
-        lines.append(f"  … and {len(view.queue) - _WAITING_SHOWN} more")
+    if len(view.queue) > _SHOWN_MAX:
+        lines.append(f"  … and {len(view.queue) - _SHOWN_MAX} more")
     return lines
 
 

@@ -189,6 +189,13 @@ async def test_several_holders_are_told_one_by_one(world: MemoryCluster) -> None
         readers = await asked(world, client, "accounts")
         slots = await asked(world, client, "licences")
 
+        for number in range(2, 12):
+            await RWLock(client, "accounts", owner=f"r{number}").read().acquire()
+        many = await asked(world, client, "accounts")
+
+        assert "accounts has 12 holders." in many
+        assert many.count("accounts is held by") == 10
+        assert "… and 2 more holders." in many
         assert "accounts has 2 holders." in readers
         assert readers.count("accounts is held by") == 2
         assert "licences has 2 holders of 3." in slots
