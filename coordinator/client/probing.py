@@ -63,7 +63,8 @@ class Prober:
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
         self._run: asyncio.Task[str] | None = None
-        self._thread: threading.Thread | None = None
+        self._has_returned: threading.Event | None = None
+        """Set when the function that runs in a thread has returned; None before the first."""
 
     async def look(self) -> str:
         """Run the probe once; return what is wrong, empty when nothing is."""
@@ -99,7 +100,8 @@ class Prober:
                 self._run.cancel()
 
     def _is_running(self) -> bool:
-        is_in_thread = self._thread is not None and self._thread.is_alive()
+        # Not whether the thread is alive: it is so for a moment after it has answered.
+        is_in_thread = self._has_returned is not None and not self._has_returned.is_set()
         return is_in_thread or (self._run is not None and not self._run.done())
 
     async def _answer(self) -> str:
@@ -119,6 +121,7 @@ class Prober:
     def _in_thread(self) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Any] = loop.create_future()
+        returned = self._has_returned = threading.Event()
 
         def settle(answer: object, error: Exception | None) -> None:
             if answered.done():
@@ -137,11 +140,11 @@ class Prober:
                 failure = error
             except BaseException as error:  # such as SystemExit, which ends nothing but this run
                 failure = RuntimeError(repr(error))
+            returned.set()
             with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
                 loop.call_soon_threadsafe(settle, answer, failure)
 
-        self._thread = threading.Thread(target=work, name="health probe", daemon=True)
-        self._thread.start()
+        threading.Thread(target=work, name="health probe", daemon=True).start()
         return answered
 
 

@@ -269,6 +269,19 @@ def test_a_function_runs_in_a_thread_and_there_is_never_another() -> None:
     asyncio.run(scenario())
 
 
+def test_a_run_that_has_answered_is_over() -> None:
+    """Looking again at once is another run, although the thread of the last may not be gone yet."""
+    runs: list[int] = []
+
+    async def scenario() -> None:
+        prober = Prober(Probe(lambda: runs.append(1)))
+        for _ in range(2_000):
+            assert await prober.look() == ""
+
+    asyncio.run(scenario())
+    assert len(runs) == 2_000
+
+
 @pytest.mark.parametrize(
     ("check", "expected"),
     [
