@@ -136,11 +136,7 @@ class Contender:
 def find(machine: StateMachine, path: str) -> Contender | None:
     """Return the contender ``path``, None when it is not there."""
     recorded = machine.locks.record(path)
-    if recorded is None:
-        return None
-    found = machine.get(path)
-    assert found is not None, "what is recorded stands in the tree"
-    return Contender(recorded, found[0], machine.zxid)
+    return None if recorded is None else _there(machine, recorded)
 
 
 def contenders_of(machine: StateMachine, directory: str) -> list[Contender]:
@@ -156,6 +152,6 @@ def first_holder(machine: StateMachine, directory: str) -> Contender | None:
 
 
 def _there(machine: StateMachine, recorded: Recorded) -> Contender:
-    found = machine.get(recorded.path)
-    assert found is not None, "what is recorded stands in the tree"
-    return Contender(recorded, found[0], machine.zxid)
+    data = machine.data(recorded.path)
+    assert data is not None, "what is recorded stands in the tree"
+    return Contender(recorded, data, machine.zxid)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from coordinator.errors import BadArgumentsError
 
 _HOLDER_BYTES_MAX = 4_096
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class HolderInfo:
         """Return the JSON of what is set."""
         said = {name: value for name in _NAMES if (value := getattr(self, name)) not in ("", None)}
         try:
-            data = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+            data = _ENCODER.encode(said).encode()
         except UnicodeEncodeError:
             raise BadArgumentsError("holder: expected text without lone surrogates") from None
         if len(data) > _HOLDER_BYTES_MAX:

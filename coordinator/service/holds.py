@@ -20,6 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from coordinator.clock import Clock
 from coordinator.service.contenders import LOCKS, grant_id_of, recipe_at
@@ -95,6 +96,7 @@ class Holds:
         self._replica = replica
         self._leadership = leadership
         self._metrics = metrics
+        self._hold_seconds = cache(metrics.hold_seconds.labels)
         self._classes = classes
         self._long_hold_ms = long_hold_ms
         self._holds: dict[str, _Hold] = {}
@@ -181,7 +183,7 @@ class Holds:
         self._long_count -= hold.is_long
         if hold.is_whole and self._leadership.is_leader:
             held_ms = self._clock.monotonic_ms() - hold.since_ms
-            self._metrics.hold_seconds.labels(name).observe(held_ms / 1000)
+            self._hold_seconds(name).observe(held_ms / 1000)
 
     def _say(self, path: str, hold: _Hold, now_ms: int) -> None:
         if not self._leadership.is_leader:

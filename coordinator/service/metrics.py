@@ -56,7 +56,11 @@ class _LabelledFacts(Collector):
 
 
 class Metrics:
-    """Counters and histograms of one member; created once and handed to its parts."""
+    """Counters and histograms of one member; created once and handed to its parts.
+
+    What is counted for every request keeps its children by label (``cache(counter.labels)``): the
+    library checks the labels under a lock each time that it is asked.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

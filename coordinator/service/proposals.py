@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import cache
 
 from coordinator.clock import Clock
 from coordinator.errors import (
@@ -98,6 +99,7 @@ class Proposals:
         self._timers = timers
         self._leadership = leadership
         self._metrics = metrics
+        self._come_to = cache(metrics.proposals.labels)
         self._in_flight_max = in_flight_max
         self._forwarded_in_flight = 0
         engine.on_request(REQUEST_KIND, self._on_request)
@@ -138,22 +140,22 @@ class Proposals:
                     attempts.committed = replace(committed, is_local=True)
         except TimeoutError:
             if attempts.committed is None:
-                self._metrics.proposals.labels("unanswered").inc()
+                self._come_to("unanswered").inc()
                 raise _timeout_error(attempts, deadline_ms - started_ms) from None
         except CoordinatorError:
             if attempts.committed is None:
-                self._metrics.proposals.labels("unanswered").inc()
+                self._come_to("unanswered").inc()
                 raise
         committed = attempts.committed
         assert committed is not None, "an unknown outcome was raised"
         self._metrics.proposal_seconds.observe((self._clock.monotonic_ms() - started_ms) / 1000)
         if committed.outcome.refusal is not None:
-            self._metrics.proposals.labels("refused").inc()
+            self._come_to("refused").inc()
             error = committed.outcome.refusal.to_error()
             # Where it was refused: whoever watches from there misses nothing.
             error.fields["zxid"] = committed.outcome.zxid
             raise error
-        self._metrics.proposals.labels("done").inc()
+        self._come_to("done").inc()
         return committed
 
     async def _until_known(self, command: bytes, attempts: _Attempts, deadline_ms: int) -> None:

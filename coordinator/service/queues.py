@@ -20,7 +20,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, NoReturn
 
 from coordinator.clock import Clock
@@ -148,6 +148,8 @@ class Queues:
         self._clock = clock
         self._tasks = tasks
         self._metrics = metrics
+        self._grants = cache(metrics.grants.labels)
+        self._wait_seconds = cache(metrics.wait_seconds.labels)
         self._classes = classes
         self._entropy = entropy
         self._waiters_max = waiters_max
@@ -184,8 +186,8 @@ class Queues:
             self._metrics.contenders_waiting.set(self._attempt_count)
         waited_ms = self._clock.monotonic_ms() - started_ms
         word, lock_class = attempt.recipe.word, self._classes.at(mine[0].path)
-        self._metrics.grants.labels(word).inc()
-        self._metrics.wait_seconds.labels(word, lock_class).observe(waited_ms / 1000)
+        self._grants(word).inc()
+        self._wait_seconds(word, lock_class).observe(waited_ms / 1000)
         return won
 
     # --- told by the replica
@@ -330,8 +332,8 @@ class Queues:
                 self._metrics.wakeups.inc()
 
     def _is_there(self, mine: _Mine) -> bool:
-        found = self._replica.machine.get(mine.path)
-        return found is not None and found[1].czxid == mine.czxid
+        found = self._replica.machine.locks.record(mine.path)
+        return found is not None and found.czxid == mine.czxid
 
     def _place(self, attempt: Attempt, mine: tuple[_Mine, ...]) -> _Place:
         """Decide on the state applied here; raise if a contender is not there any more."""

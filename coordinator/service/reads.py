@@ -14,6 +14,7 @@ import asyncio
 import heapq
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Generic, TypeVar
 
 from coordinator.errors import NoLeaderError
@@ -106,7 +107,7 @@ class Reads:
         self._timers = timers
         self._leadership = leadership
         self._replica = replica
-        self._metrics = metrics
+        self._counted = cache(metrics.reads.labels)
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiting_count = 0
 
@@ -119,7 +120,7 @@ class Reads:
             NoLeaderError: not fresh enough by the deadline.
         """
         self._leadership.refuse_when_stopping()
-        self._metrics.reads.labels(mode.consistency.value).inc()
+        self._counted(mode.consistency.value).inc()
         if mode.consistency is Consistency.STALE:
             return self._leadership.contact_age_ms()
         try:

@@ -161,8 +161,9 @@ class WatchHub:
             return
         change = Change(outcome.zxid, outcome.events)
         self._history.append(change)
-        for stream, told in self._selected(change).items():
-            stream.push(told)
+        if self._live:
+            for stream, told in self._selected(change).items():
+                stream.push(told)
 
     def _selected(self, change: Change) -> dict[WatchStream, Change]:
         """Return what each live stream is told of ``change``; streams told the same share it."""

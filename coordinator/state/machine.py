@@ -355,6 +355,10 @@ class StateMachine:
         znode = self._tree.find(path)
         return None if znode is None else (znode.data, znode.stat())
 
+    def data(self, path: str) -> bytes | None:
+        znode = self._tree.find(path)
+        return None if znode is None else znode.data
+
     def stat(self, path: str) -> Stat | None:
         znode = self._tree.find(path)
         return None if znode is None else znode.stat()
