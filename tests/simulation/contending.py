@@ -178,7 +178,7 @@ class Contending:
     async def _until_over(self, plan: Plan, award: Award) -> None:
         """Keep a bounded hold until the cluster has ended it, which must come in time."""
         client, world = self._client, self._client.world
-        path, over_s = award.paths[0], 0.0
+        path, over_s = award.paths[0], world.loop.time()
         while path in world.record.ephemerals:
             await asyncio.sleep(_TURN_S)
             now_s = world.loop.time()
