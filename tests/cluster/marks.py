@@ -121,6 +121,22 @@ def not_slower(
     return Mark(name, Judged.MISSED, figures)
 
 
+def as_in_calm(what: str, seconds: Sequence[float], bound_s: float, calm: Sequence[float]) -> Mark:
+    """Judge the worst of many short times against a bound, by the same asked in calm."""
+    name = f"{what}, worst ≤ {bound_s:g} s"
+    if not seconds or not calm:
+        return Mark(name, Judged.NOT, f"{len(seconds)} in the fault, {len(calm)} in calm")
+    figures = (
+        f"{max(seconds):.2f} s of {len(seconds)}, {sum(s > bound_s for s in seconds)} beyond; in "
+        f"calm {max(calm):.2f} s of {len(calm)}"
+    )
+    if max(seconds) <= bound_s:
+        return Mark(name, Judged.KEPT, figures)
+    if max(calm) > bound_s / 2:
+        return Mark(name, Judged.NOT, f"the machine was too busy: {figures}")
+    return Mark(name, Judged.MISSED, figures)
+
+
 def at_most(what: str, count: int, count_max: int, calm: Sequence[Tick]) -> Mark:
     """Judge a number of things that a slow machine makes happen, elections for example."""
     name = f"{what} ≤ {count_max}"

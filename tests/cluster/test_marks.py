@@ -10,6 +10,7 @@ from tests.cluster.marks import (
     Judged,
     Mark,
     Tick,
+    as_in_calm,
     at_most,
     not_slower,
     quantile,
@@ -101,6 +102,16 @@ def test_a_latency_of_few_answers_is_not_judged() -> None:
     """A hundred answers have no 99th percentile."""
     assert not_slower("answers", [0.9] * 100, [STEADY] * 4, 3.0).judged is Judged.NOT
     assert not_slower("answers", [0.9] * 500, [STEADY], 3.0).judged is Judged.NOT
+
+
+def test_short_times_are_judged_by_the_same_in_calm() -> None:
+    """Where calm takes more than half of the bound already, a machine is at its end."""
+    mark = as_in_calm("asked", [0.01, 0.13], 0.1, [0.02, 0.03])
+    assert str(mark) == ("missed: asked, worst ≤ 0.1 s: 0.13 s of 2, 1 beyond; in calm 0.03 s of 2")
+    assert as_in_calm("asked", [0.01, 0.09], 0.1, [0.2]).judged is Judged.KEPT
+    assert as_in_calm("asked", [0.01, 0.13], 0.1, [0.02, 0.07]).judged is Judged.NOT
+    assert as_in_calm("asked", [], 0.1, [0.02]).judged is Judged.NOT
+    assert as_in_calm("asked", [0.13], 0.1, []).judged is Judged.NOT
 
 
 def test_a_count_is_judged_unless_the_machine_stood_still() -> None:

@@ -41,7 +41,8 @@ class Shim:
         self.environment = {
             "LD_PRELOAD": str(library),
             "COORDINATOR_TEST_SHIM": str(control),
-            "COORDINATOR_TEST_SHIM_BELOW": str(below),
+            # With the slash, or the log of member-1, member-1.log, would be below it as well.
+            "COORDINATOR_TEST_SHIM_BELOW": f"{below}/",
         }
 
     def set(self, **values: int) -> None:

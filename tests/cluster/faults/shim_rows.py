@@ -122,11 +122,10 @@ async def _slow(world: World, delay_ms: int) -> None:
 
 def _judge_loop(world: World, name: str, calm: Phase, slow: Phase) -> None:
     """The loop answers as quickly as ever; asked by a process of its own, as the load's is busy."""
-    before, meanwhile = world.ticks(name, calm), world.ticks(name, slow)
-    times = [tick.took_s for tick in meanwhile]
-    world.tally.marks.append(
-        marks.within(f"/health/live, {name[5:]} ms a sync", times, _LOOP_MARK_S, before)
-    )
+    in_calm = [tick.took_s for tick in world.ticks(name, calm)]
+    times = [tick.took_s for tick in world.ticks(name, slow)]
+    what = f"/health/live, {name[5:]} ms a sync"
+    world.tally.marks.append(marks.as_in_calm(what, times, _LOOP_MARK_S, in_calm))
     world.expect(bool(times), "A nothing is answered while syncs are slow")
     worst_s = max(times, default=0.0)
     world.expect(worst_s < _LOOP_S_MAX, f"A the loop stood still for {worst_s:.1f} s")
