@@ -49,8 +49,6 @@ from coordinator.wire.messages.sessions import (
 
 T = TypeVar("T")
 
-_HEARTBEAT_ATTEMPT_MS_MIN = 200
-
 
 class SessionState(StrEnum):
     CONNECTED = "connected"
@@ -257,7 +255,7 @@ class Session:
         lease, now_ms = self._lease, self._clock.monotonic_ms()
         if trouble.failures:
             delay_ms = self._delivery.retry.delay_ms(trouble.failures, self._delivery.random)
-            wait_ms = min(delay_ms, lease.interval_ms)
+            wait_ms = min(delay_ms, lease.pause_ms_max)
         else:
             wait_ms = lease.sent_ms + lease.interval_ms - now_ms
         # Looks again when the safe time ends, so the loss is told when it happens.
@@ -268,12 +266,11 @@ class Session:
         remaining_ms = self.remaining_safe_ms()
         if remaining_ms == 0:
             return
-        attempt_ms = max(_HEARTBEAT_ATTEMPT_MS_MIN, self.timeout_ms // 6)
         call = Call("POST", f"/v1/sessions/{quote(self.session_id, safe='')}/heartbeat")
         sent_ms = self._clock.monotonic_ms()
         try:
             told = await self._delivery.attempt(
-                call, SessionLease.from_body, min(attempt_ms, remaining_ms)
+                call, SessionLease.from_body, min(self._lease.attempt_ms, remaining_ms)
             )
         except SessionError as error:
             self._end(SessionState.LOST, f"the member says: {error.message}")

@@ -152,13 +152,14 @@ def test_idempotency_is_recommended_with_a_lock() -> None:
 
 
 def test_the_formula_for_the_timeout_is_that_of_the_client() -> None:
-    """Trouble may begin just before a heartbeat; what is left then is the page's factor (S085)."""
+    """What the worst case leaves of a lease is its factor; test_trouble tries it (S085)."""
     page = section("Choosing the timeout")
     assert "`coordinator diagnose` compares the leases with the pauses" in page
     (factor,) = re.findall(r"T  ≥  \(P \+ N \+ E\) / (0\.\d+)", page)
     timeout_ms = 10_000
     lease = Lease(0, timeout_ms, margin_ms(timeout_ms))
-    left = (lease.safe_until_ms - lease.interval_ms) / timeout_ms
+    wasted_ms = lease.interval_ms + lease.attempt_ms + lease.pause_ms_max
+    left = (lease.safe_until_ms - wasted_ms) / timeout_ms
 
     assert float(factor) == pytest.approx(left, abs=0.005)
     examples = re.findall(r"\| ([\d.]+) s \| ([\d.]+) s \| ([\d.]+) s \| ([\d.]+) s \|", page)
