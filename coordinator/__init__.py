@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from coordinator.errors import ShuttingDownError as ShuttingDownError
     from coordinator.errors import SlowRequestError as SlowRequestError
     from coordinator.errors import StaleTokenError as StaleTokenError
+    from coordinator.errors import StaleWriteError as StaleWriteError
     from coordinator.errors import StorageError as StorageError
     from coordinator.errors import ThrottledError as ThrottledError
     from coordinator.errors import TooManyRetriesError as TooManyRetriesError

@@ -7,7 +7,8 @@
     │    BadArgumentsError 400 · NoNodeError 404 · NodeExistsError 409 · NotEmptyError 409
     │    NoChildrenForEphemeralsError 409 · BadVersionError 412 · DataTooLargeError 413
     │    AuthFailedError 401 · NoAuthError 403 · QuotaExceededError 409 · CompactedError 410
-    │    DeadlockError 409 · LockTimeoutError 409 · StaleTokenError 412 · TooManyRetriesError 409
+    │    DeadlockError 409 · LockTimeoutError 409 · TooManyRetriesError 409
+    │    StaleTokenError 412 · StaleWriteError 412
     │    UnknownRouteError 404 · MethodNotAllowedError 405 · SlowRequestError 408
     ├─ SessionError (definite)
     │    SessionExpiredError 410 · NotOwnerError 409 · LockLostError 410
@@ -172,6 +173,13 @@ class StaleTokenError(RequestError):
     """A higher fencing token has been seen; this holder has been replaced."""
 
     code = "StaleToken"
+    http_status = 412
+
+
+class StaleWriteError(RequestError):
+    """This holder's write came late, or a second time: its number is not above all seen before."""
+
+    code = "StaleWrite"
     http_status = 412
 
 

@@ -176,6 +176,14 @@ class Grant(Generic[ClientT]):
         self.check()
         return self.remaining_safe_ms()
 
+    def next_write_number(self) -> int:
+        """Return a number for one more write under this token, above all that it gave before.
+
+        With it a guard refuses a write of this very holder that comes late, or a second time; who
+        repeats a write, because its answer was lost, says the number that it had (E01).
+        """
+        return self.hold.next_write_number()
+
     def condition(self) -> Check:
         """Return the condition "this grant holds" as one of several of a ``guarded`` write.
 

@@ -11,6 +11,7 @@ and given back as one, and those of a ``ReentrantLock``, by ``Share``.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -54,6 +55,7 @@ class Life(Protocol):
     def remaining_safe_ms(self) -> int: ...
     def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]: ...
     def lose(self, reason: str) -> None: ...
+    def next_write_number(self) -> int: ...
     async def give_back(self) -> bool: ...
     def keep_releasing(self) -> None: ...
 
@@ -92,6 +94,7 @@ class Hold:
         self._reason = ""
         self._is_released = False
         self._callbacks: list[Callable[[], None]] = []
+        self._write_numbers = itertools.count(1)
         self._guard = threading.Lock()
         self._unsubscribe = session.on_state(self._on_session_state)
         session.tidings.attend(paths, fencing_token, self.lose)
@@ -142,6 +145,10 @@ class Hold:
         if not self._reason and not self._is_released:
             self._reason = reason
         self._tell()
+
+    def next_write_number(self) -> int:
+        """Return 1, then 2, and so on: each number once, whichever thread asks."""
+        return next(self._write_numbers)
 
     async def give_back(self) -> bool:
         """Release; goes on to its end even if the caller is cancelled."""
@@ -262,6 +269,9 @@ class Share:
 
     def lose(self, reason: str) -> None:
         self._hold.lose(reason)
+
+    def next_write_number(self) -> int:
+        return self._hold.next_write_number()
 
     async def give_back(self) -> bool:
         """Give this part back, and the hold with the last one."""

@@ -1,4 +1,4 @@
-"""How a token travels with an HTTP request: one header, one decimal integer.
+"""How a token travels with an HTTP request: one header, one decimal integer; and a write's number.
 
 Sending it, as ``HttpGuard`` and your requests do, needs only the standard library.
 """
@@ -18,9 +18,10 @@ from coordinator.errors import (
     UnavailableError,
     from_problem,
 )
-from recipes.guards.tokens import checked_resource, checked_token
+from recipes.guards.tokens import checked_resource, checked_token, checked_write_number
 
 TOKEN_HEADER: Final = "Fencing-Token"  # noqa: S105 (a name, and no secret)
+WRITE_HEADER: Final = "Fencing-Write"
 FENCE_PATH: Final = "/.fence"
 """Where the proxy itself is spoken to."""
 
@@ -42,6 +43,22 @@ def token_of(values: Sequence[str]) -> int:
     return checked_token(int(values[0]))
 
 
+def write_number_of(values: Sequence[str]) -> int | None:
+    """Return the write number that a request carries, None if it has none.
+
+    Raises:
+        BadArgumentsError: there is more than one, or one that is no number.
+    """
+    if not values:
+        return None
+    if len(values) != 1 or not _DECIMAL.fullmatch(values[0]):
+        raise BadArgumentsError(
+            f"expected one header {WRITE_HEADER} with a decimal integer, or none, found "
+            f"{list(values)!r}"
+        )
+    return checked_write_number(int(values[0]))
+
+
 class HttpGuard:
     """A resource behind a fencing proxy: raises it for a lock, and makes the header of a write."""
 
@@ -53,9 +70,12 @@ class HttpGuard:
         self._parts = parts
         self._timeout_s = timeout_s
 
-    def headers(self, token: int) -> dict[str, str]:
-        """Return the header to send with a write under ``token``."""
-        return {TOKEN_HEADER: str(checked_token(token))}
+    def headers(self, token: int, *, write_number: int | None = None) -> dict[str, str]:
+        """Return the headers to send with a write under ``token``."""
+        headers = {TOKEN_HEADER: str(checked_token(token))}
+        if write_number is not None:
+            headers[WRITE_HEADER] = str(checked_write_number(write_number))
+        return headers
 
     def raise_to(self, token: int) -> None:
         """From now on refuse tokens lower than ``token``."""

@@ -14,7 +14,8 @@ may leave a ``.new`` of either, which the next write overwrites.
    is between its check and its write meanwhile (S066). The kernel drops the lock when its process
    dies; one that is stopped keeps it, and the others wait.
 2. The token is on disk before the data is (each: written aside, synced, renamed, the directory
-   synced). A crash in between leaves the old data under the new token, which harms nobody.
+   synced). A crash in between leaves the old data under the new token, which harms nobody. So a
+   write number is used up when its write begins, done or not: who repeats one takes the next.
 3. Readers see the old file or the new one, never a part.
 4. On one machine. ``flock`` over NFS is lost without a word when the server restarts or the lease
    ends while the holder is stopped, and other network and FUSE file systems keep it on each machine
@@ -30,14 +31,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coordinator.errors import BadArgumentsError
-from recipes.guards.tokens import checked_token, refuse_lower
+from recipes.guards.tokens import (
+    checked_token,
+    checked_write_number,
+    refuse_lower,
+    stale_write,
+)
 
 try:
     import fcntl
 except ImportError as error:
     raise ImportError("FileGuard needs flock, which this system does not have") from error
 
-_TOKEN_LINE = re.compile(rb"([1-9][0-9]{0,18})\n")
+_TOKEN_LINE = re.compile(rb"([1-9][0-9]{0,18})(?: ([1-9][0-9]{0,18}))?\n")
 _NEW_FILE_MODE = 0o666  # less the umask, as open() has it
 
 
@@ -51,14 +57,19 @@ class FileGuard:
         self._fence = self.path.with_name(self.path.name + ".fence")
         self._lock = self.path.with_name(self.path.name + ".lock")
 
-    def write(self, token: int, data: bytes) -> None:
-        """Replace the file's content under ``token``; StaleTokenError if a higher one was seen."""
-        with self._checked(token):
+    def write(self, token: int, data: bytes, *, write_number: int | None = None) -> None:
+        """Replace the file's content under ``token``.
+
+        Raises:
+            StaleTokenError: a higher token has been seen.
+            StaleWriteError: this write number or a higher one has been seen under it.
+        """
+        with self._checked(token, write_number):
             _replace(self.path, data)
 
     def raise_to(self, token: int) -> None:
         """From now on refuse tokens lower than ``token``."""
-        with self._checked(token):
+        with self._checked(token, None):
             pass
 
     def read(self) -> bytes | None:
@@ -70,23 +81,30 @@ class FileGuard:
 
     def highest_token(self) -> int | None:
         """Return the highest token seen, None before the first."""
+        return self._seen()[0] or None
+
+    def _seen(self) -> tuple[int, int]:
+        """Return the highest token and the highest write number under it; 0 for none."""
         try:
             line = self._fence.read_bytes()
         except FileNotFoundError:
-            return None
+            return 0, 0
         match = _TOKEN_LINE.fullmatch(line)
         if match is None:
             raise BadArgumentsError(f"{self._fence}: expected a token, found {line[:40]!r}")
-        return int(match[1])
+        return int(match[1]), int(match[2] or 0)
 
     @contextmanager
-    def _checked(self, token: int) -> Iterator[None]:
-        token = checked_token(token)
+    def _checked(self, token: int, write_number: int | None) -> Iterator[None]:
+        token, number = checked_token(token), checked_write_number(write_number)
         with self._locked():
-            highest = self.highest_token()
-            if highest is not None:
-                refuse_lower(self.resource, token, highest)
-            if highest != token:
+            highest, highest_number = self._seen()
+            refuse_lower(self.resource, token, highest)
+            if number is not None:
+                if token == highest and number <= highest_number:
+                    raise stale_write(self.resource, token, number, highest_number)
+                _replace(self._fence, b"%d %d\n" % (token, number))
+            elif highest != token:
                 _replace(self._fence, b"%d\n" % token)
             yield
 

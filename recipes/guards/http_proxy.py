@@ -6,7 +6,8 @@
 
     guard = HttpGuard("http://127.0.0.1:8080", "/accounts/17")
     with Lock(client, "accounts/17", guards=[guard]) as grant:
-        requests.put("http://127.0.0.1:8080/accounts/17", data=..., headers=guard.headers(grant))
+        requests.put("http://127.0.0.1:8080/accounts/17", data=...,
+                     headers=guard.headers(grant.fencing_token))
 
 1. GET, HEAD and OPTIONS pass. Every other request needs one header ``Fencing-Token`` and belongs to
    one resource, by default its path; ``resource_of`` may say otherwise.
@@ -18,7 +19,9 @@
 4. If the answer of the upstream is lost the outcome is unknown (504), and the upstream may still be
    at it. So the resource rests for ``settle_s``, and all of them do when the proxy is started
    again: by then the upstream must have finished or dropped a request whose connection broke.
-5. A path that a service could read in two ways (dot segments, doubled or encoded slashes) is
+5. A write may carry its number in a header ``Fencing-Write``. It is used up before the request is
+   forwarded, so one that is sent twice is forwarded once, whatever became of the first.
+6. A path that a service could read in two ways (dot segments, doubled or encoded slashes) is
    refused, and headers that change the method are dropped: both would lead around 1.
 """
 
@@ -52,7 +55,13 @@ from coordinator.errors import (
     UnavailableError,
     to_problem,
 )
-from recipes.guards.fencing_header import FENCE_PATH, TOKEN_HEADER, token_of
+from recipes.guards.fencing_header import (
+    FENCE_PATH,
+    TOKEN_HEADER,
+    WRITE_HEADER,
+    token_of,
+    write_number_of,
+)
 from recipes.guards.sqlite import SqliteGuard
 
 ResourceOf = Callable[[str, str], str | None]
@@ -147,12 +156,13 @@ class FencingProxy:
         if resource is None:
             return await self._pass_on(request)
         token = token_of(request.headers.getall(TOKEN_HEADER, []))
+        number = write_number_of(request.headers.getall(WRITE_HEADER, []))
         body = await self._body(request)
         turn = self._turns.setdefault(resource, asyncio.Lock())
         await self._take(turn, resource)
         is_at_rest = True
         try:
-            await self._check(resource, token)
+            await self._check(resource, token, number)
             is_at_rest = False
             answer = await self._forward(request, body)
             is_at_rest = True
@@ -196,12 +206,14 @@ class FencingProxy:
                 f"{self._options.turn_timeout_s} s; this one was not forwarded"
             ) from None
 
-    async def _check(self, resource: str, token: int) -> None:
+    async def _check(self, resource: str, token: int, number: int | None = None) -> None:
         guard = SqliteGuard(self._ledger, resource)
 
         def check() -> None:
-            if guard.highest_token() != token:  # an equal one is there already, and on disk
-                guard.raise_to(token)
+            if number is None and guard.highest_token() == token:
+                return  # it is there already, and on disk
+            with guard.transaction(token, write_number=number):
+                pass
 
         # Not given up half way: what a thread has begun it ends, and the turn waits for it.
         work = asyncio.ensure_future(asyncio.to_thread(check))

@@ -43,7 +43,9 @@ from recipes.guards.tokens import (
     checked_resource,
     checked_table,
     checked_token,
+    checked_write_number,
     refuse_lower,
+    stale_write,
 )
 
 try:
@@ -74,13 +76,20 @@ class MysqlGuard:
         name = ".".join(f"`{part}`" for part in checked_table(table).split("."))
         self._create = (
             f"CREATE TABLE IF NOT EXISTS {name} ("
-            f"resource VARBINARY(500) NOT NULL PRIMARY KEY, token BIGINT NOT NULL) ENGINE=InnoDB"
+            f"resource VARBINARY(500) NOT NULL PRIMARY KEY, token BIGINT NOT NULL, "
+            f"write_token BIGINT NOT NULL DEFAULT 0, write_number BIGINT NOT NULL DEFAULT 0) "
+            f"ENGINE=InnoDB"
         )
         self._raise = (
             f"INSERT INTO {name} (resource, token) VALUES (%s, %s) "  # noqa: S608 (a checked name)
             f"ON DUPLICATE KEY UPDATE token = GREATEST(token, %s)"
         )
         self._read = f"SELECT token FROM {name} WHERE resource = %s"  # noqa: S608
+        self._number = (
+            f"UPDATE {name} SET write_token = %s, write_number = %s "  # noqa: S608
+            f"WHERE resource = %s AND (write_token <> %s OR write_number < %s)"
+        )
+        self._read_number = f"SELECT write_number FROM {name} WHERE resource = %s"  # noqa: S608
 
     def create_table(self) -> None:
         """Create the table of tokens, unless it is there. Commits, as every DDL here does."""
@@ -88,14 +97,17 @@ class MysqlGuard:
         with self._connection.cursor(Cursor) as cursor:
             cursor.execute(self._create)
 
-    def check(self, connection: Connection[Any], token: int) -> None:
+    def check(
+        self, connection: Connection[Any], token: int, *, write_number: int | None = None
+    ) -> None:
         """Check ``token`` in the transaction that is open on ``connection``, until it ends.
 
         Raises:
             StaleTokenError: a higher token has been seen; roll back.
+            StaleWriteError: this write number or a higher one has been seen under it; roll back.
             BadArgumentsError: no transaction is open, so the check would not last until the write.
         """
-        token = checked_token(token)
+        token, number = checked_token(token), checked_write_number(write_number)
         with connection.cursor(Cursor) as cursor:
             cursor.execute(self._raise, (self._key, token, token))
             if not _is_in_transaction(connection):
@@ -104,16 +116,21 @@ class MysqlGuard:
                     "outside one: the check ended before your write began. Use begin()."
                 )
             cursor.execute(self._read + " FOR UPDATE", (self._key,))
-            refuse_lower(self.resource, token, _token_of(cursor))
+            refuse_lower(self.resource, token, _number_of(cursor))
+            if number is None:
+                return
+            if cursor.execute(self._number, (token, number, self._key, token, number)) == 0:
+                cursor.execute(self._read_number + " FOR UPDATE", (self._key,))
+                raise stale_write(self.resource, token, number, _number_of(cursor))
 
     @contextmanager
-    def transaction(self, token: int) -> Iterator[Cursor]:
+    def transaction(self, token: int, *, write_number: int | None = None) -> Iterator[Cursor]:
         """Begin, check ``token``, give a cursor for the writes, commit; roll back on any error."""
-        token = checked_token(token)
+        token, number = checked_token(token), checked_write_number(write_number)
         self._expect_idle()
         self._connection.begin()
         try:
-            self.check(self._connection, token)
+            self.check(self._connection, token, write_number=number)
             with self._connection.cursor() as cursor:
                 yield cursor
             if not _is_in_transaction(self._connection):
@@ -127,9 +144,11 @@ class MysqlGuard:
             self._roll_back()
             raise
 
-    def write(self, token: int, statement: str, params: Params = None) -> int:
+    def write(
+        self, token: int, statement: str, params: Params = None, *, write_number: int | None = None
+    ) -> int:
         """Execute one statement under ``token``; return how many rows it touched."""
-        with self.transaction(token) as cursor:
+        with self.transaction(token, write_number=write_number) as cursor:
             return cursor.execute(statement, params)
 
     def raise_to(self, token: int) -> None:
@@ -166,7 +185,7 @@ def _is_in_transaction(connection: Connection[Any]) -> bool:
     return bool(status & SERVER_STATUS_IN_TRANS)
 
 
-def _token_of(cursor: Cursor) -> int:
+def _number_of(cursor: Cursor) -> int:
     row = cursor.fetchone()
     assert row is not None, "the row was written by the statement before"
     return int(row[0])

@@ -35,14 +35,16 @@ from contextlib import (
 )
 from typing import TYPE_CHECKING, Any, LiteralString
 
-from coordinator.errors import BadArgumentsError
+from coordinator.errors import BadArgumentsError, StaleWriteError
 from recipes.guards.extras import missing_extra
 from recipes.guards.tokens import (
     DEFAULT_TABLE,
     checked_resource,
     checked_table,
     checked_token,
+    checked_write_number,
     refuse_lower,
+    stale_write,
 )
 
 try:
@@ -67,7 +69,8 @@ class _Statements:
         table_name = Identifier(*checked_table(table).split("."))
         self.create = SQL(
             "CREATE TABLE IF NOT EXISTS {} ("
-            "resource text PRIMARY KEY, token bigint NOT NULL CHECK (token > 0))"
+            "resource text PRIMARY KEY, token bigint NOT NULL CHECK (token > 0), "
+            "write_token bigint NOT NULL DEFAULT 0, write_number bigint NOT NULL DEFAULT 0)"
         ).format(table_name)
         self.raise_ = SQL(
             "INSERT INTO {} AS seen (resource, token) VALUES (%s, %s) "
@@ -75,10 +78,24 @@ class _Statements:
             "RETURNING token"
         ).format(table_name)
         self.read = SQL("SELECT token FROM {} WHERE resource = %s").format(table_name)
+        self.number = SQL(
+            "UPDATE {} SET write_token = %(token)s, write_number = %(number)s "
+            "WHERE resource = %(resource)s "
+            "AND (write_token <> %(token)s OR write_number < %(number)s)"
+        ).format(table_name)
+        self.read_number = SQL("SELECT write_number FROM {} WHERE resource = %s").format(table_name)
 
     def refuse_lower(self, token: int, row: tuple[Any, ...] | None) -> None:
         assert row is not None, "an upsert returns its row"
         refuse_lower(self.resource, token, row[0])
+
+    def numbered(self, token: int, number: int) -> dict[str, Any]:
+        """Return what ``number`` is executed with."""
+        return {"token": token, "number": number, "resource": self.resource}
+
+    def stale_write(self, token: int, number: int, row: tuple[Any, ...] | None) -> StaleWriteError:
+        assert row is not None, "its token was written before"
+        return stale_write(self.resource, token, number, row[0])
 
 
 class PostgresGuard:
@@ -104,31 +121,46 @@ class PostgresGuard:
         with self._idle() as connection, connection.transaction():
             connection.execute(self._sql.create)
 
-    def check(self, connection: Connection[Any], token: int) -> None:
+    def check(
+        self, connection: Connection[Any], token: int, *, write_number: int | None = None
+    ) -> None:
         """Check ``token`` in the transaction that is open on ``connection``, until it ends.
 
         Raises:
             StaleTokenError: a higher token has been seen; roll back.
+            StaleWriteError: this write number or a higher one has been seen under it; roll back.
             BadArgumentsError: no transaction is open, so the check would not last until the write.
         """
-        token = checked_token(token)
+        token, number = checked_token(token), checked_write_number(write_number)
         _expect_transaction(connection)
         with connection.cursor(row_factory=tuple_row) as cursor:
             cursor.execute(self._sql.raise_, (self.resource, token))
             self._sql.refuse_lower(token, cursor.fetchone())
+            if number is None:
+                return
+            if cursor.execute(self._sql.number, self._sql.numbered(token, number)).rowcount == 0:
+                cursor.execute(self._sql.read_number, (self.resource,))
+                raise self._sql.stale_write(token, number, cursor.fetchone())
 
     @contextmanager
-    def transaction(self, token: int) -> Iterator[Cursor[Any]]:
+    def transaction(self, token: int, *, write_number: int | None = None) -> Iterator[Cursor[Any]]:
         """Begin, check ``token``, give a cursor for the writes, commit; roll back on any error."""
-        token = checked_token(token)
+        token, number = checked_token(token), checked_write_number(write_number)
         with self._idle() as connection, connection.transaction():
-            self.check(connection, token)
+            self.check(connection, token, write_number=number)
             with connection.cursor() as cursor:
                 yield cursor
 
-    def write(self, token: int, statement: LiteralString, params: Params = None) -> int:
+    def write(
+        self,
+        token: int,
+        statement: LiteralString,
+        params: Params = None,
+        *,
+        write_number: int | None = None,
+    ) -> int:
         """Execute one statement under ``token``; return how many rows it touched."""
-        with self.transaction(token) as cursor:
+        with self.transaction(token, write_number=write_number) as cursor:
             return cursor.execute(statement, params).rowcount
 
     def raise_to(self, token: int) -> None:
@@ -174,26 +206,43 @@ class AsyncPostgresGuard:
         async with self._idle() as connection, connection.transaction():
             await connection.execute(self._sql.create)
 
-    async def check(self, connection: AsyncConnection[Any], token: int) -> None:
+    async def check(
+        self, connection: AsyncConnection[Any], token: int, *, write_number: int | None = None
+    ) -> None:
         """Check ``token`` in the transaction that is open on ``connection``; see PostgresGuard."""
-        token = checked_token(token)
+        token, number = checked_token(token), checked_write_number(write_number)
         _expect_transaction(connection)
         async with connection.cursor(row_factory=tuple_row) as cursor:
             await cursor.execute(self._sql.raise_, (self.resource, token))
             self._sql.refuse_lower(token, await cursor.fetchone())
+            if number is None:
+                return
+            await cursor.execute(self._sql.number, self._sql.numbered(token, number))
+            if cursor.rowcount == 0:
+                await cursor.execute(self._sql.read_number, (self.resource,))
+                raise self._sql.stale_write(token, number, await cursor.fetchone())
 
     @asynccontextmanager
-    async def transaction(self, token: int) -> AsyncIterator[AsyncCursor[Any]]:
+    async def transaction(
+        self, token: int, *, write_number: int | None = None
+    ) -> AsyncIterator[AsyncCursor[Any]]:
         """Begin, check ``token``, give a cursor for the writes, commit; roll back on any error."""
-        token = checked_token(token)
+        token, number = checked_token(token), checked_write_number(write_number)
         async with self._idle() as connection, connection.transaction():
-            await self.check(connection, token)
+            await self.check(connection, token, write_number=number)
             async with connection.cursor() as cursor:
                 yield cursor
 
-    async def write(self, token: int, statement: LiteralString, params: Params = None) -> int:
+    async def write(
+        self,
+        token: int,
+        statement: LiteralString,
+        params: Params = None,
+        *,
+        write_number: int | None = None,
+    ) -> int:
         """Execute one statement under ``token``; return how many rows it touched."""
-        async with self.transaction(token) as cursor:
+        async with self.transaction(token, write_number=write_number) as cursor:
             await cursor.execute(statement, params)
             return cursor.rowcount
 

@@ -10,7 +10,8 @@
     await guard.write(grant.fencing_token, "SET", "report:today", b"...")
 
 1. The highest token is kept in the key ``fence:<resource>``, which never expires. Tokens are
-   compared as decimal digits: a Lua number would round them from 2**53 on.
+   compared as decimal digits: a Lua number would round them from 2**53 on. The highest write number
+   lies with its token in ``fence-write:<resource>``, if there is one.
 2. A refused call executes nothing. If a command itself fails, those before it stay (Redis has no
    rollback) and the error of Redis comes through.
 3. In a Redis Cluster all keys of a call must be in one slot, the guard's too: put a hash tag into
@@ -27,7 +28,13 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.errors import BadArgumentsError
 from recipes.guards.extras import missing_extra
-from recipes.guards.tokens import checked_resource, checked_token, stale
+from recipes.guards.tokens import (
+    checked_resource,
+    checked_token,
+    checked_write_number,
+    stale,
+    stale_write,
+)
 
 try:
     import redis as _redis  # noqa: F401 (only whether it is there)
@@ -43,18 +50,28 @@ Word = str | bytes | int | float
 _WORDS_MAX = 4_000
 """In one command: Lua spreads them over its stack, which holds 8 000."""
 
+_REFUSED_TOKEN, _REFUSED_NUMBER = 0, 2
+
 _SCRIPT = """
-local token, highest = ARGV[1], redis.call('GET', KEYS[1])
+local token, number, highest = ARGV[1], ARGV[2], redis.call('GET', KEYS[1])
+local function lower(a, b) return #a < #b or (#a == #b and a < b) end
 if highest then
     if not string.match(highest, '^[1-9]%d*$') then
         return redis.error_reply('ERR ' .. KEYS[1] .. ' is expected to hold a fencing token')
     end
-    if #token < #highest or (#token == #highest and token < highest) then
-        return {0, highest}
+    if lower(token, highest) then return {0, highest} end
+end
+if number ~= '' then
+    local seen = redis.call('GET', KEYS[2])
+    local of, last = string.match(seen or '', '^(%d+) (%d+)$')
+    if seen and not of then
+        return redis.error_reply('ERR ' .. KEYS[2] .. ' is expected to hold a write number')
     end
+    if of == token and not lower(last, number) then return {2, last} end
+    redis.call('SET', KEYS[2], token .. ' ' .. number)
 end
 if highest ~= token then redis.call('SET', KEYS[1], token) end
-local replies, at = {}, 2
+local replies, at = {}, 3
 while at <= #ARGV do
     local words = tonumber(ARGV[at])
     replies[#replies + 1] = redis.call(unpack(ARGV, at + 1, at + words))
@@ -70,14 +87,17 @@ class _Calls:
     def __init__(self, resource: str) -> None:
         self.resource = checked_resource(resource)
         self.key = f"fence:{resource}"
+        self._number_key = f"fence-write:{resource}"
 
     def of(
-        self, token: int, commands: Sequence[Sequence[Word]]
-    ) -> tuple[list[str | bytes], list[Word], int]:
-        """Return the keys and the arguments of the script, and the checked token."""
-        token = checked_token(token)
+        self, token: int, commands: Sequence[Sequence[Word]], number: int | None
+    ) -> tuple[list[str | bytes], list[Word]]:
+        """Return the keys and the arguments of the script."""
+        token, number = checked_token(token), checked_write_number(number)
         keys: list[str | bytes] = [self.key]
-        arguments: list[Word] = [token]
+        if number is not None:
+            keys.append(self._number_key)
+        arguments: list[Word] = [token, "" if number is None else number]
         for command in commands:
             if isinstance(command, str | bytes) or not 1 <= len(command) <= _WORDS_MAX:
                 raise BadArgumentsError(
@@ -87,13 +107,16 @@ class _Calls:
             keys.extend(word for word in command[1:2] if isinstance(word, str | bytes))
             arguments.append(len(command))
             arguments.extend(command)
-        return keys, arguments, token
+        return keys, arguments
 
-    def replies(self, token: int, answer: Any) -> list[Any]:
-        """Return the replies to the commands; StaleTokenError if they were refused."""
-        was_executed, rest = answer
-        if not was_executed:
+    def replies(self, token: int, number: int | None, answer: Any) -> list[Any]:
+        """Return the replies to the commands; the error if they were refused."""
+        verdict, rest = answer
+        if verdict == _REFUSED_TOKEN:
             raise stale(self.resource, token, int(rest))
+        if verdict == _REFUSED_NUMBER:
+            assert number is not None, "only a number is refused so"
+            raise stale_write(self.resource, token, number, int(rest))
         return list(rest)
 
 
@@ -106,14 +129,17 @@ class RedisGuard:
         self._client = client
         self._script = client.register_script(_SCRIPT)
 
-    def write(self, token: int, *command: Word) -> Any:
+    def write(self, token: int, *command: Word, write_number: int | None = None) -> Any:
         """Execute one command under ``token``; return Redis' plain reply to it."""
-        return self.write_all(token, [command])[0]
+        return self.write_all(token, [command], write_number=write_number)[0]
 
-    def write_all(self, token: int, commands: Sequence[Sequence[Word]]) -> list[Any]:
+    def write_all(
+        self, token: int, commands: Sequence[Sequence[Word]], *, write_number: int | None = None
+    ) -> list[Any]:
         """Execute commands one after the other under ``token``, with nothing in between."""
-        keys, arguments, token = self._calls.of(token, commands)
-        return self._calls.replies(token, self._script(keys=keys, args=arguments))
+        keys, arguments = self._calls.of(token, commands, write_number)
+        answer = self._script(keys=keys, args=arguments)
+        return self._calls.replies(token, write_number, answer)
 
     def raise_to(self, token: int) -> None:
         """From now on refuse tokens lower than ``token``."""
@@ -134,14 +160,17 @@ class AsyncRedisGuard:
         self._client = client
         self._script = client.register_script(_SCRIPT)
 
-    async def write(self, token: int, *command: Word) -> Any:
+    async def write(self, token: int, *command: Word, write_number: int | None = None) -> Any:
         """Execute one command under ``token``; return Redis' plain reply to it."""
-        return (await self.write_all(token, [command]))[0]
+        return (await self.write_all(token, [command], write_number=write_number))[0]
 
-    async def write_all(self, token: int, commands: Sequence[Sequence[Word]]) -> list[Any]:
+    async def write_all(
+        self, token: int, commands: Sequence[Sequence[Word]], *, write_number: int | None = None
+    ) -> list[Any]:
         """Execute commands one after the other under ``token``, with nothing in between."""
-        keys, arguments, token = self._calls.of(token, commands)
-        return self._calls.replies(token, await self._script(keys=keys, args=arguments))
+        keys, arguments = self._calls.of(token, commands, write_number)
+        answer = await self._script(keys=keys, args=arguments)
+        return self._calls.replies(token, write_number, answer)
 
     async def raise_to(self, token: int) -> None:
         """From now on refuse tokens lower than ``token``."""

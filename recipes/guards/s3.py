@@ -7,8 +7,9 @@
     guard.write(grant.fencing_token, b"...")
     guard.read()                                     # b"..."
 
-1. The object is one line of JSON with the token and the id of the write, then your bytes. ``read``
-   leaves the line out; other readers skip it (``tail -n +2``).
+1. The object is one line of JSON with the token, the highest write number under it and the id of
+   the write, then your bytes. ``read`` leaves the line out; other readers skip it
+   (``tail -n +2``).
 2. A write looks at the object, refuses if it carries a higher token, and puts with
    ``If-Match: <ETag of what it looked at>`` (``If-None-Match: *`` for the first). If anybody wrote
    in between the store refuses with 412 and we look again. The put is the atomic step.
@@ -34,7 +35,12 @@ from uuid import uuid4
 
 from coordinator.errors import BadArgumentsError, OutcomeUnknownError, TooManyRetriesError
 from recipes.guards.extras import missing_extra
-from recipes.guards.tokens import checked_token, refuse_lower
+from recipes.guards.tokens import (
+    checked_token,
+    checked_write_number,
+    refuse_lower,
+    stale_write,
+)
 
 try:
     from botocore.exceptions import ClientError
@@ -63,6 +69,8 @@ class _Stored:
     etag: str
     token: int
     write_id: str
+    write_number: int
+    """The highest under the token, 0 for none."""
     data: bytes
 
 
@@ -74,15 +82,17 @@ class S3Guard:
         self._client = client
         self._place = {"Bucket": bucket, "Key": key}
 
-    def write(self, token: int, data: bytes) -> None:
+    def write(self, token: int, data: bytes, *, write_number: int | None = None) -> None:
         """Replace the object's data under ``token``.
 
         Raises:
             StaleTokenError: a higher token has been seen.
+            StaleWriteError: this write number or a higher one has been seen under it.
             TooManyRetriesError: others wrote at each try; nothing was written.
             OutcomeUnknownError: an answer was lost and others wrote meanwhile.
         """
-        self._put(checked_token(token), lambda _: data, needs_data=False)
+        number = checked_write_number(write_number)
+        self._put(checked_token(token), lambda _: data, number, needs_data=False)
 
     def raise_to(self, token: int) -> None:
         """From now on refuse tokens lower than ``token``; writes the object again as it is."""
@@ -90,7 +100,7 @@ class S3Guard:
         stored = self._look(needs_data=False)
         if stored is not None and stored.token == token:
             return
-        self._put(token, lambda old: old.data if old is not None else b"", needs_data=True)
+        self._put(token, lambda old: old.data if old is not None else b"", None, needs_data=True)
 
     def read(self) -> bytes | None:
         """Return the data, None if there is no object."""
@@ -130,7 +140,12 @@ class S3Guard:
             self._client.delete_object(**probe)
 
     def _put(
-        self, token: int, data_of: Callable[[_Stored | None], bytes], *, needs_data: bool
+        self,
+        token: int,
+        data_of: Callable[[_Stored | None], bytes],
+        number: int | None,
+        *,
+        needs_data: bool,
     ) -> None:
         write_id = uuid4().hex
         doubted_etag: str | None = None
@@ -145,11 +160,20 @@ class S3Guard:
                     f"{self.resource}: the answer to the put under token {token} was lost and the "
                     f"object has been written since; it is not known whether ours came before"
                 )
+            highest_number = 0
             if stored is not None:
                 refuse_lower(self.resource, token, stored.token)
+                if stored.token == token:
+                    highest_number = stored.write_number
+            if number is not None and number <= highest_number:
+                raise stale_write(self.resource, token, number, highest_number)
             condition = {"IfNoneMatch": "*"} if stored is None else {"IfMatch": etag}
-            line = json.dumps({"fencing_token": token, "write_id": write_id}) + "\n"
-            body = line.encode() + data_of(stored)
+            facts = {
+                "fencing_token": token,
+                "write_id": write_id,
+                "write_number": number or highest_number,
+            }
+            body = json.dumps(facts).encode() + b"\n" + data_of(stored)
             try:
                 self._client.put_object(**self._place, Body=body, **condition)
             except ClientError as error:
@@ -178,11 +202,12 @@ class S3Guard:
             facts = json.loads(line)
             token, write_id = facts["fencing_token"], facts["write_id"]
             token = checked_token(token)
+            number = checked_write_number(facts.get("write_number") or None) or 0
         except (ValueError, TypeError, KeyError, BadArgumentsError) as error:
             raise self._foreign() from error
         if not found:
             raise self._foreign()
-        return _Stored(answer["ETag"], token, write_id, data)
+        return _Stored(answer["ETag"], token, write_id, number, data)
 
     def _foreign(self) -> BadArgumentsError:
         return BadArgumentsError(

@@ -39,7 +39,9 @@ from recipes.guards.tokens import (
     checked_resource,
     checked_table,
     checked_token,
+    checked_write_number,
     refuse_lower,
+    stale_write,
 )
 
 Params = Sequence[Any] | Mapping[str, Any]
@@ -71,27 +73,37 @@ class SqliteGuard:
         name = checked_table(table)
         self._create = (
             f"CREATE TABLE IF NOT EXISTS {name} (resource TEXT NOT NULL PRIMARY KEY, "
-            f"token INTEGER NOT NULL CHECK (typeof(token) = 'integer')) WITHOUT ROWID"
+            f"token INTEGER NOT NULL CHECK (typeof(token) = 'integer'), "
+            f"write_token INTEGER NOT NULL DEFAULT 0, write_number INTEGER NOT NULL DEFAULT 0) "
+            f"WITHOUT ROWID"
         )
         self._raise = (
             f"INSERT INTO {name} (resource, token) VALUES (?, ?) "  # noqa: S608 (a checked name)
             f"ON CONFLICT (resource) DO UPDATE SET token = max(token, excluded.token)"
         )
         self._read = f"SELECT token FROM {name} WHERE resource = ?"  # noqa: S608
+        self._number = (
+            f"UPDATE {name} SET write_token = ?1, write_number = ?2 "  # noqa: S608
+            f"WHERE resource = ?3 AND (write_token <> ?1 OR write_number < ?2)"
+        )
+        self._read_number = f"SELECT write_number FROM {name} WHERE resource = ?"  # noqa: S608
 
     def create_table(self) -> None:
         """Create the table of tokens, unless it is there."""
         with self._idle() as connection, _immediate(connection) as cursor:
             cursor.execute(self._create)
 
-    def check(self, connection: sqlite3.Connection, token: int) -> None:
+    def check(
+        self, connection: sqlite3.Connection, token: int, *, write_number: int | None = None
+    ) -> None:
         """Check ``token`` in the transaction that is open on ``connection``, until it ends.
 
         Raises:
             StaleTokenError: a higher token has been seen; roll back.
+            StaleWriteError: this write number or a higher one has been seen under it; roll back.
             BadArgumentsError: no transaction is open, so the check would not last until the write.
         """
-        token = checked_token(token)
+        token, number = checked_token(token), checked_write_number(write_number)
         with closing(_plain_cursor(connection)) as cursor:
             cursor.execute(self._raise, (self.resource, token))
             if not connection.in_transaction:
@@ -101,13 +113,20 @@ class SqliteGuard:
                 )
             (highest,) = cursor.execute(self._read, (self.resource,)).fetchone()
             refuse_lower(self.resource, token, highest)
+            if number is not None:
+                cursor.execute(self._number, (token, number, self.resource))
+                if cursor.rowcount == 0:
+                    (seen,) = cursor.execute(self._read_number, (self.resource,)).fetchone()
+                    raise stale_write(self.resource, token, number, seen)
 
     @contextmanager
-    def transaction(self, token: int) -> Iterator[sqlite3.Cursor]:
+    def transaction(
+        self, token: int, *, write_number: int | None = None
+    ) -> Iterator[sqlite3.Cursor]:
         """Begin, check ``token``, give a cursor for the writes, commit; roll back on any error."""
-        token = checked_token(token)
+        token, number = checked_token(token), checked_write_number(write_number)
         with self._idle() as connection, _immediate(connection) as cursor:
-            self.check(connection, token)
+            self.check(connection, token, write_number=number)
             yield cursor
             if not connection.in_transaction:
                 raise BadArgumentsError(
@@ -115,9 +134,11 @@ class SqliteGuard:
                     f"rollback() or executescript(); what came after it was not guarded"
                 )
 
-    def write(self, token: int, statement: str, params: Params = ()) -> int:
+    def write(
+        self, token: int, statement: str, params: Params = (), *, write_number: int | None = None
+    ) -> int:
         """Execute one statement under ``token``; return how many rows it touched."""
-        with self.transaction(token) as cursor:
+        with self.transaction(token, write_number=write_number) as cursor:
             return cursor.execute(statement, params).rowcount
 
     def raise_to(self, token: int) -> None:

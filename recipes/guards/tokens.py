@@ -4,13 +4,16 @@
    float or a bool has no place in that order and is a TypeError (S009): nothing is compared.
 2. Only a lower token is refused. An equal one is the same holder's next write (S103).
 3. A refusal names both tokens, so that whoever reads the log knows who was late.
+4. A write may carry a number of its own, counted by the holder for each grant. Then one whose
+   number is not above the highest seen under this token is refused too: it came late, or twice
+   (E01). What has no number is judged by its token alone, and a higher token begins anew.
 """
 
 from __future__ import annotations
 
 import re
 
-from coordinator.errors import BadArgumentsError, StaleTokenError
+from coordinator.errors import BadArgumentsError, StaleTokenError, StaleWriteError
 
 TOKEN_MAX = 2**63 - 1
 RESOURCE_BYTES_MAX = 500
@@ -35,6 +38,25 @@ def checked_token(token: object) -> int:
     if not 1 <= token <= TOKEN_MAX:
         raise BadArgumentsError(f"fencing token: expected 1 to {TOKEN_MAX}, found {token}")
     return int(token)
+
+
+def checked_write_number(number: object) -> int | None:
+    """Return ``number`` if it can number a write; None is none.
+
+    Raises:
+        TypeError: it is not an integer.
+        BadArgumentsError: it is out of range.
+    """
+    if number is None:
+        return None
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(
+            f"write number: expected an integer that grows with each write of the grant, found "
+            f"{number!r} of type {type(number).__name__}"
+        )
+    if not 1 <= number <= TOKEN_MAX:
+        raise BadArgumentsError(f"write number: expected 1 to {TOKEN_MAX}, found {number}")
+    return int(number)
 
 
 def checked_resource(resource: str) -> str:
@@ -74,4 +96,16 @@ def stale(resource: str, token: int, highest_token: int) -> StaleTokenError:
         resource=resource,
         token=token,
         highest_token=highest_token,
+    )
+
+
+def stale_write(resource: str, token: int, number: int, highest_number: int) -> StaleWriteError:
+    """Return the refusal of the write ``number`` where ``highest_number`` was seen."""
+    return StaleWriteError(
+        f"{resource}: write {number} under token {token} is late or repeated, {highest_number} has "
+        f"been seen under this token; nothing was written now",
+        resource=resource,
+        token=token,
+        write_number=number,
+        highest_write_number=highest_number,
     )

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from coordinator.errors import StaleTokenError
+from coordinator.errors import StaleTokenError, StaleWriteError
 
 
 class Sound:
@@ -40,6 +40,29 @@ class Sound:
         with self.locked():
             self.check(token, self.load()["token"])
             self.store(token, self.load()["value"])
+
+    def write_numbered(self, token: int, number: int, value: str) -> None:
+        self.expect_token(token)
+        self.expect_token(number)
+        with self.locked():
+            self.check(token, self.load()["token"])
+            self.check_number(token, number, *self.load_number())
+            self.store(token, value)
+            self.store_number(token, number)
+
+    def check_number(self, token: int, number: int, of_token: int, highest: int) -> None:
+        if token == of_token and number <= highest:
+            raise StaleWriteError(f"{number} under {token} is late, {highest} has been seen")
+
+    def load_number(self) -> tuple[int, int]:
+        try:
+            token, number = json.loads(self.file.with_suffix(".number").read_text())
+        except FileNotFoundError:
+            return 0, 0
+        return token, number
+
+    def store_number(self, token: int, number: int) -> None:
+        self.file.with_suffix(".number").write_text(json.dumps([token, number]))
 
     def expect_token(self, token: Any) -> None:
         if not isinstance(token, int) or isinstance(token, bool):
@@ -216,6 +239,65 @@ class OneForAll(Sound):
         super().store(token, value)
 
 
+class LetsEqualNumbersPass(Sound):
+    """Takes a write that comes twice."""
+
+    def check_number(self, token: int, number: int, of_token: int, highest: int) -> None:
+        super().check_number(token, number, of_token, highest - 1)
+
+
+class NumbersOutliveTokens(Sound):
+    """Goes on counting when there is a new holder."""
+
+    def check_number(self, token: int, number: int, of_token: int, highest: int) -> None:
+        super().check_number(token, number, token, highest)
+
+
+class NumbersAsText(Sound):
+    """Compares the digits as words."""
+
+    def check_number(self, token: int, number: int, of_token: int, highest: int) -> None:
+        if token == of_token and str(number) <= str(highest):
+            raise StaleWriteError(f"{number} under {token} is late, {highest} has been seen")
+
+
+class NumbersInMemory(Sound):
+    """Each process has numbers of its own."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        super().__init__(directory, name)
+        self.number = 0, 0
+
+    def load_number(self) -> tuple[int, int]:
+        return self.number
+
+    def store_number(self, token: int, number: int) -> None:
+        self.number = token, number
+
+
+class NumberThenWrite(Sound):
+    """Checks the number, and then writes, without holding anything in between."""
+
+    def write_numbered(self, token: int, number: int, value: str) -> None:
+        self.expect_token(token)
+        self.expect_token(number)
+        self.check_number(token, number, *self.load_number())
+        with self.locked():
+            self.check(token, self.load()["token"])
+            self.store(token, value)
+            self.store_number(token, number)
+
+
+class SaysNoNumber(Sound):
+    """Refuses without the number that it has seen."""
+
+    def check_number(self, token: int, number: int, of_token: int, highest: int) -> None:
+        try:
+            super().check_number(token, number, of_token, highest)
+        except StaleWriteError:
+            raise StaleWriteError(f"token {token}: late") from None
+
+
 class Awaited:
     """The sound guard with coroutines; ``open`` is one too."""
 
@@ -224,6 +306,9 @@ class Awaited:
 
     async def write(self, token: int, value: str) -> None:
         self._sound.write(token, value)
+
+    async def write_numbered(self, token: int, number: int, value: str) -> None:
+        self._sound.write_numbered(token, number, value)
 
     async def read(self) -> str | None:
         return self._sound.read()
@@ -247,5 +332,11 @@ PLANTED: dict[type[Sound], str] = {
     RefusesInSilence: "lower-tokens",
     SaysHalf: "lower-tokens",
     OneForAll: "separate-values",
+    LetsEqualNumbersPass: "numbered-writes",
+    SaysNoNumber: "numbered-writes",
+    NumbersOutliveTokens: "numbers-of-each-token",
+    NumbersAsText: "whole-numbers",
+    NumbersInMemory: "numbers-elsewhere",
+    NumberThenWrite: "paused-numbered-writer",
 }
 """Each planted bug and the trial that is made for it."""

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from recipes.guards.conformance import TRIALS, Trial, examine, try_guard
+from recipes.guards.conformance import NUMBER_TRIALS, TRIALS, Trial, examine, try_guard
 from tests.guards import planted
 from tests.guards.planted import PLANTED, Awaited, Sound
 
 ROOT = Path(__file__).resolve().parents[2]
-BY_NAME = {trial.name: trial for trial in TRIALS}
+ALL = (*TRIALS, *NUMBER_TRIALS)
+BY_NAME = {trial.name: trial for trial in ALL}
 
 
-@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
+@pytest.mark.parametrize("trial", ALL, ids=lambda trial: trial.name)
 def test_a_sound_guard_passes(trial: Trial, tmp_path: Path) -> None:
     """No trial complains about a guard without a bug."""
     assert try_guard(partial(Sound, tmp_path), trial) is None
@@ -87,6 +88,17 @@ def test_guards_with_coroutines_are_examined_too(tmp_path: Path) -> None:
     assert [str(finding) for _, finding in examine(open_value) if finding is not None] == []
 
 
+def test_a_guard_without_numbers_is_not_asked_for_them(tmp_path: Path) -> None:
+    """They are an offer of the guard, and no rule of fencing."""
+
+    class Plain:
+        def __init__(self, name: str) -> None:
+            sound = Sound(tmp_path, name)
+            self.write, self.read, self.raise_to = sound.write, sound.read, sound.raise_to
+
+    assert [trial for trial, _ in examine(Plain)] == list(TRIALS)
+
+
 def test_a_finding_says_what_was_done_expected_and_found(tmp_path: Path) -> None:
     """Plain words, with the danger, for whoever wrote the guard."""
     finding = try_guard(partial(planted.RefusesEqual, tmp_path), BY_NAME["equal-tokens"])
@@ -117,7 +129,7 @@ def test_the_shell_command_says_what_is_wrong_and_fails(tmp_path: Path) -> None:
         "bad": 1,
         "ugly": 2,
     }
-    assert results["good"].stdout.count("ok ") == len(TRIALS)
+    assert results["good"].stdout.count("ok ") == len(ALL)
     assert "WRONG  equal-tokens" in results["bad"].stdout
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.errors import BadArgumentsError, StaleTokenError
+from coordinator.errors import BadArgumentsError, StaleTokenError, StaleWriteError
 from recipes.guards import FileGuard
 
 
@@ -38,7 +38,7 @@ def test_a_link_has_the_fence_of_its_file(tmp_path: Path) -> None:
     assert (tmp_path / "real" / "report").read_bytes() == b"by 8"
 
 
-@pytest.mark.parametrize("damage", [b"", b"8", b"8\n9\n", b"-8\n", b"eight\n"])
+@pytest.mark.parametrize("damage", [b"", b"8", b"8\n9\n", b"-8\n", b"eight\n", b"8 \n", b"8 0\n"])
 def test_a_damaged_fence_lets_nobody_in(tmp_path: Path, damage: bytes) -> None:
     """Better nobody than anybody; the error names the file."""
     guard = FileGuard(tmp_path / "report")
@@ -68,3 +68,19 @@ def test_a_raise_makes_no_file(tmp_path: Path) -> None:
 
     assert guard.read() is None
     assert guard.highest_token() == 8
+
+
+def test_a_write_number_is_used_up_when_its_write_begins(tmp_path: Path) -> None:
+    """The fence is there before the data: after a crash in between nobody can tell (E01)."""
+    guard = FileGuard(tmp_path / "report")
+    guard.write(8, b"first", write_number=1)
+    (tmp_path / "report.new").mkdir()  # the data cannot be written aside
+    with pytest.raises(OSError, match="directory"):
+        guard.write(8, b"second", write_number=2)
+    (tmp_path / "report.new").rmdir()
+
+    with pytest.raises(StaleWriteError, match="write 2 under token 8 is late or repeated, 2 has"):
+        guard.write(8, b"second", write_number=2)
+    guard.write(8, b"second", write_number=3)
+
+    assert guard.read() == b"second"

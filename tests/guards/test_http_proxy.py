@@ -16,10 +16,16 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from coordinator.errors import ConfigError, StaleTokenError, UnavailableError, from_problem
+from coordinator.errors import (
+    ConfigError,
+    StaleTokenError,
+    StaleWriteError,
+    UnavailableError,
+    from_problem,
+)
 from recipes.guards import FencingProxy, HttpGuard
-from recipes.guards.conformance import TRIALS, Trial, try_guard
-from recipes.guards.fencing_header import TOKEN_HEADER
+from recipes.guards.conformance import NUMBER_TRIALS, TRIALS, Trial, try_guard
+from recipes.guards.fencing_header import TOKEN_HEADER, WRITE_HEADER
 from recipes.guards.http_proxy import ProxyOptions
 from tests.guards.proxied import proxied
 
@@ -53,6 +59,39 @@ async def test_what_is_no_token_is_refused(ledger: Path, token: str) -> None:
     async with proxied(ledger) as world:
         assert await world.put("/accounts/17", b"x", token) == 400
         assert await world.put("/accounts/17", b"x", "33", "34") == 400
+        assert world.service.seen == []
+
+
+async def test_a_write_that_is_sent_twice_is_forwarded_once(ledger: Path) -> None:
+    """Its number is used up before it is forwarded, whatever became of it (E01)."""
+    headers = [(TOKEN_HEADER, "34"), (WRITE_HEADER, "7")]
+    async with proxied(ledger) as world:
+
+        async def breaks(request: web.Request) -> None:
+            assert request.transport is not None
+            request.transport.abort()
+
+        world.service.before_answer = breaks
+        url = world.url + "/accounts/17"
+        async with world.client.put(url, data=b"a", headers=headers) as answer:
+            assert answer.status == 504
+        world.service.before_answer = None
+        async with world.client.put(url, data=b"a", headers=headers) as answer:
+            assert answer.status == 412
+            problem = from_problem(await answer.json(content_type=None))
+        assert isinstance(problem, StaleWriteError)
+        assert (problem.token, problem.write_number, problem.highest_write_number) == (34, 7, 7)
+        assert len(world.service.seen) == 1
+        assert await world.put("/accounts/17", b"without a number", "34") == 201
+
+
+@pytest.mark.parametrize("numbers", [["0"], ["-1"], ["1.0"], ["07"], ["x"], ["1", "2"]])
+async def test_what_is_no_write_number_is_refused(ledger: Path, numbers: list[str]) -> None:
+    """400, and nothing is forwarded."""
+    headers = [(TOKEN_HEADER, "34"), *[(WRITE_HEADER, number) for number in numbers]]
+    async with proxied(ledger) as world:
+        async with world.client.put(world.url + "/a", data=b"", headers=headers) as answer:
+            assert answer.status == 400
         assert world.service.seen == []
 
 
@@ -255,6 +294,9 @@ class BehindProxy:
     def write(self, token: int, value: str) -> None:
         self._ask("PUT", value.encode(), self.guard.headers(token))
 
+    def write_numbered(self, token: int, number: int, value: str) -> None:
+        self._ask("PUT", value.encode(), self.guard.headers(token, write_number=number))
+
     def read(self) -> bytes | None:
         return self._ask("GET", None, {})
 
@@ -276,7 +318,7 @@ class BehindProxy:
         return content
 
 
-@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
+@pytest.mark.parametrize("trial", [*TRIALS, *NUMBER_TRIALS], ids=lambda trial: trial.name)
 def test_the_proxy_passes_the_trials(trial: Trial, served: str) -> None:
     """The conformance kit, over HTTP."""
     finding = try_guard(partial(BehindProxy, served), trial, patience_s=15)

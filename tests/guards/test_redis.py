@@ -80,6 +80,18 @@ def test_a_key_that_holds_something_else_is_not_compared_with(client: redis.Redi
         RedisGuard(client, "report").raise_to(7)
 
 
+def test_a_number_that_is_none_is_not_compared_with(client: redis.Redis) -> None:
+    """Nothing is executed, and the highest token stays where it was."""
+    guard = RedisGuard(client, "report")
+    guard.raise_to(7)
+    client.set("fence-write:report", "often")
+
+    with pytest.raises(redis.ResponseError, match="expected to hold a write number"):
+        guard.write(8, "SET", "a", "x", write_number=1)
+
+    assert (guard.highest_token(), client.get("a")) == (7, None)
+
+
 def test_the_token_never_expires(client: redis.Redis) -> None:
     """The guard's key has no time to live."""
     RedisGuard(client, "report").raise_to(7)

@@ -11,6 +11,7 @@ from coordinator.errors import (
     BadArgumentsError,
     OutcomeUnknownError,
     StaleTokenError,
+    StaleWriteError,
     TooManyRetriesError,
 )
 from recipes.guards import S3Guard
@@ -91,6 +92,24 @@ def test_a_put_whose_answer_was_lost_is_recognised(store: Store, guard: S3Guard)
     guard.write(33, b"second")
 
     assert guard.read() == b"second"
+
+
+def test_a_numbered_put_whose_answer_was_lost_is_no_late_one(store: Store, guard: S3Guard) -> None:
+    """The store holds its own number already; it is the same write, not a second one (E01)."""
+    guard.write(33, b"first", write_number=1)
+    sent_again(store)
+
+    guard.write(33, b"second", write_number=2)
+
+    assert guard.read() == b"second"
+    guard.raise_to(33)
+    with pytest.raises(StaleWriteError, match=r"write 2 under token 33 .* 2 has been seen"):
+        guard.write(33, b"second", write_number=2)
+    other = S3Guard(store, bucket="b", key="k")
+    other.write(33, b"without a number")
+    with pytest.raises(StaleWriteError):
+        other.write(33, b"second", write_number=2)
+    other.write(34, b"by 34", write_number=1)
 
 
 def test_a_lost_answer_and_another_writer_leave_it_unknown(store: Store, guard: S3Guard) -> None:

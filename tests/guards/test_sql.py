@@ -14,7 +14,7 @@ import psycopg_pool
 import pytest
 from psycopg.rows import dict_row
 
-from coordinator.errors import BadArgumentsError, StaleTokenError
+from coordinator.errors import BadArgumentsError, StaleTokenError, StaleWriteError
 from recipes.guards import AsyncPostgresGuard, MysqlGuard, PostgresGuard, SqliteGuard
 from tests.guards.values import mariadb_connection, postgres_connection
 
@@ -99,6 +99,50 @@ def test_several_statements_are_one_transaction(database: Database, connection: 
 
     assert database.lines(connection) == [(7, "a"), (7, "b")]
     assert guard.highest_token() == 7
+
+
+def test_a_write_that_failed_has_not_used_up_its_number(
+    database: Database, connection: Any
+) -> None:
+    """The number is committed with the write, or not at all (E01)."""
+    guard = database.guard(connection)
+    guard.write(7, database.insert, (7, "a"), write_number=1)
+
+    def insert_and_fail() -> None:
+        with guard.transaction(7, write_number=2) as cursor:
+            cursor.execute(database.insert, (7, "b"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        insert_and_fail()
+    guard.write(7, database.insert, (7, "c"), write_number=2)
+    with pytest.raises(StaleWriteError, match="write 2 under token 7"):
+        guard.write(7, database.insert, (7, "d"), write_number=2)
+
+    assert database.lines(connection) == [(7, "a"), (7, "c")]
+
+
+def test_a_table_of_before_serves_until_a_number_is_used(
+    database: Database, connection: Any
+) -> None:
+    """It has no column for it; then the store says so, and one statement of the docs adds it."""
+    cursor = connection.cursor()
+    cursor.execute("DROP TABLE IF EXISTS former")
+    cursor.execute("CREATE TABLE former (resource VARCHAR(99) PRIMARY KEY, token BIGINT NOT NULL)")
+    connection.commit()
+    guard = type(database.guard(connection))(connection, "lines", table="former")
+    guard.create_table()
+    guard.write(7, database.insert, (7, "a"))
+
+    with pytest.raises(Exception, match="write_token"):
+        guard.write(7, database.insert, (7, "b"), write_number=1)
+    connection.rollback()
+    for column in ("write_token", "write_number"):
+        cursor.execute(f"ALTER TABLE former ADD COLUMN {column} BIGINT NOT NULL DEFAULT 0")
+    connection.commit()
+    guard.write(7, database.insert, (7, "c"), write_number=1)
+
+    assert database.lines(connection) == [(7, "a"), (7, "c")]
 
 
 def test_the_body_of_a_refused_transaction_does_not_run(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recipes.guards import MysqlGuard, PostgresGuard
-from recipes.guards.conformance import TRIALS, Trial, try_guard
+from recipes.guards.conformance import NUMBER_TRIALS, TRIALS, Trial, try_guard
 from tests.guards.object_store import Store
 from tests.guards.values import (
     BUCKET,
@@ -27,7 +27,8 @@ from tests.guards.values import (
     s3_client,
 )
 
-each_trial = pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
+ALL = (*TRIALS, *NUMBER_TRIALS)
+each_trial = pytest.mark.parametrize("trial", ALL, ids=lambda trial: trial.name)
 Opened = Callable[[str], Any]
 
 
@@ -92,11 +93,11 @@ def test_redis_asyncio(trial: Trial, redis_server: Path) -> None:
     check(partial(AwaitedInRedis, redis_server), trial, "redis")
 
 
-PAUSED = [trial for trial in TRIALS if trial.name.startswith("paused")]
+PAUSED = [trial for trial in ALL if trial.name.startswith("paused")]
 
 
 @pytest.mark.parametrize(
-    "trial", [trial for trial in TRIALS if trial not in PAUSED], ids=lambda trial: trial.name
+    "trial", [trial for trial in ALL if trial not in PAUSED], ids=lambda trial: trial.name
 )
 def test_s3(trial: Trial, bucket: str) -> None:
     """S3Guard over boto3, against moto's S3 (see servers.object_store for what that proves)."""

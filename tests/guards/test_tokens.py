@@ -16,7 +16,9 @@ from recipes.guards.tokens import (
     checked_resource,
     checked_table,
     checked_token,
+    checked_write_number,
     refuse_lower,
+    stale_write,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +49,27 @@ def test_only_a_lower_token_is_refused_and_both_are_named() -> None:
     assert (caught.value.token, caught.value.highest_token) == (33, 34)
     assert caught.value.resource == "accounts/17"
     assert caught.value.definite
+
+
+@pytest.mark.parametrize("wrong", ["7", 7.0, True, b"7"])
+def test_a_write_number_is_an_integer(wrong: object) -> None:
+    """None is none; anything else that is no integer has no place in the order."""
+    assert checked_write_number(None) is None
+    assert checked_write_number(7) == 7
+    with pytest.raises(TypeError, match="write number"):
+        checked_write_number(wrong)
+    for number in (0, -1, TOKEN_MAX + 1):
+        with pytest.raises(BadArgumentsError, match="write number"):
+            checked_write_number(number)
+
+
+def test_a_late_write_is_told_its_number_and_the_highest() -> None:
+    """All that is needed to find it in a log (E01)."""
+    error = stale_write("accounts/17", 34, 6, 7)
+
+    assert (error.token, error.write_number, error.highest_write_number) == (34, 6, 7)
+    assert "accounts/17: write 6 under token 34 is late or repeated, 7 has" in error.message
+    assert error.definite
 
 
 @pytest.mark.parametrize("wrong", ["", "a\0b", "x" * (RESOURCE_BYTES_MAX + 1), "\udc80"])

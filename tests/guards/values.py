@@ -45,6 +45,9 @@ class InSqlite:
     def write(self, token: int, value: str) -> None:
         self.guard.write(token, self.UPSERT, (self.name, value))
 
+    def write_numbered(self, token: int, number: int, value: str) -> None:
+        self.guard.write(token, self.UPSERT, (self.name, value), write_number=number)
+
     def read(self) -> Any:
         row = self.connection.execute(
             "SELECT value FROM data WHERE name = ?", [self.name]
@@ -73,6 +76,9 @@ class InPostgres:
 
     def write(self, token: int, value: str) -> None:
         self.guard.write(token, self.UPSERT, (self.name, value))
+
+    def write_numbered(self, token: int, number: int, value: str) -> None:
+        self.guard.write(token, self.UPSERT, (self.name, value), write_number=number)
 
     def read(self) -> Any:
         with self.connection.transaction():
@@ -105,6 +111,10 @@ class AwaitedInPostgres:
     async def write(self, token: int, value: str) -> None:
         await self.guard.write(token, InPostgres.UPSERT, (self.name, value))
 
+    async def write_numbered(self, token: int, number: int, value: str) -> None:
+        row = (self.name, value)
+        await self.guard.write(token, InPostgres.UPSERT, row, write_number=number)
+
     async def read(self) -> Any:
         async with self.connection.transaction():
             cursor = await self.connection.execute(InPostgres.SELECT, [self.name])
@@ -126,8 +136,13 @@ class InMariadb:
         self.connection = mariadb_connection(socket)
         self.guard = MysqlGuard(self.connection, name)
 
+    UPSERT = "REPLACE INTO data VALUES (%s, %s)"
+
     def write(self, token: int, value: str) -> None:
-        self.guard.write(token, "REPLACE INTO data VALUES (%s, %s)", (self.name, value))
+        self.guard.write(token, self.UPSERT, (self.name, value))
+
+    def write_numbered(self, token: int, number: int, value: str) -> None:
+        self.guard.write(token, self.UPSERT, (self.name, value), write_number=number)
 
     def read(self) -> Any:
         with self.connection.cursor() as cursor:
@@ -154,6 +169,9 @@ class InRedis:
     def write(self, token: int, value: str) -> None:
         assert self.guard.write(token, "SET", self.key, value) == b"OK"
 
+    def write_numbered(self, token: int, number: int, value: str) -> None:
+        self.guard.write(token, "SET", self.key, value, write_number=number)
+
     def read(self) -> Any:
         return self.client.get(self.key)
 
@@ -175,6 +193,9 @@ class AwaitedInRedis:
     async def write(self, token: int, value: str) -> None:
         await self.guard.write(token, "SET", self.key, value)
 
+    async def write_numbered(self, token: int, number: int, value: str) -> None:
+        await self.guard.write(token, "SET", self.key, value, write_number=number)
+
     async def read(self) -> Any:
         return await self.client.get(self.key)
 
@@ -194,6 +215,9 @@ class InS3:
     def write(self, token: int, value: str) -> None:
         self.guard.write(token, value.encode())
 
+    def write_numbered(self, token: int, number: int, value: str) -> None:
+        self.guard.write(token, value.encode(), write_number=number)
+
     def read(self) -> Any:
         # A raise of a new object has to write one: empty, which here means that nobody has written.
         return self.guard.read() or None
@@ -210,6 +234,9 @@ class InFile:
 
     def write(self, token: int, value: str) -> None:
         self.guard.write(token, value.encode())
+
+    def write_numbered(self, token: int, number: int, value: str) -> None:
+        self.guard.write(token, value.encode(), write_number=number)
 
     def read(self) -> Any:
         return self.guard.read()

@@ -29,6 +29,8 @@ async def test_the_last_release_frees_the_lock(world: MemoryCluster) -> None:
             async with lock as inner:
                 assert inner.fencing_token == outer.fencing_token
                 assert lock.count == 2
+                numbers = [each.next_write_number() for each in (outer, inner, inner, outer)]
+                assert numbers == [1, 2, 3, 4]
             assert inner.is_released
             assert not outer.is_lost
             assert await Lock(other, "daily").try_acquire() is None

@@ -7,6 +7,7 @@ You write a factory that opens a handle on a named value behind your guard (``su
         def write(self, token, value): ...     # StaleTokenError if a higher token has been seen
         def read(self): ...                    # None before the first write
         def raise_to(self, token): ...
+        def write_numbered(self, token, number, value): ...     # if your guard knows write numbers
 
 From a test::
 
@@ -16,6 +17,8 @@ From a test::
     def test_my_guard(trial):
         assert try_guard(Report, trial) is None
 
+(and the same with ``NUMBER_TRIALS``, if it knows write numbers).
+
 From the shell::
 
     python -m recipes.guards.conformance my_package.reports:Report
@@ -24,8 +27,14 @@ A clean run proves what was tried: on this machine, against this store as it is 
 not try power loss, failover or a store that ignores its own conditions under load.
 """
 
-from recipes.guards.conformance.examination import TRIALS, Finding, examine, try_guard
+from recipes.guards.conformance.examination import (
+    NUMBER_TRIALS,
+    TRIALS,
+    Finding,
+    examine,
+    try_guard,
+)
 from recipes.guards.conformance.subject import GuardedValue
 from recipes.guards.conformance.trials import Trial
 
-__all__ = ["examine", "try_guard", "TRIALS", "Trial", "Finding", "GuardedValue"]
+__all__ = ["examine", "try_guard", "TRIALS", "NUMBER_TRIALS", "Trial", "Finding", "GuardedValue"]

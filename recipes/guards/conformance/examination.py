@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from recipes.guards.conformance import adversary, trials
+from recipes.guards.conformance import adversary, numbered, trials
 from recipes.guards.conformance.pausing import OwnCode
 from recipes.guards.conformance.subject import Factory
 from recipes.guards.conformance.trials import Bench, Trial, Wrong
@@ -66,6 +66,31 @@ TRIALS: Sequence[Trial] = (
 )
 
 
+NUMBER_TRIALS: Sequence[Trial] = (
+    _trial(
+        numbered.numbered_writes,
+        "A write that was overtaken, or sent a second time, undoes the same holder's later one.",
+    ),
+    _trial(
+        numbered.numbers_of_each_token,
+        "A new holder, who counts from 1, is shut out; or its numbers mean nothing.",
+    ),
+    _trial(
+        numbered.whole_numbers,
+        "Compared as text, 9 is higher than 10: the holder's tenth write is refused.",
+    ),
+    _trial(
+        numbered.numbers_elsewhere,
+        "Each process, or each start, has numbers of its own: a repeated write is let through.",
+    ),
+    _trial(
+        numbered.paused_numbered_writer,
+        "Check and write are two steps: a late write that is stopped between them overwrites.",
+    ),
+)
+"""Only for guards that know write numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What one trial found wrong."""
@@ -107,6 +132,13 @@ def try_guard(
 def examine(
     factory: Factory, *, pause_in: Sequence[str] = (), patience_s: float = PATIENCE_S
 ) -> Iterator[tuple[Trial, Finding | None]]:
-    """Run all trials; yield each with what it found."""
-    for trial in TRIALS:
+    """Run all trials, those of write numbers if it knows any; yield each with what it found."""
+    bench = Bench(factory, OwnCode(tuple(pause_in)), patience_s)
+    try:
+        knows_numbers = bench.open().knows_numbers
+    except Exception:  # the trials say what it was
+        knows_numbers = False
+    finally:
+        bench.close()
+    for trial in (*TRIALS, *(NUMBER_TRIALS if knows_numbers else ())):
         yield trial, try_guard(factory, trial, pause_in=pause_in, patience_s=patience_s)

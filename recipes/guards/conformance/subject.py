@@ -14,7 +14,11 @@ from typing import Any, Protocol
 
 
 class GuardedValue(Protocol):
-    """One handle on one value behind the guard. ``close()`` is called if it is there."""
+    """One handle on one value behind the guard. ``close()`` is called if it is there.
+
+    A guard that knows write numbers has ``write_numbered(token, number, value)`` as well, which
+    raises StaleWriteError unless the number is above all that this token has written with.
+    """
 
     def write(self, token: int, value: str, /) -> Any:
         """Replace the value under ``token``; StaleTokenError if a higher one has been seen."""
@@ -41,6 +45,14 @@ class Handle:
 
     def write(self, token: Any, value: str) -> None:
         self._wait(self.value.write(token, value))
+
+    @property
+    def knows_numbers(self) -> bool:
+        return hasattr(self.value, "write_numbered")
+
+    def write_numbered(self, token: int, number: Any, value: str) -> None:
+        numbered: Any = self.value
+        self._wait(numbered.write_numbered(token, number, value))
 
     def read(self) -> str | None:
         value = self._wait(self.value.read())
