@@ -28,6 +28,7 @@ from coordinator.errors import (
 from coordinator.state import deadlock, paths
 from coordinator.state.commands import (
     CreateMode,
+    Delete,
     Downgrade,
     EndHold,
     Enter,
@@ -282,11 +283,8 @@ class LockOperations:
         closing = self._locks.closings.get(path)
         if operation.term != term or closing is None or closing.czxid != czxid:
             return Reopened(path, czxid, was_closed=False)
-        znode = self._tree.find(path)
-        assert znode is not None, "what closes a queue has its znode"
-        if znode.num_children:
-            raise NotEmptyError(f"reopen {path}: expected no children", path=path)
-        self._tree.remove(path, znode)
+        # With what somebody may have put below it, or the queue would stay closed for ever.
+        self._operations.delete(Delete(path, is_recursive=True))
         return Reopened(path, czxid, was_closed=True)
 
     def close_after(self, lost: Iterable[str]) -> None:
