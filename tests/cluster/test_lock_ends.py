@@ -392,10 +392,11 @@ async def test_each_way_to_lose_is_told_afterwards(cluster: ProcessCluster) -> N
         with pytest.raises(LockLostError, match="max_hold"):
             bounded.check()
         history = {each.fencing_token: each for each in await ended(client, "told")}
-    told = {
-        how: await asyncio.to_thread(run_cli, cluster, "why-lost", "told", str(token))
-        for how, token in tokens.items()
-    }
+    asked = [
+        asyncio.to_thread(run_cli, cluster, "why-lost", "told", str(token))
+        for token in tokens.values()
+    ]
+    told = dict(zip(tokens, await asyncio.gather(*asked), strict=True))
 
     assert {how: history[token].how for how, token in tokens.items()} == {
         how: how for how in tokens
@@ -414,7 +415,8 @@ async def test_each_way_to_lose_is_told_afterwards(cluster: ProcessCluster) -> N
 # --- history
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 async def test_the_history_is_the_same_after_snapshots_restarts_and_catching_up(
     tmp_path: Path,
 ) -> None:
@@ -425,7 +427,7 @@ async def test_the_history_is_the_same_after_snapshots_restarts_and_catching_up(
     try:
         cluster.start()
         cluster.wait_ready(deadline_s=60)
-        async with client_of(cluster) as client:
+        async with client_of(cluster, session_s=200.0) as client:
             cluster.kill("5")
             for number in range(60):
                 async with Lock(client, f"h{number % 3}", label=f"{number}") as grant:
@@ -466,6 +468,7 @@ async def histories(cluster: ProcessCluster) -> dict[str, list[dict[str, Any]]]:
 # --- wall clocks
 
 
+@pytest.mark.slow
 async def test_wall_clocks_an_hour_off_change_no_bound_and_no_delay(tmp_path: Path) -> None:
     """Members in other hours, and stepping: holds and delays last as long as they should."""
     try:
