@@ -23,6 +23,14 @@ PACE = 0.1
 SAID: dict[str, tuple[str, ...]] = {
     "instead_actor": (r"old owner is refused", r"The account has 60"),
     "instead_event_log": (r"2 seats are given", r"same plan from the log: True"),
+    "s019_health_probe": (
+        r"Without a probe",
+        r"B waits in vain",
+        r"With a probe",
+        r"A stops by itself: .*health probe failed 3 times in a row: index is gone",
+        r"B indexes, with token \d+",
+        r"The history says: failed, health probe failed",
+    ),
     "s028_zombie_server": (
         r"Server 1 serves the region in epoch \d+, writes, and is frozen",
         r"everybody reads that server 2 serves",
