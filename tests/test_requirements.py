@@ -65,8 +65,8 @@ def test_what_is_named_is_claimed_and_there() -> None:
     named, all_claimed = naming(), set(claimed())
 
     for line, where in named.items():
-        assert 1 <= int(line[1:]) <= LINES[line[0]], where
-        assert line in all_claimed, where
+        assert 1 <= int(line[1:]) <= LINES[line[0]], f"there is no line {line}: {where}"
+        assert line in all_claimed, f"{line} is new in {where}: add it to CLAIMED"
 
 
 def test_the_numbers_are_read_as_they_are_meant() -> None:
