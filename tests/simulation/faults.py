@@ -64,6 +64,7 @@ class Faults:
             (schemes.late_heartbeats, 1),
             (schemes.lose_disk, 1),
             (schemes.rot_at_rest, 1),
+            (schemes.begin_from_snapshot, 2),
         ]
         # Each run has a taste of its own: some faults often, some never.
         self._faults = [fault for fault, _ in table]

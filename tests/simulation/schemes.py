@@ -79,6 +79,37 @@ class Schemes:
             world.record.on_snapshot.remove(on_snapshot)
         self._quicken(slowed)
 
+    async def begin_from_snapshot(self) -> None:
+        """All lose power just after one made a snapshot while something stands that ends by itself.
+
+        Whoever leads next has what it is to end from that snapshot only.
+        """
+        world, draw = self._world, self._random
+        record = world.record
+        made: list[str] = []
+
+        def on_snapshot(who: str) -> None:
+            if record.locks.delays or any(record.locks.bounded()):
+                made.append(who)
+
+        record.on_snapshot.append(on_snapshot)
+        try:
+            for _ in range(round(2 * OVERHEARD_S / 0.1)):
+                await asyncio.sleep(0.1)
+                if made:
+                    break
+        finally:
+            record.on_snapshot.remove(on_snapshot)
+        if not made:
+            return
+        await asyncio.sleep(draw.choice((0.05, 0.3)))
+        up = [member for member in world.members if member.is_up]
+        for member in up:
+            member.kill(is_power_cut=True)
+        await asyncio.sleep(0.05)
+        for member in up:
+            world.boot(member)
+
     # --- the leader and few others
 
     async def lean_quorum(self) -> None:

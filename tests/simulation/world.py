@@ -419,6 +419,7 @@ def _config(count: int, draw: random.Random) -> Config:
             keep_entries_after_snapshot=draw.choice((0, 20, 100)),
             snapshot_piece_bytes=draw.choice((512, 4_096, 65_536)),
             segment_bytes=draw.choice((4_096, 65_536)),
+            append_batch_bytes=draw.choice((400, 1_048_576, 1_048_576)),
         ),
         sessions=replace(SessionConfig(), timeout_ms_min=1_000),
         limits=replace(
