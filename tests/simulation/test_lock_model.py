@@ -83,7 +83,7 @@ def promises(log: Log) -> set[str]:
 def last(log: Log, **changes: object) -> Log:
     """Return the log with another outcome of its last entry."""
     *before, entry = log
-    return [*before, replace(entry, outcome=replace(entry.outcome, **changes))]  # type: ignore[arg-type]
+    return [*before, replace(entry, outcome=entry.outcome._replace(**changes))]
 
 
 def refused(log: Log, code: str) -> Log:
@@ -191,7 +191,7 @@ def test_somebody_who_waits_in_vain_is_found(log: Log) -> None:
 def test_a_token_that_falls_is_found() -> None:
     """A later holder has a larger token, of whatever kind it is."""
     log = log_of(enter(), enter(Kind.SHARED), Release(X0, 3))
-    events = tuple(replace(event, czxid=3) for event in log[3].outcome.events)
+    events = tuple(event._replace(czxid=3) for event in log[3].outcome.events)
     log[3] = last(log[:4], events=events)[-1]
 
     assert promises(log) == {"tokens grow"}
@@ -335,7 +335,7 @@ def test_a_deadlock_is_refused_and_that_is_right() -> None:
 
 def test_a_circle_that_was_let_in_is_found() -> None:
     """Nobody may be let wait for ever."""
-    machine_log = log_of(*CROSSWISE[:3], replace(CROSSWISE[3], owner="somebody else"))
+    machine_log = log_of(*CROSSWISE[:3], CROSSWISE[3]._replace(owner="somebody else"))
     entered = replace(machine_log[-1], command=Command(CROSSWISE[3], 1_000))
 
     assert promises([*machine_log[:-1], entered]) == {"no deadlock"}
@@ -491,7 +491,7 @@ def test_a_grant_that_ended_before_it_was_heard_of_is_found(
 def test_an_outcome_is_judged_as_soon_as_it_is_known() -> None:
     """A record judges each entry when the first member has applied it."""
     log = log_of(*WAITING)
-    wrong: Outcome = replace(log[-1].outcome, granted=(X1,))
+    wrong: Outcome = log[-1].outcome._replace(granted=(X1,))
 
     record, _ = recorded([*log[:-1], replace(log[-1], outcome=wrong)])
 
