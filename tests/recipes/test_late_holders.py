@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from functools import partial
 from pathlib import Path
 
@@ -119,3 +121,18 @@ async def test_a_session_that_ended_unseen_costs_one_error_and_no_more(
         assert grant.is_lost
         async with Lock(client, "weekly") as again:
             assert again.session_id != grant.session_id
+
+
+@in_memory
+async def test_a_forgotten_grant_is_held_until_its_client_is_closed(world: MemoryCluster) -> None:
+    """As docs/recipes.md warns; a bound ends even what was forgotten (S074)."""
+    async with world.client() as client:
+        await Lock(client, "daily").acquire()
+        await Lock(client, "bounded", max_hold=30).acquire()
+        gc.collect()
+        await asyncio.sleep(3_600)
+
+        assert (await client.lock("daily")).holder is not None
+        assert (await client.lock("bounded")).holder is None
+    async with world.client() as client:
+        assert (await client.lock("daily")).holder is None
