@@ -175,8 +175,6 @@ class LockModel:
             self.sizes[operation.directory] = operation.size
             self._count("resizes")
             yield operation.directory
-        elif isinstance(operation, Enter) and operation.size is not None:
-            self.sizes.setdefault(operation.directories[0], operation.size)
 
     def _arrive(self, entry: Entry, event: Event) -> None:
         operation, result = entry.command.operation, entry.outcome.result
@@ -196,6 +194,8 @@ class LockModel:
                 max_hold_ms=operation.max_hold_ms,
                 group=paths if len(paths) > 1 else (),
             )
+            if operation.size is not None:
+                self.sizes.setdefault(directory, operation.size)
         self.places[path] = place
         queue = self.queues.setdefault(directory, [])
         queue.append(path)
