@@ -44,13 +44,17 @@ def grants_of(
     client: ClientT, contest: Contest, award: Award, owner: str = ""
 ) -> tuple[Grant[ClientT], ...]:
     """Return a grant for each name of ``contest``, in its order, over the one hold of ``award``."""
+    if len(contest.names) == 1:
+        queues = {award.grant.lock: contest}
+    else:  # a grant id names a place in the queue of its own lock
+        queues = {name: client.core.contest("locks", name) for name in contest.names}
     hold = Hold(
         client.core,
         grant_id=award.grant.grant_id,
         fencing_token=award.grant.fencing_token,
         paths=award.paths,
         session=award.session,
-        queue=contest,
+        queue=queues[award.grant.lock],
         locks=contest.names,
         owner=owner,
         is_bounded=award.is_bounded,
@@ -63,7 +67,7 @@ def grants_of(
             Grant(
                 client,
                 hold,
-                contest if len(contest.names) == 1 else client.core.contest("locks", name),
+                queues[name],
                 lock=name,
                 grant_id=said.grant_id,
                 fencing_token=said.fencing_token,

@@ -129,8 +129,9 @@ class Contest:
         self.names = tuple(names)
         self.name = ", ".join(names)
         self.is_election = room == "elections"
-        # What stands in several queues is had and given back as one, in the name of any of them.
-        self.base = f"/v1/{room}/{quoted(min(names))}"
+        self._room = room
+        # What stands in several queues is withdrawn as one, in the name of any of them.
+        self.base = self._base_of(self.names[0])
         self._target = f"/v1/{room}" if len(names) > 1 else self.base
         self._delivery = delivery
         self._chores = chores
@@ -187,8 +188,15 @@ class Contest:
         return award
 
     async def release(self, grant_id: str) -> bool:
-        """Release by grant id; False when it was not held any more. Idempotent."""
-        call = Call("DELETE", f"{self.base}/grants/{quoted(grant_id)}")
+        """Release by grant id; False when it was not held any more. Idempotent.
+
+        Of several locks that were had as one this is asked of the contest of the one of them whose
+        grant it is: a grant id names a place in that queue.
+        """
+        return await self._release(self.names[0], grant_id)
+
+    async def _release(self, name: str, grant_id: str) -> bool:
+        call = Call("DELETE", f"{self._base_of(name)}/grants/{quoted(grant_id)}")
         try:
             reply = await self._delivery.write(call, ReleaseReply.from_body, self._timeout_ms)
         except NotOwnerError:
@@ -228,6 +236,9 @@ class Contest:
         call = Call("GET", f"{self.base}?fencing_token={fencing_token}")
         lock = await self._delivery.read(call, LockView.from_body, self._timeout_ms)
         return lock.is_current is True, lock.zxid
+
+    def _base_of(self, name: str) -> str:
+        return f"/v1/{self._room}/{quoted(name)}"
 
     def _refuse_election(self, deed: str) -> None:
         if self.is_election:
@@ -365,7 +376,7 @@ class Contest:
         """Release what is not reported; once if its session is lost, else until it is known."""
         while True:
             try:
-                await self.release(award.grant.grant_id)
+                await self._release(award.grant.lock, award.grant.grant_id)
             except (UnavailableError, OutcomeUnknownError):
                 if award.session.is_lost:
                     return  # it goes with its session, at the server's time

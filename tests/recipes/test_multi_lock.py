@@ -117,3 +117,28 @@ async def test_wrong_uses_are_named(world: MemoryCluster) -> None:
             with pytest.raises(DeadlockError):
                 async with locks:
                     pytest.fail("entered twice")
+
+
+@in_memory
+async def test_names_that_sort_otherwise_when_encoded_are_given_back(world: MemoryCluster) -> None:
+    """a/b is a%2Fb in its path, before a-b: the release names the queue whose grant it is."""
+    async with world.client() as client, world.client() as other:
+        for name in ("a/b", "Ü"):  # so that the numbers of the places differ
+            await (await Lock(client, name).acquire()).release()
+        names = ("a-b", "a/b", "-", "Ü", "z")
+        lock = MultiLock(client, *names)
+
+        await lock.acquire()
+        assert await lock.release()
+        async with lock:
+            pass
+        cancelled = asyncio.create_task(lock.acquire())
+        while (await other.lock("z")).holder is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        cancelled.cancel()
+        await asyncio.wait({cancelled})
+        await asyncio.sleep(1)
+        if not cancelled.cancelled():
+            await lock.release()
+
+        assert [name for name in names if (await other.lock(name)).holders] == []

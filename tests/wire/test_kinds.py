@@ -67,6 +67,15 @@ async def test_several_locks_are_streamed_granted_and_released_as_one(api: Api) 
         assert (await api.get(f"/v1/locks/{name}")).body["holder"] is None
 
 
+@pytest.mark.parametrize("name", ["", ".", ".."])
+async def test_several_locks_are_refused_names_that_no_url_can_say(api: Api, name: str) -> None:
+    """They could be taken in a body, and not be given back."""
+    reply = await api.post("/v1/locks", {"lease_ms": 30_000, "names": ["a", name]})
+
+    assert (reply.status, reply.body["code"]) == (400, "BadArguments")
+    assert (await api.get("/v1/locks/a")).body["holder"] is None
+
+
 async def test_a_client_that_goes_away_while_it_waits_for_several_leaves_all_queues(
     api: Api,
 ) -> None:

@@ -174,6 +174,8 @@ def _names(fields: Fields) -> tuple[str, ...]:
 def _name(item: Any, where: str) -> str:
     if not isinstance(item, str):
         raise BadArgumentsError(f"{where}: expected the name of a lock, found {found(item)}")
+    if item in ("", ".", ".."):  # as in a URL, by which it is given back
+        raise BadArgumentsError(f"{where}: expected a name, found {item!r}")
     return item
 
 
