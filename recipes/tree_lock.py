@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import quote
@@ -43,6 +44,8 @@ from recipes.terms import WhenUnsure, checked_when_unsure, wish_of
 from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 _ROOT = "/locks"
+_NAME_CHARACTERS_MAX = 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _LEAVE_WAIT_S = 1.0
 _AGAIN_S = 0.5
 _KNOWN_S_MAX = 3_600.0
@@ -292,8 +295,18 @@ class _Contender:
 
 
 def segment_of(name: str) -> str:
-    """Return the name of the znode that stands for the lock ``name``, as the server names it."""
-    return quote(name, safe="") if name not in (".", "..") else name.replace(".", "%2E")
+    """Return the name of the znode that stands for the lock ``name``, as the members call it.
+
+    Raises:
+        BadArgumentsError: the members would not take it for a name, so nobody else could ask for
+            this lock.
+    """
+    if not 1 <= len(name) <= _NAME_CHARACTERS_MAX or name in (".", "..") or _CONTROL.search(name):
+        raise BadArgumentsError(
+            f"expected the name of a lock to be 1 to {_NAME_CHARACTERS_MAX} characters without "
+            f"control characters, and not a dot or two; found {name[:60]!a}"
+        )
+    return quote(name, safe="")
 
 
 def _name_of(path: str) -> str:
