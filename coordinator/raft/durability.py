@@ -58,6 +58,7 @@ class Durability:
         on_durable: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
+        self._loop = asyncio.get_running_loop()  # asked for its time several times in each pass
         self._log = log
         self._send = send
         self._start_blocking = start_blocking
@@ -87,16 +88,15 @@ class Durability:
     @property
     def waiting_seconds(self) -> float:
         """How long the sync under way, or what finds no room, has waited by now."""
-        now = asyncio.get_running_loop().time()
         if self._syncing is not None:
-            return now - self._began
-        return 0.0 if self._full_since is None else now - self._full_since
+            return self._loop.time() - self._began
+        return 0.0 if self._full_since is None else self._loop.time() - self._full_since
 
     @property
     def is_slow(self) -> bool:
         """Whether a sync takes too long for a leader, or did a moment ago."""
         is_waiting = self._syncing is not None and self.waiting_seconds >= self._slow_seconds
-        return is_waiting or asyncio.get_running_loop().time() < self._slow_until
+        return is_waiting or self._loop.time() < self._slow_until
 
     def sync(self) -> None:
         """Make everything durable and send what waits for it, now or when that is done."""
@@ -129,22 +129,21 @@ class Durability:
 
     def _is_too_early(self) -> bool:
         # A term is tried at once: a vote may wait for it, and it is small.
-        is_early = asyncio.get_running_loop().time() < self._try_again_at
-        return self._log.is_full and self._log.is_term_stable and is_early
+        is_tried = self._log.is_full and self._log.is_term_stable
+        return is_tried and self._loop.time() < self._try_again_at
 
     def _note_room(self) -> None:
         if not self._log.is_full:
             self._full_since = None
             return
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         self._try_again_at = now + TRY_AGAIN_S
         if self._full_since is None:
             self._full_since = now
 
     def _sync(self, token: SyncToken) -> bool:
         """Sync; return whether that is done already."""
-        loop = asyncio.get_running_loop()
-        self._began = loop.time()
+        self._began = self._loop.time()
         held = self._take() if token.is_whole else []
         if self._average_seconds >= self._in_place_seconds_max:
             under_way: Awaitable[None] = self._run_blocking(token)
@@ -155,7 +154,7 @@ class Durability:
                 self._end(token, held)
                 return True
             under_way = asyncio.wrap_future(started)
-        self._syncing = loop.create_task(self._sync_elsewhere(token, under_way, held))
+        self._syncing = self._loop.create_task(self._sync_elsewhere(token, under_way, held))
         return False
 
     async def _sync_elsewhere(
@@ -210,9 +209,9 @@ class Durability:
         return not (isinstance(message, SnapshotReply) and message.is_installed)
 
     def _note_time(self) -> None:
-        took = asyncio.get_running_loop().time() - self._began
+        took = self._loop.time() - self._began
         self._average_seconds += AVERAGE_WEIGHT * (took - self._average_seconds)
         self.sync_count += 1
         self.sync_seconds_total += took
         if took >= self._slow_seconds:
-            self._slow_until = asyncio.get_running_loop().time() + SLOW_FORGOTTEN_S
+            self._slow_until = self._loop.time() + SLOW_FORGOTTEN_S

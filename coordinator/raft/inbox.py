@@ -17,6 +17,9 @@ from coordinator.raft.messages import Message
 from coordinator.raft.requests import RequestDesk
 from coordinator.raft.snapshot_exchange import SnapshotExchange
 
+_ABOUT_CHAPTERS = (say.Chapter, say.ChapterSeen, say.ChapterLost)
+_ABOUT_VOTES_TO_COME = (say.PreVoteRequest, say.PreVoteGrant)
+
 
 class Inbox:
     """One member's ``TransportListener``; ``on_heard`` is told of what may change what is known."""
@@ -68,11 +71,9 @@ class Inbox:
             self._desk.on_request(member_id, message)
         elif isinstance(message, say.Reply):
             self._desk.on_reply(member_id, message)
-        elif isinstance(message, say.Chapter | say.ChapterSeen | say.ChapterLost):
+        elif isinstance(message, _ABOUT_CHAPTERS):
             self._chapters.on_message(member_id, message)
-        elif self._chapters.hears(member_id) or isinstance(
-            message, say.PreVoteRequest | say.PreVoteGrant
-        ):
+        elif self._chapters.hears(member_id) or isinstance(message, _ABOUT_VOTES_TO_COME):
             self._consensus.on_message(member_id, message)
             self._on_heard()
 

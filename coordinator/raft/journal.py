@@ -437,7 +437,8 @@ class Journal:
 
     @property
     def _is_term_due(self) -> bool:
-        return self._term != self._stored_term
+        # Mostly it is the very one that was stored; comparing the two is looked at in every pass.
+        return self._term is not self._stored_term and self._term != self._stored_term
 
     @contextmanager
     def _stopping_on_failure(self) -> Iterator[None]:

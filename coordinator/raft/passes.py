@@ -12,17 +12,18 @@ class Passes:
     def __init__(self, run: Callable[[], None], now_ms: Callable[[], int]) -> None:
         self._run = run
         self._now_ms = now_ms
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._next: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def wake(self) -> None:
         """Run a pass as soon as the loop comes to it; one for all who ask meanwhile."""
         if self._next is None:
-            self._next = asyncio.get_running_loop().call_soon(self._begin)
+            self._next = self._running_loop().call_soon(self._begin)
 
     def set_due(self, due_ms: int) -> None:
         """Run a pass at ``due_ms`` at the latest."""
-        loop = asyncio.get_running_loop()
+        loop = self._running_loop()
         at = loop.time() + max(1, due_ms - self._now_ms()) / 1000
         if self._timer is not None:
             if self._timer.when() <= at:
@@ -36,6 +37,12 @@ class Passes:
             if handle is not None:
                 handle.cancel()
         self._next = self._timer = None
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the member's loop; asyncio asks the system for the process each time."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     def _begin(self) -> None:
         self._next = None
