@@ -209,7 +209,7 @@ async def row_9(plan: Plan, tally: Tally) -> None:
                 if high_ms:
                     net.delay(low_ms, high_ms, reordered)
                 await asyncio.sleep(_ELECTIONS_S if is_mark else 12.0)
-                elections = await _highest_term(world) - before
+                elections = await world.highest_term() - before
                 net.undelay()
                 await healed(world)
                 writes = sum(r.is_write for r in world.load.readings[done:])
@@ -222,12 +222,6 @@ async def row_9(plan: Plan, tally: Tally) -> None:
                     what = "elections in a minute of 5 % loss and 50 ms"
                     tally.marks.append(marks.at_most(what, elections, 1, world.calm_ticks))
                 tally.faults += 1
-
-
-async def _highest_term(world: World) -> int:
-    """Return the highest term of any member: under a bad network there may be no leader to ask."""
-    found = [await asyncio.to_thread(world.cluster.status, each) for each in world.cluster.ids]
-    return max(int(status["term"]) for status in found if status is not None)
 
 
 async def row_10(plan: Plan, tally: Tally) -> None:

@@ -189,6 +189,11 @@ class World:
         leader = await self.leader()
         return self.random.choice([each for each in self.cluster.ids if each != leader])
 
+    async def highest_term(self) -> int:
+        """Return the highest term of any member: there may be no leader to ask."""
+        found = [await asyncio.to_thread(self.cluster.status, each) for each in self.cluster.ids]
+        return max(int(status["term"]) for status in found if status is not None)
+
     async def flowing(self, since: float | None = None) -> float:
         """Wait for a write that began after ``since`` (now); return how long that took."""
         return await self.load.wait_write(since or time.monotonic(), RECOVERY_S_MAX)
