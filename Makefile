@@ -36,6 +36,7 @@ lint: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench.memory
 	@$(BIN)/python -m bench.failover
 	@$(BIN)/python -m bench.failover --stop
 

@@ -1,4 +1,4 @@
-"""What ``make bench`` runs: locks, writes and reads against real members on loopback.
+"""What ``make bench`` runs: locks of every kind, writes and reads against members on loopback.
 
 For each kind of load and each number of clients it prints operations per second, latency
 percentiles, and the processor time that all members together spent per operation. The load
@@ -19,11 +19,14 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.wire import Connection
 from tests.cluster.processes import ProcessCluster
 
 VALUE = "x" * 100
+SLOTS = 1_000
+KINDS = "lock,shared,slot,two,write,read"
 Operation = Callable[[], Awaitable[None]]
 
 
@@ -111,11 +114,25 @@ class Worker:
 
     async def lock(self) -> None:
         """One acquire and one release of this client's own lock: no contention."""
-        path = f"/v1/locks/{self._name}"
+        await self._hold(f"/v1/locks/{self._name}", {})
+
+    async def shared(self) -> None:
+        """The same of one lock that all clients share."""
+        await self._hold("/v1/locks/bench-shared", {"kind": "shared"})
+
+    async def slot(self) -> None:
+        """The same of one semaphore with room for all clients."""
+        await self._hold("/v1/locks/bench-slots", {"kind": "slot", "size": SLOTS})
+
+    async def two(self) -> None:
+        """The same of two locks of this client's own, taken and released as one."""
+        await self._hold("/v1/locks", {"names": [f"{self._name}-a", f"{self._name}-b"]})
+
+    async def _hold(self, path: str, wish: dict[str, Any]) -> None:
         body = {"session_id": self._session_id, "timeout_ms": 10_000, "on_disconnect": "stay"}
-        reply = await expect(self._connection.request("POST", path, body, self._headers()), 200)
-        grant_id = json.loads(reply)["grant"]["grant_id"]
-        path = f"{path}/grants/{grant_id}"
+        taken = self._connection.request("POST", path, body | wish, self._headers())
+        grant = json.loads(await expect(taken, 200))["grant"]
+        path = f"/v1/locks/{grant['lock']}/grants/{grant['grant_id']}"
         await expect(self._connection.request("DELETE", path, None, self._headers()), 200)
 
     async def write(self) -> None:
@@ -217,7 +234,7 @@ def main() -> None:
     parser.add_argument("--members", type=numbers, default=[1, 3, 5])
     parser.add_argument("--clients", type=numbers, default=[1, 16, 64, 256])
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--kinds", type=lambda text: text.split(","), default="lock,write,read")
+    parser.add_argument("--kinds", type=lambda text: text.split(","), default=KINDS)
     arguments = parser.parse_args()
     if isinstance(arguments.kinds, str):
         arguments.kinds = arguments.kinds.split(",")
