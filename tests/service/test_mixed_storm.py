@@ -117,7 +117,8 @@ class MixedStorm:
         self.tasks: dict[asyncio.Task[None], None] = {}
         self.held: list[Grant] = []
         self.requests: list[tuple[Any, ...]] = []
-        self.ended_unknown: dict[RequestId, None] = {}
+        self.ended_unknown: dict[RequestId, str] = {}
+        """With one of the names that each was an attempt at."""
         self.broken: list[BaseException] = []
         self.grant_count = 0
 
@@ -211,11 +212,11 @@ class MixedStorm:
                 is_try=wait_ms == 0,
             )
         except OutcomeUnknownError:
-            self.ended_unknown[request] = None
+            self.ended_unknown[request] = name if isinstance(name, str) else name[0]
         except CoordinatorError:
             pass  # certainly nothing is left: checked at the end
         except asyncio.CancelledError:
-            self.ended_unknown[request] = None
+            self.ended_unknown[request] = name if isinstance(name, str) else name[0]
             raise
         else:
             self.judge.check_grant(grant)
@@ -261,9 +262,9 @@ class MixedStorm:
         for task in list(self.tasks):
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        for request in self.ended_unknown:
+        for request, name in self.ended_unknown.items():
             locks = world.leader.locks
-            await soon(locks.abandon("a", request.client_id, request.number, 0, world.deadline()))
+            await soon(locks.abandon(name, request.client_id, request.number, 0, world.deadline()))
         for grant in list(self.held):
             await self.release(grant)
         await world.advance(3_000)
