@@ -178,7 +178,10 @@ async def run(
     async with connect(cluster.endpoints, timeout=8.0, session_timeout=20) as client:
         await crowd.start(client, start_script)
         meddling = asyncio.create_task(crowd.meddle(client))
+        end = time.monotonic() + seconds
         for _ in range(rounds):
+            if time.monotonic() > end:
+                break
             for fault in FAULTS:
                 await asyncio.sleep(0.2)
                 await fault(crowd)
