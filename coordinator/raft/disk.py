@@ -106,6 +106,10 @@ class Disk(Protocol):
         """Make the names in it stable."""
         ...
 
+    def room_bytes(self, path: str) -> int:
+        """Return about how much can be written there; a quick look, and no promise."""
+        ...
+
     def lock_directory(self, path: str) -> DirectoryLock:
         """Make this process the only user of it; StorageError if another one is."""
         ...
@@ -288,6 +292,12 @@ class OsDisk:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+    def room_bytes(self, path: str) -> int:
+        with _naming("stat", path):
+            found = os.statvfs(path)
+        # Some file systems, those of networks for example, say nothing: all numbers are zero.
+        return found.f_bavail * found.f_frsize if found.f_blocks else 1 << 60
 
     def lock_directory(self, path: str) -> DirectoryLock:
         return OsDirectoryLock(join(path, self.LOCK_NAME))

@@ -40,7 +40,9 @@ class Fitness:
 
     @property
     def may_lead(self) -> bool:
-        return not self.trouble
+        # Looked at, too: a disk that is full since the last write has not been in trouble yet, and
+        # a term finds room where the first entry of a leader does not.
+        return not self.trouble and self._log.has_room
 
     def is_overtaken(self, consensus: Consensus) -> bool:
         """Whether a follower has what this disk has kept waiting for too long."""

@@ -42,6 +42,7 @@ from coordinator.raft.segments import Entry, Segment
 from coordinator.raft.watermark import Watermark
 
 SEGMENT_BYTES = 16 * 1024 * 1024
+_ROOM_BYTES = 64 * 1024
 
 
 def _draw_salt() -> int:
@@ -284,6 +285,12 @@ class Journal:
     def is_full(self) -> bool:
         """True when there was no room for what waits; the next sync tries it again."""
         return self._is_full
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there seems to be room for some entries; looks at the disk."""
+        with self._stopping_on_failure():
+            return self._disk.room_bytes(self._directory) >= _ROOM_BYTES
 
     @property
     def is_term_stable(self) -> bool:

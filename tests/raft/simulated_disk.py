@@ -300,7 +300,7 @@ class SimulatedDisk:
     def content(self, path: str) -> bytes:
         return bytes(self._inode(path).data)
 
-    def room_bytes(self) -> int:
+    def room_bytes(self, path: str = "") -> int:
         if self.capacity_bytes is None:
             return 1 << 60
         inodes = {

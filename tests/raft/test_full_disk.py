@@ -363,6 +363,35 @@ def test_where_all_disks_are_full_reads_go_on_and_writes_are_refused_definitely(
     run(scenario())
 
 
+def test_a_leader_with_a_full_disk_stays_where_the_others_have_hardly_more_room() -> None:
+    """Another one could take its place, and then not write the entry that must come before its
+    first answer: reads go on instead."""
+
+    async def scenario(left_bytes: int) -> None:
+        cluster = await SimulatedCluster(3, left_bytes).start()
+        leader = await cluster.leader()
+        await leader.engine.propose(b"before")
+        await cluster.equal()
+        term = leader.term
+        fill(leader.disk)
+        for member in cluster.others(leader):
+            fill(member.disk, left_bytes)
+
+        for _ in range(10):
+            proposal = asyncio.ensure_future(leader.engine.propose(bytes(200)))
+            await asyncio.sleep(0.5)
+            await asyncio.wait({proposal}, timeout=0)
+            proposal.cancel()
+
+        assert (leader.is_leading, leader.term) == (True, term), left_bytes
+        async with asyncio.timeout(1):
+            await leader.engine.read_barrier()
+        await cluster.stop()
+
+    for left_bytes in range(0, 1_500, 100):
+        run(scenario(left_bytes))
+
+
 def test_a_member_alone_with_a_full_disk_reads_and_refuses_and_comes_back() -> None:
     """The same for a cluster of one, which takes its first proposal for unknown."""
 
