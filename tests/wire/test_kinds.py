@@ -181,7 +181,10 @@ async def test_notes_are_bytes_in_both_encodings(api: Api) -> None:
 
 
 async def test_the_whole_history_is_exported_line_by_line(api: Api) -> None:
-    """More than a page: each grant once, in order; a limit bounds it; nothing is a blank line."""
+    """More than a page: each grant once, in order; a limit bounds it; nothing is a blank line.
+
+    A page has a thousand at most, whatever is asked for, and says where to go on.
+    """
     session_id = await api.session_id()
     for _ in range(1_203):
         grant = await granted(api, "many", session_id=session_id)
@@ -189,11 +192,15 @@ async def test_the_whole_history_is_exported_line_by_line(api: Api) -> None:
 
     whole = await api.call("GET", "/v1/grants?lock=many", headers=NDJSON)
     some = await api.call("GET", "/v1/grants?lock=many&limit=700", headers=NDJSON)
+    page = (await api.get("/v1/grants?lock=many&limit=10000")).body
+    rest = (await api.get(f"/v1/grants?lock=many&limit=10000&after={page['next']}")).body
     none = await api.call("GET", "/v1/grants?lock=nobody", headers=NDJSON)
 
     tokens = [json.loads(line)["fencing_token"] for line in whole.raw.splitlines()]
     assert (len(tokens), tokens) == (1_203, sorted(set(tokens)))
     assert len(some.raw.splitlines()) == 700
+    paged = [each["fencing_token"] for each in page["grants"] + rest["grants"]]
+    assert (len(page["grants"]), paged, rest["next"]) == (1_000, tokens, None)
     assert none.raw.strip() == b""
 
 
