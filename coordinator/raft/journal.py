@@ -30,7 +30,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import replace
+from random import Random
 from typing import overload
 
 from coordinator.errors import DiskFullError, StorageError
@@ -45,8 +47,16 @@ SEGMENT_BYTES = 16 * 1024 * 1024
 _ROOM_BYTES = 64 * 1024
 
 
-def _draw_salt() -> int:
-    return int.from_bytes(os.urandom(4), "little")
+def salts(seeded: Random | None = None) -> Callable[[], int]:
+    """Return what draws the salts of segments: 32 bits each, which nobody can guess.
+
+    A simulation's are of its own chance, ``seeded``, and leave that as it is: what else its seed
+    decides is the same whatever the log does.
+    """
+    if seeded is None:
+        return lambda: int.from_bytes(os.urandom(4), "little")
+    chance = copy(seeded)
+    return lambda: chance.getrandbits(32)
 
 
 class SyncToken:
@@ -108,7 +118,7 @@ class Journal:
         disk: Disk,
         *,
         segment_bytes: int = SEGMENT_BYTES,
-        draw_salt: Callable[[], int] = _draw_salt,
+        draw_salt: Callable[[], int] | None = None,
     ) -> None:
         """Recover the log in ``directory``, or begin one there.
 
@@ -116,14 +126,14 @@ class Journal:
             directory: made if it is not there; locked until ``_destroy``.
             disk: where it is.
             segment_bytes: a segment that has reached this size is followed by a new one.
-            draw_salt: 32 bits nobody can guess, for each new segment.
+            draw_salt: see ``salts``; asked for each new segment.
 
         Raises:
             StorageError: the files cannot be trusted or read, or are another process's."""
         self._directory = directory
         self._disk = disk
         self._segment_bytes = segment_bytes
-        self._draw_salt = draw_salt
+        self._draw_salt = draw_salt or salts()
         self._failure: StorageError | None = None
         self._pending: list[tuple[Kind, int, int, bytes]] = []
         self._in_flight: SyncToken | None = None
@@ -133,7 +143,7 @@ class Journal:
         disk.make_directory(directory)
         self._lock = disk.lock_directory(directory)
         try:
-            found = recover(disk, directory, draw_salt)
+            found = recover(disk, directory, self._draw_salt)
             self._watermark = Watermark(disk, directory)
         except BaseException:
             self._lock.release()

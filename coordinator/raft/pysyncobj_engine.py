@@ -55,7 +55,7 @@ from coordinator.raft.engine import (
 from coordinator.raft.fitness import Fitness
 from coordinator.raft.handover import Handovers
 from coordinator.raft.inbox import Inbox
-from coordinator.raft.journal import Journal
+from coordinator.raft.journal import Journal, salts
 from coordinator.raft.listeners import Listeners
 from coordinator.raft.membership import check_members, check_timing
 from coordinator.raft.messages import Message
@@ -106,10 +106,9 @@ class PySyncObjEngine:
         self._clock = clock
         self._disk = disk if disk is not None else OsDisk()
         self._random = random if random is not None else Random()  # noqa: S311
-        self._transport: MemberTransport = (
-            transport
-            if transport is not None
-            else TcpTransport(cluster, member, raft, clock=clock, random=self._random)
+        self._salts = salts(random)
+        self._transport: MemberTransport = transport or TcpTransport(
+            cluster, member, raft, clock=clock, random=self._random
         )
         self._sync_in_place_seconds_max = sync_in_place_ms_max / 1000
         # One who says how to block is a simulation: it has no threads.
@@ -160,7 +159,9 @@ class PySyncObjEngine:
             self._disk, self._data_dir, self._member_id, len(self._member_ids),
             is_new=Journal.is_absent(log_directory, self._disk),
         )  # fmt: skip
-        self._log = Journal(log_directory, self._disk, segment_bytes=self._raft.segment_bytes)
+        self._log = Journal(
+            log_directory, self._disk, segment_bytes=self._raft.segment_bytes, draw_salt=self._salts
+        )
         try:
             inbox = self._start_core(replica, probation)
             self._is_running = True
