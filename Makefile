@@ -27,8 +27,11 @@ help:
 run: $(VENV)/.installed
 	@exec $(BIN)/coordinator dev --members 3 --data data
 
+# On every core: most tests wait more than they work. A file is one worker's, from end to end, and the
+# files come in the order of tests/conftest.py, the long ones first.
 test: lint
-	@$(BIN)/python -m pytest -q -m "not slow"
+	@$(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4 \
+		--dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .

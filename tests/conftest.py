@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,8 @@ from coordinator.testing.plugin import (
 from coordinator.testing.plugin import coordinator_client as coordinator_client
 from coordinator.testing.plugin import coordinator_cluster as coordinator_cluster
 from coordinator.testing.plugin import shared_coordinator_cluster as shared_coordinator_cluster
+
+TESTS = Path(__file__).resolve().parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,3 +43,17 @@ def pytest_configure() -> None:
     """Hear SIGINT even where whoever started us ignores it, as shells do for background jobs."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+LONGEST = ("simulation/test_simulation.py", "mutants/test_mutants.py", "cluster/")
+"""What takes longest, longest first: begun last, it would leave the other cores nothing to do."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest; else as it was."""
+
+    def rank(item: pytest.Item) -> int:
+        name = item.path.relative_to(TESTS).as_posix()
+        return next((i for i, start in enumerate(LONGEST) if name.startswith(start)), len(LONGEST))
+
+    items.sort(key=rank)

@@ -21,7 +21,9 @@ from tests.simulation.door import Door
 from tests.simulation.world import Settings, simulate
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-JOBS = min(4, os.cpu_count() or 1)
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+JOBS = max(1, min(4, os.cpu_count() or 1) // WORKERS)
+"""What is left of the cores beside the other workers of this run."""
 
 FOUND: dict[int, str] = {
     3: "those who waited for a leader were woken in the order of their addresses in memory",
