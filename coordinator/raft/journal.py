@@ -30,7 +30,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from copy import copy
 from dataclasses import replace
 from random import Random
 from typing import overload
@@ -55,7 +54,8 @@ def salts(seeded: Random | None = None) -> Callable[[], int]:
     """
     if seeded is None:
         return lambda: int.from_bytes(os.urandom(4), "little")
-    chance = copy(seeded)
+    chance = Random()  # noqa: S311 - a simulation's
+    chance.setstate(seeded.getstate())
     return lambda: chance.getrandbits(32)
 
 
