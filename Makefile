@@ -9,7 +9,8 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	echo "$$candidate"; break; fi; done)
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
-.PHONY: help run test lint bench simulate mutants faults faults-tools guard-servers fuzz clean
+.PHONY: help run test lint bench simulate mutants faults faults-tools guard-servers \
+	guard-object-store fuzz clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +22,7 @@ help:
 	@echo "make faults OPTIONS='--rows 1-3'   kill, cut and damage real clusters; root for all of it"
 	@echo "make bench   measure locks, writes, reads, and the pause when a leader dies"
 	@echo "make guard-servers   install the databases that the guards are tried against; root, Debian"
+	@echo "make guard-object-store   install MinIO for the guard of S3; Go"
 	@echo "make fuzz    bad input of every kind, some minutes; OPTIONS='--fuzz release -k machine' for more"
 	@echo "make clean   remove .venv and caches (not ./data)"
 
@@ -69,6 +71,11 @@ APT := DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::
 guard-servers:
 	$(APT) update || true
 	$(APT) install -y --no-install-recommends postgresql mariadb-server-core redis-server
+
+# A real object store for the guard of S3, where Go (1.24 or newer) is; put it on the PATH. Debian has
+# none. Without it moto's is taken, and `pytest -m slow tests/guards` has nothing to do.
+guard-object-store:
+	go install github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 
 fuzz: $(VENV)/.installed-dev
 	@$(BIN)/python -m pytest -q tests/fuzz --fuzz short $(OPTIONS)

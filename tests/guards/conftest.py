@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,8 +47,9 @@ def redis_server() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def object_store() -> Iterator[str]:
-    """The URL of moto's S3."""
-    with servers.object_store() as url:
+    """The URL of MinIO, where its program is, else of moto's S3."""
+    program = shutil.which("minio")
+    with servers.moto() if program is None else servers.minio(program) as url:
         yield url
 
 

@@ -1,8 +1,9 @@
 """Real servers of the stores, from Debian's packages: started in a directory of their own, stopped.
 
-They listen on a socket file there, never on a network, run as an unprivileged user when the tests
-run as root (PostgreSQL and MariaDB insist), and end with the process that started them. Their data
-is not synced: what is tried here are their transactions, not their disks.
+All but the object store listen on a socket file there, not on a network. They run as an
+unprivileged user when the tests run as root (PostgreSQL and MariaDB insist), and end with the
+process that started them. Their data is not synced: what is tried here are their transactions, not
+their disks.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from coordinator.cli.parent_death import dying_with_parent
+from tests.cluster.processes import free_ports
 
+OBJECT_KEY = "tester-of-guards"
+"""The key and the secret of the object store."""
 _READY_S = 60.0
 _PLACES = "/usr/lib/postgresql/*/bin", "/usr/sbin", "/usr/local/sbin"
 
@@ -82,7 +87,20 @@ def redis() -> Iterator[Path]:
 
 
 @contextmanager
-def object_store() -> Iterator[str]:
+def minio(serve: str) -> Iterator[str]:
+    """Serve MinIO, a real object store, from its program ``serve``; yields its URL."""
+    with _directory() as directory:
+        address = f"127.0.0.1:{free_ports(1)[0]}"
+        arguments = ("env", f"MINIO_ROOT_USER={OBJECT_KEY}", f"MINIO_ROOT_PASSWORD={OBJECT_KEY}",
+                     "MINIO_BROWSER=off", "MINIO_UPDATE=off", "MINIO_CI_CD=on",
+                     f"HOME={directory}", serve, "server", "--quiet", "--address", address,
+                     str(directory / "data"))  # fmt: skip
+        with _serving(directory, arguments, lambda: _answers(f"http://{address}")):
+            yield f"http://{address}"
+
+
+@contextmanager
+def moto() -> Iterator[str]:
     """Serve moto's S3 in a thread of this process; yields its URL.
 
     It answers one request at a time: left to itself moto looks at a condition and puts in two
@@ -105,6 +123,14 @@ def object_store() -> Iterator[str]:
     finally:
         server.shutdown()
         thread.join()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urlopen(f"{url}/minio/health/cluster", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def _accepts_postgresql(directory: Path) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from coordinator import connect
 from recipes.guards.postgresql import PostgresGuard
 from tests.client.server_thread import serving
+from tests.guards.servers import OBJECT_KEY
 from tests.guards.values import mariadb_connection, postgres_connection, s3_client
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guards.md"
@@ -81,9 +82,9 @@ def test_redis(run: Run, redis_server: Path) -> None:
 
 
 def test_s3(run: Run, object_store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """As it stands, with moto's."""
+    """As it stands, with MinIO or moto's."""
     s3_client(object_store).create_bucket(Bucket="reports")
-    keys = {"aws_access_key_id": "tester", "aws_secret_access_key": "tester"}
+    keys = {"aws_access_key_id": OBJECT_KEY, "aws_secret_access_key": OBJECT_KEY}
 
     run("S3Guard", options={"endpoint_url": object_store, "region_name": "us-east-1"} | keys)
 

@@ -174,7 +174,7 @@ def test_a_store_that_ignores_conditions_is_found_out(store: Store, guard: S3Gua
     assert store.objects == {}
 
 
-def test_moto_honours_the_conditions(object_store: str) -> None:
+def test_the_store_honours_the_conditions(object_store: str) -> None:
     """What the trials of the conformance kit stand on."""
     client = s3_client(object_store)
     client.create_bucket(Bucket=BUCKET)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -100,7 +101,7 @@ PAUSED = [trial for trial in ALL if trial.name.startswith("paused")]
     "trial", [trial for trial in ALL if trial not in PAUSED], ids=lambda trial: trial.name
 )
 def test_s3(trial: Trial, bucket: str) -> None:
-    """S3Guard over boto3, against moto's S3 (see servers.object_store for what that proves)."""
+    """S3Guard over boto3, against MinIO, or moto's S3 (servers.moto tells what that proves)."""
     check(partial(InS3, s3_client(bucket)), trial, "s3")
 
 
@@ -108,6 +109,14 @@ def test_s3(trial: Trial, bucket: str) -> None:
 def test_s3_paused(trial: Trial) -> None:
     """The many rounds of these against a store in memory: moto and the wire take long."""
     check(partial(InS3, Store()), trial, "s3")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("minio") is None, reason="no minio here: make guard-object-store")
+@pytest.mark.parametrize("trial", PAUSED, ids=lambda trial: trial.name)
+def test_s3_paused_at_a_real_store(trial: Trial, bucket: str) -> None:
+    """The same over the wire, at MinIO (S032, S066)."""
+    check(partial(InS3, s3_client(bucket)), trial, "s3")
 
 
 @each_trial

@@ -22,6 +22,7 @@ from recipes.guards import (
     S3Guard,
     SqliteGuard,
 )
+from tests.guards.servers import OBJECT_KEY
 
 BUCKET = "guarded"
 
@@ -262,6 +263,6 @@ def s3_client(url: str) -> Any:
         "s3",
         endpoint_url=url,
         region_name="us-east-1",
-        aws_access_key_id="tester",
-        aws_secret_access_key="tester",
+        aws_access_key_id=OBJECT_KEY,
+        aws_secret_access_key=OBJECT_KEY,
     )
