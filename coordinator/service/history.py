@@ -6,6 +6,7 @@ from and fills again as the log is applied; below ``floor_zxid`` the answer is C
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from coordinator.errors import CompactedError
@@ -27,7 +28,9 @@ class History:
     def __init__(self, changes_max: int, bytes_max: int) -> None:
         self._changes_max = changes_max
         self._bytes_max = bytes_max
-        self._changes: dict[int, Change] = {}  # in zxid order, because it is only appended to
+        # In zxid order, because it is only appended to. Not a dict: whoever looks for the first of
+        # one that has lost many steps over the places of all of those.
+        self._changes: OrderedDict[int, Change] = OrderedDict()
         self._bytes = 0
         self._last_zxid = 0
         self.floor_zxid = 0
@@ -44,9 +47,8 @@ class History:
         self._last_zxid = change.zxid
         self._bytes += change_bytes(change)
         while len(self._changes) > self._changes_max or self._bytes > self._bytes_max:
-            oldest_zxid = next(iter(self._changes))
-            self._bytes -= change_bytes(self._changes.pop(oldest_zxid))
-            self.floor_zxid = oldest_zxid
+            self.floor_zxid, oldest = self._changes.popitem(last=False)
+            self._bytes -= change_bytes(oldest)
             if not self._changes:
                 break
 
