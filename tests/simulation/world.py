@@ -311,7 +311,8 @@ class World:
     ) -> None:
         """Something is granted: no other client may believe in what excludes it now.
 
-        Unless it was put out by force: nobody can tell that to its holder first.
+        Unless either was put out by force: nobody can tell that to its holder first, and the word
+        of a grant may come after its end and the next grant.
         """
         self.record.tally.grants += 1
         grant = award.grant
@@ -323,7 +324,7 @@ class World:
             held = other.contending.holding.get(key)
             if held is None or other is client or (kind == held.kind != "exclusive"):
                 continue
-            is_forced = not self.record.locks.forced.isdisjoint(held.award.paths)
+            is_forced = not self.record.locks.forced.isdisjoint((*held.award.paths, *award.paths))
             if other.believes_in(held.award) and not is_forced:
                 self.record.violate(
                     "one holder",
