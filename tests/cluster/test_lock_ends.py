@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,17 +30,6 @@ from tests.cluster.scripts import REPOSITORY, Script
 from tests.cluster.test_lock_kinds import children_of
 
 RELEASES_RACED = 12
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """Three members for all the scenarios here: each leaves them running, and no lock behind."""
-    made = ProcessCluster(tmp_path_factory.mktemp("ends"), 3)
-    made.start()
-    made.wait_ready(deadline_s=60)
-    yield made
-    made.stop()
-    assert made.tracebacks() == []
 
 
 def client_of(cluster: ProcessCluster, session_s: float = 20.0) -> AsyncClient:

@@ -7,7 +7,6 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,29 +15,13 @@ from coordinator import connect
 from coordinator.client import AsyncClient, GrantRecord
 from coordinator.errors import CoordinatorError, NoNodeError
 from tests.cluster import lock_verdicts as verdicts
-from tests.cluster.conftest import MakeCluster
+from tests.cluster.conftest import MakeCluster, StartScript
 from tests.cluster.lock_worker import BURST, DELAY_S, RATE, SLOTS
 from tests.cluster.processes import ProcessCluster
 from tests.cluster.proxy import Proxy
 from tests.cluster.scripts import Script
 
 SESSION_S = 1.5
-StartScript = Callable[..., Script]
-
-
-@pytest.fixture
-def start_script() -> Iterator[StartScript]:
-    """Start a Python process; ended after the test."""
-    started: list[Script] = []
-
-    def start(*arguments: str) -> Script:
-        started.append(Script(*arguments))
-        return started[-1]
-
-    yield start
-    for script in started:
-        script.end()
-
 
 class Crowd:
     """Worker processes at a cluster, a person who resizes and revokes, and what comes of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,17 +15,6 @@ from coordinator.client import AsyncClient
 from recipes import RWLock, Semaphore
 from tests.cluster.processes import ProcessCluster
 from tests.cluster.wire import Answer, Wire
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """Three members for all the scenarios here: each leaves them running, and no lock behind."""
-    made = ProcessCluster(tmp_path_factory.mktemp("scenarios"), 3)
-    made.start()
-    made.wait_ready(deadline_s=60)
-    yield made
-    made.stop()
-    assert made.tracebacks() == []
 
 
 class Door:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,29 +17,13 @@ from coordinator import connect
 from coordinator.cli.supervisor import EXIT_LOST
 from coordinator.clock import SystemClock
 from recipes import Lock
-from tests.cluster.conftest import MakeCluster
+from tests.cluster.conftest import MakeCluster, StartScript
 from tests.cluster.fenced_store import FencedStore
 from tests.cluster.load import Load, LoadOptions
-from tests.cluster.scripts import REPOSITORY, Script
+from tests.cluster.scripts import REPOSITORY
 from tests.cluster.verdicts import judge, judge_end
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and needs prctl")
-
-StartScript = Callable[..., Script]
-
-
-@pytest.fixture
-def start_script() -> Iterator[StartScript]:
-    """Start a Python process; ended after the test."""
-    started: list[Script] = []
-
-    def start(*arguments: str) -> Script:
-        started.append(Script(*arguments))
-        return started[-1]
-
-    yield start
-    for script in started:
-        script.end()
 
 
 def test_a_paused_holder_learns_of_its_loss_before_it_goes_on(
