@@ -10,9 +10,13 @@ ids of its last chapters; the others keep the last one that they have met of eac
 2. One that does not know the chapter that another member has met of it runs on an older copy. It is
    told, goes on probation (``probation``), and shows itself again as one that is. So does one whose
    directory was emptied, from the beginning.
-3. A chapter is stable where it began before it is shown; so nobody knows one that a member has
+3. One that lost its disk, or was accused, and has caught up since, knows none of its chapters of
+   before; it was proven with more than what it was then (``probation``, rule 5), so those who met
+   it before and were away since take it as it is. With as much, or met on probation and proven in
+   a life of which nothing is known: it is accused, to be safe, and has to catch up once more.
+4. A chapter is stable where it began before it is shown; so nobody knows one that a member has
    forgotten without having lost data.
-4. Numbers only grow, and of the ids as many are kept as decide where numbers are close.
+5. Numbers only grow, and of the ids as many are kept as decide where numbers are close.
 
 What is not found out: a copy younger than the chapter in which it was taken, that is, one that
 forgets less than a minute; and one that meets nobody who knew better.
@@ -22,9 +26,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 from zlib import crc32
 
 import msgpack  # type: ignore[import-untyped]
@@ -32,7 +37,15 @@ import msgpack  # type: ignore[import-untyped]
 from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft.blocking import RunBlocking
 from coordinator.raft.disk import Disk, join
-from coordinator.raft.messages import CHAPTER_ID_BYTES, Chapter, ChapterLost, ChapterSeen, Message
+from coordinator.raft.messages import (
+    CHAPTER_ID_BYTES,
+    INTEGER_MAX,
+    Chapter,
+    ChapterLost,
+    ChapterSeen,
+    Message,
+)
+from coordinator.raft.probation import Probation, Proof
 
 logger = logging.getLogger(__name__)
 
@@ -44,26 +57,42 @@ CHAPTER_MS = 60_000
 """A chapter in which something was written ends after so long."""
 
 
+NO_PROOF_IS_LATER = Proof(INTEGER_MAX, INTEGER_MAX)
+"""Of a life that was not proven when it was met: which one is the later is not known."""
+
+
+class Met(NamedTuple):
+    """A chapter in which a member was met, and with what it was proven then."""
+
+    number: int
+    chapter_id: bytes
+    proof: Proof
+
+
 @dataclass(slots=True)
 class Record:
     """What the file says: this member's last chapters, and the last one met of each other one."""
 
     number: int = 0
     ids: list[bytes] = field(default_factory=list)
-    met: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    met: dict[str, Met] = field(default_factory=dict)
 
     def begin(self, chapter_id: bytes) -> None:
         self.number += 1
         self.ids = [*self.ids, chapter_id][-CHAPTERS_KEPT:]
 
 
-def knows(number: int, ids: list[bytes], met: tuple[int, bytes]) -> bool:
+def knows(number: int, ids: list[bytes], met: Met) -> bool:
     """Whether one whose last chapter is ``number``, with ``ids``, can have begun ``met``."""
-    met_number, met_id = met
-    behind = number - met_number
+    behind = number - met.number
     if behind < 0:
         return False
-    return behind >= len(ids) or ids[-1 - behind] == met_id
+    return behind >= len(ids) or ids[-1 - behind] == met.chapter_id
+
+
+def is_older_copy(number: int, ids: list[bytes], proof: Proof, met: Met) -> bool:
+    """Whether a proven member that shows this may have forgotten what it was when it was met."""
+    return not knows(number, ids, met) and proof <= met.proof
 
 
 def load(disk: Disk, directory: str) -> Record:
@@ -81,7 +110,11 @@ def load(disk: Disk, directory: str) -> Record:
             path=path,
         )
     number, ids, met = msgpack.unpackb(body)
-    return Record(number, list(ids), {key: (each[0], each[1]) for key, each in met.items()})
+    return Record(number, list(ids), {key: _met(*each) for key, each in met.items()})
+
+
+def _met(number: int, chapter_id: bytes, proof: Iterable[int] = NO_PROOF_IS_LATER) -> Met:
+    return Met(number, chapter_id, Proof(*proof))  # without one: noted before they were kept
 
 
 def packed(record: Record) -> bytes:
@@ -107,7 +140,7 @@ class Chapters:
     """One member's, and what it knows of the others'.
 
     Args:
-        is_proven: whether this member is not on probation.
+        probation: this member's.
         on_met: told of one that this member hears now, or that hears it.
         on_older_copy: told once it is known that this member's data are an older copy.
     """
@@ -123,7 +156,7 @@ class Chapters:
         resend_ms: int,
         send: Callable[[str, Message], bool],
         run_blocking: RunBlocking,
-        is_proven: Callable[[], bool],
+        probation: Probation,
         on_met: Callable[[str], None],
         on_older_copy: Callable[[str], None],
         on_failure: Callable[[BaseException], None],
@@ -137,7 +170,7 @@ class Chapters:
         self._resend_ms = resend_ms
         self._send = send
         self._run_blocking = run_blocking
-        self._is_proven = is_proven
+        self._probation = probation
         self._on_met = on_met
         self._on_older_copy = on_older_copy
         self._on_failure = on_failure
@@ -147,8 +180,9 @@ class Chapters:
         self._seen_by: set[str] = set()
         self._accused: set[str] = set()
         self._shown_ms = 0
+        self._shown_standing = probation.standing
         self._saving: asyncio.Task[None] | None = None
-        self._noted: dict[str, tuple[int, bytes]] = {}
+        self._noted: dict[str, Met] = {}
         """Met, and not stable yet."""
         self._is_stopped = False
         self._record = load(disk, directory)
@@ -185,6 +219,9 @@ class Chapters:
     def tick(self, log_position: object) -> None:
         """Show again what was not seen; begin a chapter if the log moved and it is time to."""
         now_ms = self._now_ms()
+        if self._shown_standing is not self._probation.standing:
+            self._shown_standing = self._probation.standing
+            self._show_all()
         if now_ms - self._shown_ms >= self._resend_ms:
             self._shown_ms = now_ms
             for member_id in self._others:
@@ -215,7 +252,12 @@ class Chapters:
         record = self._record
         is_asking = member_id not in self._heard
         ids = b"".join(record.ids)
-        self._send(member_id, Chapter(record.number, ids, self._is_proven(), is_asking))
+        is_proven, proof = self._probation.is_proven, self._probation.proof
+        self._send(member_id, Chapter(record.number, ids, is_proven, is_asking, *proof))
+
+    def _show_all(self) -> None:
+        for member_id in sorted(self._connected):
+            self._show(member_id)
 
     def _on_chapter(self, member_id: str, message: Chapter) -> None:
         ids = message.ids
@@ -227,18 +269,21 @@ class Chapters:
             return
         if message.is_asking:
             self._show(member_id)
-        met, shown = self._record.met.get(member_id), (message.number, found[-1])
-        if met is not None and message.is_proven and not knows(message.number, found, met):
+        number, is_proven = message.number, message.is_proven
+        proof = Proof(message.proof_term, message.proof_index)
+        met = self._record.met.get(member_id)
+        shown = Met(number, found[-1], proof if is_proven else NO_PROOF_IS_LATER)
+        if met is not None and is_proven and is_older_copy(number, found, proof, met):
             self._heard.discard(member_id)
             if member_id not in self._accused:
                 self._accused.add(member_id)
                 logger.error(
                     "member %s runs on an older copy of its data: in chapter %d, it was in %d",
-                    member_id, message.number, met[0],
+                    member_id, number, met.number,
                 )  # fmt: skip
-            self._send(member_id, ChapterLost(*met))
+            self._send(member_id, ChapterLost(met.number, met.chapter_id, *met.proof))
         elif met == shown:
-            self._hear(member_id, message.number)
+            self._hear(member_id, number)
         else:
             self._noted[member_id] = shown
             self._maybe_save()
@@ -250,16 +295,18 @@ class Chapters:
             self._on_met(member_id)
 
     def _on_lost(self, member_id: str, message: ChapterLost) -> None:
-        met = (message.number, message.chapter_id)
-        if not self._is_proven() or knows(self._record.number, self._record.ids, met):
+        proof = Proof(message.proof_term, message.proof_index)
+        met = Met(message.number, message.chapter_id, proof)
+        record, own = self._record, self._probation
+        if not own.is_proven or not is_older_copy(record.number, record.ids, own.proof, met):
             return
         self._on_older_copy(
             f"member {member_id} has met it in chapter {message.number}, which is not known here;"
             " was an old copy of its data put back?"
         )
+        self._shown_standing = self._probation.standing
         self._seen_by.clear()
-        for other in self._connected:
-            self._show(other)
+        self._show_all()
 
     # Making it stable.
 
@@ -298,5 +345,4 @@ class Chapters:
                 self._hear(member_id, shown[0])
         if has_begun:
             self._seen_by.clear()
-            for member_id in sorted(self._connected):
-                self._show(member_id)
+            self._show_all()

@@ -24,7 +24,7 @@ from coordinator.raft.elections import Elections
 from coordinator.raft.engine import Role
 from coordinator.raft.hardening import HardenedSyncObj, InvariantError
 from coordinator.raft.messages import Message
-from coordinator.raft.probation import Probation
+from coordinator.raft.probation import Probation, Proof
 from coordinator.raft.replication import Replication
 
 
@@ -340,7 +340,7 @@ class Consensus:
         commit_index = self.core.commit_index
         term = self._log[commit_index - self._log[0][1]][2]
         if message.commit_index <= commit_index and term == message.term:
-            self.probation.note_caught_up(commit_index)
+            self.probation.note_caught_up(Proof(term, commit_index))
 
     def _skip_committed(self, index: int, entries: list[tuple[int, bytes]]) -> int:
         """Drop what is committed here from ``entries``; return the index before the rest."""

@@ -138,12 +138,15 @@ class StandNow(NamedTuple):
 
 class Chapter(NamedTuple):
     """What copy of its data I run on (``chapters``): the number of its last chapter, and the ids of
-    that one and those before. ``is_asking``: show me yours."""
+    that one and those before. ``is_asking``: show me yours. With what I was last proven: the term
+    of a leader, and what that one had committed; zeros if I never had to catch up."""
 
     number: int
     ids: bytes
     is_proven: bool
     is_asking: bool
+    proof_term: int
+    proof_index: int
 
 
 class ChapterSeen(NamedTuple):
@@ -153,10 +156,13 @@ class ChapterSeen(NamedTuple):
 
 
 class ChapterLost(NamedTuple):
-    """You were in this chapter once and do not know it: your data are an older copy."""
+    """You were in this chapter once, proven as it says, and do not know it: your data are an older
+    copy."""
 
     number: int
     chapter_id: bytes
+    proof_term: int
+    proof_index: int
 
 
 class SnapshotPiece(NamedTuple):

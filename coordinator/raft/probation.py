@@ -16,6 +16,9 @@ Recovery for Consensus-Based Storage", Alagappan et al., FAST 2018):
    among that.
 4. A file beside the log says so. It is stable before the log begins, and removed after the log is
    stable; so probation outlives any crash.
+5. With what it was proven, the term of that leader and what had been committed, is kept in another
+   file. By rule 2 that never shrinks from proof to proof, also over lost disks: so of two lives of
+   this member that share no memory, the one proven with more is the later one (``chapters``).
 
 What stays unsafe: losing the disks of a majority, at whatever times, before they are proven again.
 """
@@ -23,14 +26,19 @@ What stays unsafe: losing the disks of a majority, at whatever times, before the
 from __future__ import annotations
 
 import logging
+import struct
 from enum import StrEnum
+from typing import NamedTuple
+from zlib import crc32
 
-from coordinator.errors import DiskFullError
+from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft.disk import Disk, join
 
 logger = logging.getLogger(__name__)
 
 NAME = "unproven"
+PROOF_NAME = "proof"
+_PROOF = struct.Struct("<QQI")
 
 
 class Standing(StrEnum):
@@ -39,6 +47,15 @@ class Standing(StrEnum):
     PROVEN = "proven"
     NEW = "new"
     JOINING = "joining"
+
+
+class Proof(NamedTuple):
+    """What a member held when it was last proven: all that the leader of ``term`` had committed,
+    up to ``commit_index``. Zeros: it took part in a first election, or it is of before there were
+    proofs."""
+
+    term: int
+    commit_index: int
 
 
 class Probation:
@@ -60,7 +77,8 @@ class Probation:
         self._answers_needed = member_count - member_count // 2
         self._answered: set[str] = set()
         self._question = 0
-        self._caught_up_index: int | None = None
+        self._caught_up: Proof | None = None
+        self.proof = self._load_proof()
         self.standing = Standing.PROVEN
         if disk.exists(self._path):
             is_found_new = disk.read(self._path) == Standing.NEW.encode()
@@ -96,7 +114,7 @@ class Probation:
         logger.error("member %s may not vote until it has caught up: %s", self._member_id, why)
         self._answered.clear()
         self._question = 0
-        self._caught_up_index = None
+        self._caught_up = None
         self._store(Standing.JOINING)
 
     def ask(self, number: int) -> int:
@@ -108,18 +126,21 @@ class Probation:
         if number == self._question:
             self._answered.add(member_id)
 
-    def note_caught_up(self, index: int) -> None:
-        """The log agrees up to ``index`` with what a leader has committed in its own term."""
-        self._caught_up_index = index
+    def note_caught_up(self, proof: Proof) -> None:
+        """The log agrees up to its index with what the leader of its term has committed."""
+        self._caught_up = proof
 
     def maybe_end(self, durable_index: int) -> None:
         """End it if what was caught up with is stable."""
-        if self._caught_up_index is not None and durable_index >= self._caught_up_index:
+        caught_up = self._caught_up
+        if caught_up is not None and durable_index >= caught_up.commit_index:
+            if not self.is_proven:
+                self._keep_proof(caught_up)
             self.end()
 
     def end(self) -> None:
         """From now on this member votes; returns when that is stable."""
-        self._caught_up_index = None
+        self._caught_up = None
         if self.is_proven:
             return
         if self._disk.exists(self._path):
@@ -136,13 +157,43 @@ class Probation:
             # It holds in this life; in the next one the others will find out again.
             logger.error("member %s could not note that: %s", self._member_id, error)
 
+    def _load_proof(self) -> Proof:
+        path = join(self._directory, PROOF_NAME)
+        if not self._disk.exists(path):
+            return Proof(0, 0)
+        data = self._disk.read(path)
+        if len(data) == _PROOF.size:
+            term, commit_index, checksum = _PROOF.unpack(data)
+            if checksum == crc32(data[:-4]):
+                return Proof(term, commit_index)
+        raise StorageError(
+            f"{path}: damaged; expected a term and an index with a sound checksum, so it cannot be"
+            " told which life of this member is the later one: it must be replaced",
+            path=path,
+        )
+
+    def _keep_proof(self, proof: Proof) -> None:
+        data = _PROOF.pack(*proof, 0)[:-4]
+        try:
+            self._replace(PROOF_NAME, data + crc32(data).to_bytes(4, "little"))
+        except DiskFullError as error:
+            # The one before is a claim to less: at worst this member has to catch up once more.
+            logger.warning("with what it was proven is not noted for now: %s", error)
+        else:
+            self.proof = proof
+
     def _write(self, standing: Standing) -> None:
-        temporary = f"{self._path}.tmp"
+        self._replace(NAME, standing.encode())
+
+    def _replace(self, name: str, content: bytes) -> None:
+        """Give the file ``name`` this content; returns when that is stable."""
+        path = join(self._directory, name)
+        temporary = f"{path}.tmp"
         file = self._disk.create(temporary)
         try:
-            file.write(standing.encode())
+            file.write(content)
             file.sync()
         finally:
             file.close()
-        self._disk.rename(temporary, self._path)
+        self._disk.rename(temporary, path)
         self._disk.sync_directory(self._directory)

@@ -222,7 +222,7 @@ class PySyncObjEngine:
             resend_ms=self._raft.heartbeat_interval_ms,
             send=self._transport.send,
             run_blocking=self._run_blocking,
-            is_proven=lambda: probation.is_proven,
+            probation=probation,
             on_met=lambda member_id: inbox.on_met(member_id),
             on_older_copy=self._consensus.on_older_copy,
             on_failure=self._fail,

@@ -10,8 +10,19 @@ import pytest
 from coordinator.errors import StorageError
 from coordinator.raft import chapters
 from coordinator.raft import messages as say
-from coordinator.raft.chapters import CHAPTER_MS, CHAPTERS_KEPT, Record, knows, load, save
+from coordinator.raft.chapters import (
+    CHAPTER_MS,
+    CHAPTERS_KEPT,
+    NO_PROOF_IS_LATER,
+    Met,
+    Record,
+    is_older_copy,
+    knows,
+    load,
+    save,
+)
 from coordinator.raft.engine import Role
+from coordinator.raft.probation import Proof
 from tests.raft.simulated_cluster import Member, SimulatedCluster
 from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulated_loop import run
@@ -35,8 +46,9 @@ def test_a_member_knows_its_own_chapters(behind: int, expected: bool) -> None:
     ids = [draw.randbytes(8) for _ in range(10_000)]
     record = a_record(10_000)
     number = record.number - behind
+    met = Met(number, ids[number - 1], Proof(1, 1))
 
-    assert knows(record.number, record.ids, (number, ids[number - 1])) is expected
+    assert knows(record.number, record.ids, met) is expected
 
 
 def test_a_member_does_not_know_what_began_after_the_copy() -> None:
@@ -44,18 +56,49 @@ def test_a_member_does_not_know_what_began_after_the_copy() -> None:
     copy = a_record(10)
     newest = Record(copy.number, list(copy.ids))
     newest.begin(b"newer one")
-    met = (newest.number, b"newer on")
+    met = Met(newest.number, b"newer on", Proof(1, 1))
 
     for _ in range(CHAPTERS_KEPT):
         assert not knows(copy.number, copy.ids, met)
         copy.begin(b"another ")
 
 
+@pytest.mark.parametrize(
+    ("proof", "met_proof", "expected"),
+    [
+        ((3, 10), (3, 9), False),
+        ((4, 1), (3, 9), False),
+        ((1, 0), (0, 0), False),
+        ((3, 9), (3, 9), True),
+        ((3, 8), (3, 9), True),
+        ((2, 99), (3, 9), True),
+        ((0, 0), (0, 0), True),
+        ((99, 99), NO_PROOF_IS_LATER, True),
+    ],
+)
+def test_of_two_lives_the_one_proven_with_more_is_the_later(
+    proof: tuple[int, int], met_proof: tuple[int, int], expected: bool
+) -> None:
+    """Where neither knows the chapters of the other; who is not known to be later is accused."""
+    met = Met(7, b"of then!", Proof(*met_proof))
+
+    assert is_older_copy(2, [b"one now!", b"two now!"], Proof(*proof), met) is expected
+    assert not is_older_copy(8, [b"of then!", b"two now!"], Proof(*proof), met)
+
+
+def test_what_was_noted_without_a_proof_is_read_as_one_that_nothing_beats() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory("data")
+    save(disk, "data", chapters.msgpack.packb((1, [b"8 bytes!"], {"2": (7, b"8 bytes?")})))
+
+    assert load(disk, "data").met == {"2": Met(7, b"8 bytes?", NO_PROOF_IS_LATER)}
+
+
 def test_what_is_noted_is_there_again_and_damage_is_refused() -> None:
     """Every byte counts: a member that cannot tell what it has forgotten does not start."""
     disk = SimulatedDisk()
     disk.make_directory("data")
-    record = Record(3, [b"8 bytes!"] * 3, {"2": (7, b"8 bytes?")})
+    record = Record(3, [b"8 bytes!"] * 3, {"2": Met(7, b"8 bytes?", Proof(4, 900))})
     assert load(disk, "data") == Record()
     save(disk, "data", chapters.packed(record))
     disk.crash()
@@ -182,6 +225,73 @@ def test_an_emptied_member_is_met_anew() -> None:
 
         assert len(await cluster.equal()) == 5
         assert not emptied.is_unproven
+        await cluster.stop()
+
+    run(scenario())
+
+
+async def lose_and_catch_up(cluster: SimulatedCluster, member: Member) -> None:
+    """Its disk is replaced, and it is proven again, in a term or with an index it had not seen."""
+    await member.lose_disk()
+    await member.start()
+    writer = next(each for each in cluster.members if each.is_leading)
+    await writer.engine.propose(b"without the one that is away")
+    await cluster.until(lambda: not member.is_unproven)
+
+
+def test_one_that_was_away_does_not_accuse_those_that_were_replaced_meanwhile() -> None:
+    """Found by the world of seed 70117: three of five had new disks, one after the other, and were
+    proven again; then the fifth came back and took each for an old copy, so nobody could lead."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled(5)
+        away, *replaced = cluster.others(leader)
+        await away.kill()
+        for member in replaced:
+            await lose_and_catch_up(cluster, member)
+        accused = []
+        cluster.network.on_message = lambda _source, target, message: (
+            accused.append(target) or True if isinstance(message, say.ChapterLost) else True
+        )
+
+        await away.start()
+        await cluster.equal()
+        await asyncio.sleep(1)
+
+        assert accused == []
+        assert not any(member.is_unproven for member in cluster.members)
+        await leader.kill()
+        await replaced[0].kill()
+        await cluster.leader([away, *replaced[1:]])  # it counts on them, and they on it
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_copy_of_before_the_replacement_is_found_out_by_those_who_met_the_life_after() -> None:
+    """With the chapters of before it had come further, and it was proven with less."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled(5)
+        restored, *_ = cluster.others(leader)
+        for _ in range(4):
+            await restored.kill()
+            await restored.start()
+            await cluster.equal()
+        await restored.kill()
+        old = restored.disk.copy()
+        await lose_and_catch_up(cluster, restored)
+        await cluster.equal()
+        await asyncio.sleep(1)
+        for member in cluster.members:
+            await member.kill()
+
+        restored.disk = old
+        await start_again(cluster, *cluster.members)
+
+        await cluster.until(lambda: restored.is_unproven)
+        await cluster.until(lambda: not restored.is_unproven)
+        await cluster.equal()
         await cluster.stop()
 
     run(scenario())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
-from coordinator.errors import CoordinatorError
+from coordinator.errors import CoordinatorError, StorageError
 from coordinator.raft import messages as say
 from coordinator.raft.engine import Role
-from coordinator.raft.probation import Probation, Standing
+from coordinator.raft.probation import Probation, Proof, Standing
 from tests.raft.simulated_cluster import Member, SimulatedCluster
 from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulated_loop import run
@@ -141,7 +142,7 @@ def test_probation_does_not_end_before_what_was_caught_up_is_durable() -> None:
     """The mark goes after the sync of the log, never before."""
     bench = Bench(is_new=True)
     bench.probation.note_history()
-    bench.probation.note_caught_up(2)
+    bench.probation.note_caught_up(Proof(1, 2))
 
     bench.probation.maybe_end(1)
     before = bench.probation.is_proven
@@ -170,6 +171,57 @@ def test_the_mark_of_probation_survives_any_crash_before_the_log_begins(seed: in
         disk.crash()
         assert Probation(disk, "data", "1", 3, is_new=False).standing is Standing.NEW
         break
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_what_it_was_proven_is_stable_before_it_votes_again(seed: int) -> None:
+    """Whatever step the power goes off at; and in the next life it says the same."""
+    for steps in range(1, 50):
+        disk = SimulatedDisk(seed)
+        disk.make_directory("data")
+        probation = Probation(disk, "data", "1", 3, is_new=True)
+        probation.note_history()
+        probation.note_caught_up(Proof(3, 17))
+        disk.crash_at_step = disk.step_count + steps
+        try:
+            probation.maybe_end(17)
+        except BaseException:  # the power went off
+            disk.crash()
+            again = Probation(disk, "data", "1", 3, is_new=False)
+            assert again.proof == Proof(3, 17) or not again.is_proven
+            continue
+        break
+    disk.crash()
+
+    again = Probation(disk, "data", "1", 3, is_new=False)
+
+    assert steps > 5
+    assert (again.is_proven, again.proof) == (True, Proof(3, 17))
+
+
+def test_without_room_for_its_proof_a_member_votes_and_says_the_one_before() -> None:
+    bench = Bench(is_new=True)
+    bench.probation.note_history()
+    bench.disk.fail("write", error=errno.ENOSPC, path_part="proof")
+    bench.probation.note_caught_up(Proof(3, 17))
+
+    bench.probation.maybe_end(17)
+
+    assert (bench.probation.is_proven, bench.probation.proof) == (True, Proof(0, 0))
+
+
+def test_a_damaged_proof_is_refused() -> None:
+    """A greater one would let the others believe an older copy."""
+    disk = SimulatedDisk()
+    disk.make_directory("data")
+    probation = Probation(disk, "data", "1", 3, is_new=True)
+    probation.note_caught_up(Proof(3, 17))
+    probation.maybe_end(17)
+    for offset in range(len(disk.read("data/proof"))):
+        damaged = disk.copy()
+        damaged.flip("data/proof", offset)
+        with pytest.raises(StorageError, match="must be replaced"):
+            Probation(damaged, "data", "1", 3, is_new=False)
 
 
 @pytest.mark.parametrize("late", ["1", "2", "3"])

@@ -27,6 +27,7 @@ JOBS = max(1, min(4, os.cpu_count() or 1) // WORKERS)
 
 FOUND: dict[int, str] = {
     3: "those who waited for a leader were woken in the order of their addresses in memory",
+    70117: "members that were replaced were accused by one that had been away; nobody could lead",
     70223: "the judgement: the word of a grant came after it was put out by force",
 }
 """Seeds that once broke a promise, and by what; each is run again for ever."""
