@@ -25,7 +25,7 @@ from coordinator.wire.strict_json import encode_json
 logger = logging.getLogger("coordinator.http")
 
 KEEP_ALIVE_S = 2.0
-_PIECE_BYTES = 4 * 1024
+_PIECE_BYTES = 2 * 1024
 """At most one of them waits for room, beside what the kernel holds for the connection."""
 _KERNEL_BYTES_MAX = 64 * 1024
 """Of what is sent and not taken; Linux doubles it, and would take megabytes if not told."""
