@@ -60,6 +60,8 @@ class HttpConfig:
     """Default time a request may take in all, where the request does not say."""
     request_deadline_ms_max: int = 60_000
     body_bytes_max: int = 1_572_864
+    bodies_bytes_max: int = 256 * 1024 * 1024
+    """Of all bodies that have come in part; whoever sends more is refused with Throttled."""
     json_depth_max: int = 32
     connections_max: int = 10_000
     connections_per_address_max: int = 2_000
@@ -83,6 +85,8 @@ class RaftConfig:
     append_batch_bytes: int = 1024 * 1024
     send_buffer_bytes_max: int = 32 * 1024 * 1024
     proposals_in_flight_max: int = 1_000
+    proposals_bytes_max: int = 64 * 1024 * 1024
+    """Of the writes under way on a member, together: from its clients, and to it as the leader."""
     reconnect_delay_ms_min: int = 20
     reconnect_delay_ms_max: int = 1_000
     handshake_deadline_ms: int = 5_000

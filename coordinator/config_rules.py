@@ -61,11 +61,13 @@ _AT_LEAST: tuple[tuple[str, str, int, str, str, str], ...] = (
     ("http", "connections_max", 1, "http", "connections_per_address_max", ""),
     ("http", "body_bytes_max", 1, "limits", "data_bytes_max",
      "a request must be able to carry the largest data"),
+    ("http", "bodies_bytes_max", 1, "http", "body_bytes_max", ""),
     ("raft", "frame_bytes_max", 2, "http", "body_bytes_max",
      "a frame between members must be able to carry the largest request"),
     ("raft", "frame_bytes_max", 2, "raft", "append_batch_bytes", ""),
     ("raft", "frame_bytes_max", 2, "raft", "snapshot_piece_bytes", ""),
     ("raft", "send_buffer_bytes_max", 1, "raft", "frame_bytes_max", ""),
+    ("raft", "proposals_bytes_max", 1, "raft", "frame_bytes_max", ""),
     ("raft", "reconnect_delay_ms_max", 1, "raft", "reconnect_delay_ms_min", ""),
 )  # fmt: skip
 

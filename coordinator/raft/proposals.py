@@ -21,14 +21,19 @@ _Waiter = asyncio.Future[Applied]
 class Proposals:
     """What waits on one member."""
 
-    def __init__(self, *, in_flight_max: int, group_bytes_max: int, command_bytes_max: int) -> None:
+    def __init__(
+        self, *, in_flight_max: int, bytes_max: int, group_bytes_max: int, command_bytes_max: int
+    ) -> None:
         self._in_flight_max = in_flight_max
+        self._bytes_max = bytes_max
         self._group_bytes_max = group_bytes_max
         self._command_bytes_max = command_bytes_max
         self._queue: deque[tuple[bytes, _Waiter]] = deque()
+        self._queued_bytes = 0
         self._taken: list[_Waiter] = []
-        self._logged: dict[int, list[_Waiter]] = {}
-        self._logged_count = 0
+        self._taken_bytes = 0
+        self._logged: dict[int, tuple[list[_Waiter], int]] = {}
+        self._logged_count = self._logged_bytes = 0
 
     @property
     def queue_length(self) -> int:
@@ -49,8 +54,15 @@ class Proposals:
                 f"expected a command of at most {self._command_bytes_max} bytes,"
                 f" found {len(command)}"
             )
+        waiting_bytes = self._queued_bytes + self._logged_bytes
+        if waiting_bytes and waiting_bytes + len(command) > self._bytes_max:
+            raise ThrottledError(
+                f"{waiting_bytes} bytes of proposals wait already",
+                proposals_in_flight=self.in_flight,
+            )
         waiter: _Waiter = asyncio.get_running_loop().create_future()
         self._queue.append((command, waiter))
+        self._queued_bytes += len(command)
         return waiter
 
     def take_group(self) -> bytes | None:
@@ -62,11 +74,13 @@ class Proposals:
             not commands or size + len(self._queue[0][0]) <= self._group_bytes_max
         ):
             command, waiter = self._queue.popleft()
+            self._queued_bytes -= len(command)
             if waiter.done():
                 continue  # its caller gave up before it was proposed
             commands.append(command)
             self._taken.append(waiter)
             size += len(command)
+        self._taken_bytes = size
         if not commands:
             return None
         packed: bytes = msgpack.packb(commands)
@@ -74,26 +88,29 @@ class Proposals:
 
     def on_logged(self, index: int) -> None:
         """The group taken last is the entry at ``index``."""
-        self._logged[index] = self._taken
+        self._logged[index] = (self._taken, self._taken_bytes)
         self._logged_count += len(self._taken)
+        self._logged_bytes += self._taken_bytes
         self._taken = []
 
     def waiters_of(self, index: int) -> list[_Waiter]:
         """Return who waits for the commands of the entry at ``index``, in their order."""
-        waiters = self._logged.pop(index, [])
+        waiters, size = self._logged.pop(index, ([], 0))
         self._logged_count -= len(waiters)
+        self._logged_bytes -= size
         return waiters
 
     def fail_queued(self, error: CoordinatorError) -> None:
         """Tell those whose command is in no log."""
         queued, self._queue = self._queue, deque()
+        self._queued_bytes = 0
         fail_waiters([waiter for _, waiter in queued], error)
 
     def fail_logged(self, error: CoordinatorError) -> None:
         """Tell those whose command is in the log, committed or not."""
         logged, self._logged = self._logged, {}
-        self._logged_count = 0
-        for waiters in logged.values():
+        self._logged_count = self._logged_bytes = 0
+        for waiters, _ in logged.values():
             fail_waiters(waiters, error)
         taken, self._taken = self._taken, []
         fail_waiters(taken, error)

@@ -117,6 +117,7 @@ class PySyncObjEngine:
         command_bytes_max = raft.frame_bytes_max - ENTRY_OVERHEAD_BYTES
         self._proposals = Proposals(
             in_flight_max=raft.proposals_in_flight_max,
+            bytes_max=raft.proposals_bytes_max,
             group_bytes_max=min(raft.append_batch_bytes, command_bytes_max),
             command_bytes_max=command_bytes_max,
         )

@@ -89,9 +89,7 @@ class Member:
         self._timers = timers = Timers(clock)
         self._tasks = tasks = Tasks(self._fail)
         self._leadership = leadership = Leadership(engine, clock)
-        self._proposals = Proposals(
-            engine, clock, timers, leadership, metrics, config.raft.proposals_in_flight_max
-        )
+        self._proposals = Proposals(engine, clock, timers, leadership, metrics, config.raft)
         self._reads = Reads(engine, timers, leadership, replica, metrics)
         self._leases = Leases(
             engine, clock, replica, tasks, metrics, tick_ms=config.sessions.tick_ms

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from coordinator.clock import Clock
+from coordinator.config import RaftConfig
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
@@ -92,7 +93,7 @@ class Proposals:
         timers: Timers,
         leadership: Leadership,
         metrics: Metrics,
-        in_flight_max: int,
+        limits: RaftConfig,
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -100,8 +101,9 @@ class Proposals:
         self._leadership = leadership
         self._metrics = metrics
         self._come_to = cache(metrics.proposals.labels)
-        self._in_flight_max = in_flight_max
+        self._limits = limits
         self._forwarded_in_flight = 0
+        self._waiting_bytes = 0
         engine.on_request(REQUEST_KIND, self._on_request)
 
     async def submit(
@@ -125,14 +127,18 @@ class Proposals:
             ProposalTimeoutError, LeaderChangedError, ConnectionLostError: nobody knows.
         """
         self._leadership.refuse_when_stopping()
-        command = Command(operation, self._clock.wall_ms(), request, identity, if_held)
+        command = encode_command(
+            Command(operation, self._clock.wall_ms(), request, identity, if_held)
+        )
         # Under a condition a repetition may be refused although the first one was done.
         is_repeatable = request is not None or (isinstance(operation, _IDEMPOTENT) and not if_held)
         attempts = _Attempts(is_repeatable)
         started_ms = self._clock.monotonic_ms()
+        self._refuse_too_much(len(command))
+        self._waiting_bytes += len(command)
         try:
             async with self._timers.deadline(deadline_ms):
-                await self._until_known(encode_command(command), attempts, deadline_ms)
+                await self._until_known(command, attempts, deadline_ms)
                 committed = attempts.committed
                 assert committed is not None, "the loop ends with an outcome"
                 if need_local and not committed.is_local:
@@ -146,6 +152,8 @@ class Proposals:
             if attempts.committed is None:
                 self._come_to("unanswered").inc()
                 raise
+        finally:
+            self._waiting_bytes -= len(command)
         committed = attempts.committed
         assert committed is not None, "an unknown outcome was raised"
         self._metrics.proposal_seconds.observe((self._clock.monotonic_ms() - started_ms) / 1000)
@@ -157,6 +165,13 @@ class Proposals:
             raise error
         self._come_to("done").inc()
         return committed
+
+    def _refuse_too_much(self, size: int) -> None:
+        """Bound what waits for its outcome here, in the log, on its way or for a leader."""
+        waiting_bytes = self._waiting_bytes
+        if waiting_bytes and waiting_bytes + size > self._limits.proposals_bytes_max:
+            self._come_to("unanswered").inc()
+            raise ThrottledError(f"{waiting_bytes} bytes of proposals are under way here already")
 
     async def _until_known(self, command: bytes, attempts: _Attempts, deadline_ms: int) -> None:
         while True:
@@ -197,7 +212,7 @@ class Proposals:
             self._maybe_raise_definite(error, attempts)
 
     async def _forward(self, leader_id: str, command: bytes, deadline_ms: int) -> Committed:
-        if self._forwarded_in_flight >= self._in_flight_max:
+        if self._forwarded_in_flight >= self._limits.proposals_in_flight_max:
             raise ThrottledError(
                 f"{self._forwarded_in_flight} proposals are under way to the leader already"
             )

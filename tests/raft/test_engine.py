@@ -11,6 +11,7 @@ from coordinator.errors import (
     ConnectionLostError,
     LeaderChangedError,
     NoLeaderError,
+    OutcomeUnknownError,
     ShuttingDownError,
     ThrottledError,
 )
@@ -109,6 +110,39 @@ def test_too_many_proposals_are_refused_at_once() -> None:
 
         assert sum(isinstance(one, ThrottledError) for one in results) == 5
         assert len(await cluster.equal()) == 10
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_too_many_bytes_of_proposals_are_refused_at_once() -> None:
+    """A thousand large ones are a gigabyte: their size counts, in the queue and in the log. What
+    was answered, and what the step down gave up, is room again."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(3, proposals_bytes_max=4_000).start()
+        leader = await cluster.leader()
+
+        for _ in range(3):
+            results = await asyncio.gather(
+                *(leader.engine.propose(b"x" * 1_000) for _ in range(6)), return_exceptions=True
+            )
+            assert sum(isinstance(one, ThrottledError) for one in results) == 2
+        assert len(await cluster.equal()) == 12
+
+        others = cluster.others(leader)
+        for other in others:
+            await other.kill()
+        lost = [asyncio.ensure_future(leader.engine.propose(b"y" * 1_000)) for _ in range(4)]
+        await asyncio.sleep(0.05)  # in the log, and with no quorum
+        with pytest.raises(ThrottledError, match="4000 bytes"):
+            await leader.engine.propose(b"z" * 1_000)
+        results = await asyncio.gather(*lost, return_exceptions=True)
+        assert all(isinstance(one, OutcomeUnknownError) for one in results)
+        for other in others:
+            await other.start()
+        leader = await cluster.leader()
+        await asyncio.gather(*(leader.engine.propose(b"x" * 1_000) for _ in range(4)))
         await cluster.stop()
 
     run(scenario())

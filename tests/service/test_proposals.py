@@ -273,6 +273,38 @@ async def test_too_much_under_way_is_throttled_at_once() -> None:
 
 
 @pytest.mark.parametrize("asked", ["1", "2"])
+async def test_too_many_bytes_under_way_are_throttled_at_once(asked: str) -> None:
+    """Also while nobody leads and all of them wait; one alone is never too large; then there is
+    room again."""
+    async with cluster(config=Config(raft=RaftConfig(proposals_bytes_max=3_000))) as world:
+        world.has_quorum = False
+        data, member = b"x" * 1_000, world.members[asked]
+        waiting = [
+            asyncio.create_task(
+                member.submit(Create(path, data), request=None, deadline_ms=world.deadline())
+            )
+            for path in ("/a", "/b")
+        ]
+        await settle()
+
+        with pytest.raises(ThrottledError, match="bytes of proposals") as caught:
+            await soon(
+                member.submit(Create("/c", data), request=REQUEST, deadline_ms=world.deadline())
+            )
+        assert caught.value.definite
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)
+        assert member._proposals._waiting_bytes == 0
+        large = asyncio.create_task(
+            member.submit(Create("/c", data * 5), request=None, deadline_ms=world.deadline())
+        )
+        await settle()
+        assert not large.done()
+        large.cancel()
+
+
+@pytest.mark.parametrize("asked", ["1", "2"])
 async def test_a_leader_with_a_full_disk_refuses_at_once(asked: str) -> None:
     """Definitely: nothing was proposed, by whichever member it came; reads go on."""
     async with cluster() as world:

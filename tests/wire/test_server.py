@@ -200,6 +200,32 @@ async def test_half_a_body_is_not_waited_for() -> None:
         assert await wire.rest() == b""
 
 
+async def test_bodies_that_come_in_part_are_bounded_together() -> None:
+    """The one too much is a 429 before the rest of it has come; whole ones are taken meanwhile, and
+    so is everything once the slow ones have gone."""
+    head = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 900\r\n\r\n"
+    async with serving(bodies_bytes_max=2_000, body_deadline_ms=5_000) as server:
+        slow = [await Wire.to(server) for _ in range(3)]
+        for wire in slow[:2]:
+            await wire.send(head + b"x" * 800)
+        await asyncio.sleep(0.05)
+        await slow[2].send(head + b"x" * 800)
+
+        status, _, body = await slow[2].response()
+
+        assert (status, json.loads(body)["code"]) == (429, "Throttled")
+        whole = await Wire.to(server)
+        await whole.send(head + b"x" * 900)
+        assert (await whole.response())[0] == 200
+        for wire in slow[:2]:
+            await wire.send(b"x" * 100)
+            assert (await wire.response())[0] == 200
+        await whole.send(head + b"x" * 800)
+        await asyncio.sleep(0.05)
+        await whole.send(b"x" * 100)
+        assert (await whole.response())[0] == 200
+
+
 @pytest.mark.parametrize(
     "sent",
     [

@@ -22,6 +22,7 @@ from coordinator.errors import (
     CoordinatorError,
     DataTooLargeError,
     SlowRequestError,
+    ThrottledError,
     to_problem,
 )
 from coordinator.service.member import Member
@@ -52,6 +53,7 @@ class Door:
         self.is_closing = False
         self.names: frozenset[str] | None = None
         """The names it may be called by, beside addresses; None: by any. Set by who listens."""
+        self._partial_bytes = 0
         self._chores: set[asyncio.Future[None]] = set()
         self._on_closing: set[Callable[[], None]] = set()
         self._member_id = member.labels()[0]
@@ -150,7 +152,7 @@ class Door:
             if request.content.is_eof():
                 return await request.read()
             async with asyncio.timeout(self.config.body_deadline_ms / 1_000):
-                return await request.read()
+                return await self._slow_body(request)
         except web.HTTPRequestEntityTooLarge:
             maximum = self.config.body_bytes_max
             raise DataTooLargeError(
@@ -162,6 +164,24 @@ class Door:
             raise SlowRequestError(
                 f"body: expected it whole within {self.config.body_deadline_ms} ms"
             ) from None
+
+    async def _slow_body(self, request: web.Request) -> bytes:
+        """Read what comes bit by bit. Many of those together are bounded, as one is: their number
+        times their size could be more than there is memory."""
+        config, body = self.config, bytearray()
+        try:
+            while chunk := await request.content.readany():
+                body += chunk
+                self._partial_bytes += len(chunk)
+                if len(body) > config.body_bytes_max:
+                    raise web.HTTPRequestEntityTooLarge(config.body_bytes_max, len(body))
+                if self._partial_bytes > config.bodies_bytes_max:
+                    raise ThrottledError(
+                        f"{self._partial_bytes} bytes of bodies have come in part already"
+                    )
+            return bytes(body)
+        finally:
+            self._partial_bytes -= len(body)
 
     def _refuse_too_long(self, request: web.Request) -> None:
         maximum = self.config.body_bytes_max
