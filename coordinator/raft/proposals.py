@@ -12,6 +12,7 @@ from collections import deque
 
 import msgpack  # type: ignore[import-untyped]
 
+from coordinator.config import RaftConfig
 from coordinator.errors import CoordinatorError, DataTooLargeError, ThrottledError
 from coordinator.raft.engine import Applied
 
@@ -21,12 +22,10 @@ _Waiter = asyncio.Future[Applied]
 class Proposals:
     """What waits on one member."""
 
-    def __init__(
-        self, *, in_flight_max: int, bytes_max: int, group_bytes_max: int, command_bytes_max: int
-    ) -> None:
-        self._in_flight_max = in_flight_max
-        self._bytes_max = bytes_max
-        self._group_bytes_max = group_bytes_max
+    def __init__(self, raft: RaftConfig, *, command_bytes_max: int) -> None:
+        self._in_flight_max = raft.proposals_in_flight_max
+        self._bytes_max = raft.proposals_bytes_max
+        self._group_bytes_max = min(raft.append_batch_bytes, command_bytes_max)
         self._command_bytes_max = command_bytes_max
         self._queue: deque[tuple[bytes, _Waiter]] = deque()
         self._queued_bytes = 0

@@ -115,12 +115,7 @@ class PySyncObjEngine:
         self._run_blocking: RunBlocking = run_blocking or run_in_thread
         self._start_blocking: StartBlocking = start_in_place if run_blocking else start_in_thread()
         command_bytes_max = raft.frame_bytes_max - ENTRY_OVERHEAD_BYTES
-        self._proposals = Proposals(
-            in_flight_max=raft.proposals_in_flight_max,
-            bytes_max=raft.proposals_bytes_max,
-            group_bytes_max=min(raft.append_batch_bytes, command_bytes_max),
-            command_bytes_max=command_bytes_max,
-        )
+        self._proposals = Proposals(raft, command_bytes_max=command_bytes_max)
         self._desk = RequestDesk(self._transport, raft.frame_bytes_max)
         self._reads = ReadIndex(
             self._member_id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgpack
 import pytest
 
+from coordinator.config import RaftConfig
 from coordinator.raft.application import Application
 from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
 from coordinator.raft.proposals import Proposals
@@ -21,10 +22,7 @@ from tests.raft.simulated_cluster import ListReplica
 def test_an_entry_that_cannot_be_taken_apart_is_named(entry: bytes) -> None:
     """Not by a surprise of the decoder, and before any of its commands is applied (tests/fuzz)."""
     replica = ListReplica()
-    limits = Proposals(
-        in_flight_max=10, bytes_max=10_000, group_bytes_max=1_000, command_bytes_max=1_000
-    )
-    application = Application(limits)
+    application = Application(Proposals(RaftConfig(), command_bytes_max=1_000))
     assert application.apply(replica, 6, 1, NO_OP) == 1
 
     with pytest.raises(InvariantError, match="entry 7"):
