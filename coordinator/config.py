@@ -60,7 +60,7 @@ class HttpConfig:
     """Default time a request may take in all, where the request does not say."""
     request_deadline_ms_max: int = 60_000
     body_bytes_max: int = 1_572_864
-    bodies_bytes_max: int = 256 * 1024 * 1024
+    bodies_bytes_max: int = 64 * 1024 * 1024
     """Of all bodies that have come in part; whoever sends more is refused with Throttled."""
     json_depth_max: int = 32
     connections_max: int = 10_000

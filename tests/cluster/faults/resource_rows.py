@@ -23,6 +23,10 @@ from tests.cluster.wire import Wire
 _SPARE_BYTES = 24 << 20
 _PULSE_S = 0.1
 FILES_MAX = 512
+_LARGE_WRITES = 1_000
+"""Of 0.7 MB each: ten times ``proposals_bytes_max``."""
+_GROWTH_MAX = 512 << 20
+"""Half of what would wait without a bound, counted once."""
 
 
 class FewFilesCluster(ProcessCluster):
@@ -106,6 +110,8 @@ async def row_20(plan: Plan, tally: Tally) -> None:
                 victim = await world.leader() if number % 2 == 0 else await world.follower()
                 await (_little_memory, _killed_for_memory)[number % 2](world, victim)
                 tally.faults += 1
+            await world.calm()
+            await _too_much_waits(world)
 
 
 async def _little_memory(world: World, victim: str) -> None:
@@ -149,6 +155,40 @@ async def _send_large_values(world: World, victim: str, of_what: str) -> None:
     code = world.cluster.processes[victim].poll()
     ended = "went on" if code is None else f"ended with {code}"
     world.tally.notes.append(f"{of_what} too small: member {victim} {ended}, answered {codes}")
+
+
+async def _too_much_waits(world: World) -> None:
+    """Large values from many at once, and no quorum: what may wait is kept, the rest refused."""
+    leader, data = await world.leader(), world.random.randbytes(350_000).hex()
+    wire, pid = Wire(world.cluster.url(leader)), world.cluster.processes[leader].pid
+    others = [each for each in world.cluster.ids if each != leader]
+    before = highest = _memory_bytes(pid, "VmRSS")
+    for other in others:
+        world.cluster.signal(other, signal.SIGSTOP)
+    try:
+        sending = asyncio.gather(
+            *(
+                wire.request("PUT", f"/v1/tree/load/much-{number % 4}?create", {"data": data})
+                for number in range(_LARGE_WRITES)
+            )
+        )
+        while not sending.done():
+            highest = max(highest, _memory_bytes(pid, "VmRSS"))
+            await asyncio.sleep(0.02)
+    finally:
+        for other in others:
+            world.cluster.signal(other, signal.SIGCONT)
+        wire.close()
+    answers = await sending
+    refused = sum(answer.code == "Throttled" for answer in answers)
+    done, grown = sum(answer.status in (200, 201) for answer in answers), highest - before
+    world.tally.notes.append(
+        f"{_LARGE_WRITES} writes of 0.7 MB without a quorum: {refused} refused, {done} done; "
+        f"member {leader} grew by {grown >> 20} MiB at most"
+    )
+    world.expect(refused > 0, f"{_LARGE_WRITES} large writes waited, none was refused")
+    world.expect(grown < _GROWTH_MAX, f"member {leader} grew by {grown >> 20} MiB")
+    world.tally.measured("writes after too much had waited", await world.flowing())
 
 
 async def _comes_back(world: World, victim: str) -> None:
