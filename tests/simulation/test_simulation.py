@@ -27,8 +27,13 @@ JOBS = max(1, min(4, os.cpu_count() or 1) // WORKERS)
 
 FOUND: dict[int, str] = {
     3: "those who waited for a leader were woken in the order of their addresses in memory",
+    15168: "the judgement: a request was copied by the network, which TCP does not do",
+    20050: "a snapshot stable before the term of its last entry: no start after a power cut",
+    20096: "the judgement: what a snapshot holds is durable though the log begins behind it",
+    50005: "the judgement: a bound was taken for late from the beginning of time",
     70117: "members that were replaced were accused by one that had been away; nobody could lead",
     70223: "the judgement: the word of a grant came after it was put out by force",
+    80096: "the same, by another way",
 }
 """Seeds that once broke a promise, and by what; each is run again for ever."""
 SEEDS = sorted({*range(100), *FOUND})
