@@ -31,12 +31,14 @@ from coordinator.errors import (
     LockLostError,
     LockTimeoutError,
     NoLeaderError,
+    NoSpaceError,
     NotOwnerError,
     OutcomeUnknownError,
     SessionExpiredError,
     ShuttingDownError,
     StorageError,
     ThrottledError,
+    UnavailableError,
 )
 from coordinator.service.contenders import Contender, Recipe, find, first_holder
 from coordinator.service.holds import LockClasses
@@ -165,6 +167,7 @@ class Queues:
             DeadlockError: the wait could never end; ``cycle`` says why, and nothing was left.
             SessionExpiredError, LockLostError: the contender ended while it waited.
             NoLeaderError, ThrottledError, ShuttingDownError: nothing was or will be proposed.
+            NoSpaceError: the same, or this member could not see what came of it, and took it back.
             OutcomeUnknownError: a contender may stand in the queue.
         """
         if self._attempt_count >= self._waiters_max:
@@ -252,14 +255,18 @@ class Queues:
         except (OutcomeUnknownError, StorageError):
             await self._undo(attempt, partial(self._abandon, request), position=None)
             raise
-        if not committed.is_local:  # it stands, but this member is behind when the time is up
-            await self._undo(attempt, partial(self._abandon, request), position=None)
-            raise _stands_error(directories[0])
         check_answers(operation, committed.outcome)  # the number may have had another use
         result = committed.outcome.unwrap()
         assert isinstance(result, Entered), "an enter comes to an Entered"
         if not result.is_entered:
             self._raise_timeout(attempt, position=None)
+        if not committed.is_local:  # it stands, but this member cannot see it
+            undo, path = partial(self._abandon, request), directories[0]
+            if self._clock.monotonic_ms() < deadline_ms:  # and never will: its disk is full
+                no_room = NoSpaceError("the disk of this member is full; acquire at another member")
+                await self._raise_unseen(attempt, undo, path, no_room)
+            await self._undo(attempt, undo, position=None)
+            raise _stands_error(path)
         return tuple([self._checked(attempt, each) for each in result.contenders])
 
     def _checked(self, attempt: Attempt, created: Created) -> _Mine:
@@ -290,6 +297,9 @@ class Queues:
                 position = self._place(attempt, mine).position
             await self._undo(attempt, partial(self._release, mine[0]), position)
             raise _stands_error(mine[0].path) from None
+        except UnavailableError as error:  # of the read barrier: its disk is full
+            undo = partial(self._release, mine[0])
+            await self._raise_unseen(attempt, undo, mine[0].path, error)
 
     async def _until_holder(self, attempt: Attempt, mine: tuple[_Mine, ...], place: _Place) -> None:
         observer = None
@@ -369,16 +379,32 @@ class Queues:
     async def _undo(self, attempt: Attempt, undo: Undo, position: int | None) -> None:
         """Take the attempt back and raise LockTimeoutError; return if nobody confirmed it in time.
 
-        It goes on in the background then, for as long as the member runs.
+        It goes on in the background then.
         """
+        if await self._is_undone(attempt, undo):
+            self._raise_timeout(attempt, position)
+
+    async def _raise_unseen(
+        self, attempt: Attempt, undo: Undo, path: str, error: UnavailableError
+    ) -> NoReturn:
+        """End an attempt that this member cannot follow, before its time is up.
+
+        With a request number it is had at another member, so it is left standing; without one
+        nobody can repeat it, so it is taken back, and ``error`` is true.
+        """
+        if attempt.request is None and await self._is_undone(attempt, undo):
+            raise error
+        raise _stands_error(path) from error
+
+    async def _is_undone(self, attempt: Attempt, undo: Undo) -> bool:
+        """Take the attempt back; say whether that is known to be done, within a moment."""
         task = self._tasks.spawn(_quietly(undo), f"leave {attempt.recipe.word}")
         try:
             async with self._timers.deadline(self._clock.monotonic_ms() + _LEAVE_WAIT_MS):
                 await asyncio.wait({task})
         except TimeoutError:
-            return
-        if not task.cancelled() and task.result():
-            self._raise_timeout(attempt, position)
+            return False
+        return not task.cancelled() and task.result()
 
     async def _abandon(self, request: RequestId) -> None:
         operation = Abandon(request.client_id, request.number, request.floor_index)

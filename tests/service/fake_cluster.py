@@ -106,6 +106,8 @@ class FakeEngine:
     async def wait_applied(self, index: int) -> None:
         if self.applied_index >= index:
             return
+        if self.is_full:
+            raise NoSpaceError(f"the disk of member {self._member_id} is full")
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((index, woken))
         await woken
