@@ -24,7 +24,7 @@ class Body(Generic[ClientT]):
 
     def __enter__(self: Body[Client]) -> Grant[Client]:
         expect_face(self.client, Client, "with")
-        return self.client.call(self._holding.acquire(self._wait_ms), self._holding.release)
+        return self.client.call(self._holding.enter(self._wait_ms), self._holding.undo_enter)
 
     def __exit__(
         self: Body[Client],
@@ -36,8 +36,8 @@ class Body(Generic[ClientT]):
 
     async def __aenter__(self: Body[AsyncClient]) -> Grant[AsyncClient]:
         expect_face(self.client, AsyncClient, "async with")
-        grant = await self._holding.acquire(self._wait_ms)
-        self._holding.watch_over_task(grant)
+        grant = await self._holding.enter(self._wait_ms)
+        self._holding.watch_over_task()
         return grant
 
     async def __aexit__(

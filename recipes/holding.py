@@ -7,19 +7,36 @@
    LockLostError instead, the way ``asyncio.timeout`` raises TimeoutError. A sync body learns it
    from ``grant.check()`` or ``grant.on_lost``, at the latest when it leaves the ``with``. With
    ``when_unsure="continue"`` neither happens: only ``grant.is_unsure`` tells (S041).
-4. One object is one contender: taking it twice would wait for itself, so it raises (S082).
+4. One object is one contender: taking it twice would wait for itself, so it raises (S082). An
+   object whose body is entered belongs to who entered it until the body is left, even if the grant
+   is over by then: what a body leaves is the grant that it entered with, and nobody else's.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Generic
 
 from coordinator.client.facing import ClientT
-from coordinator.errors import CoordinatorError, DeadlockError, LockTimeoutError
+from coordinator.client.owner import current_owner
+from coordinator.errors import CoordinatorError, DeadlockError, LockLostError, LockTimeoutError
 from recipes.grant import Grant
 from recipes.terms import WhenUnsure
+
+_OUTLIVED_MAX = 100
+
+
+@dataclass(slots=True)
+class _Entered(Generic[ClientT]):
+    """A body under way: who entered it, the grant it leaves, and what stops it if that is lost."""
+
+    caller: str
+    grant: Grant[ClientT]
+    interruption: _Interruption | None = None
+    loss: LockLostError | None = None
+    """Why the grant is lost, if its caller has taken another one since."""
 
 
 class Holding(Generic[ClientT]):
@@ -37,7 +54,12 @@ class Holding(Generic[ClientT]):
         self._is_to_stop = when_unsure == "stop"
         self._is_taken = False
         self._grant: Grant[ClientT] | None = None
-        self._interruption: _Interruption | None = None
+        self._caller = ""
+        """Who took ``_grant``."""
+        self._entered: list[_Entered[ClientT]] = []
+        """The bodies of one caller, each within the one before; only a lost grant allows two."""
+        self._outlived: dict[str, None] = {}
+        """Who lost a grant and did not give it back before somebody else took this object."""
 
     @property
     def grant(self) -> Grant[ClientT] | None:
@@ -46,22 +68,10 @@ class Holding(Generic[ClientT]):
         return None if grant is None or grant.is_released else grant
 
     async def acquire(self, wait_ms: int | None) -> Grant[ClientT]:
-        if self._grant is not None and self._grant.is_lost:
-            await self._grant.give_back()  # released, or lost for ever: a new contender may begin
-            self._grant, self._is_taken = None, False
-        if self._is_taken:
-            held = f"holds grant {self._grant.grant_id}" if self._grant else "is being acquired"
-            raise DeadlockError(
-                f"{self._what}: expected a free object, but it {held} already and is not "
-                f"reentrant: it would wait for itself. Use one object for each contender."
-            )
-        self._is_taken = True
-        try:
-            self._grant = await self._obtain(wait_ms)
-        except BaseException:
-            self._is_taken = False
-            raise
-        return self._grant
+        grant = await self._take(wait_ms)
+        if self._entered:  # a body takes anew what it lost or gave back, and leaves that
+            self._entered[-1].grant, self._entered[-1].loss = grant, None
+        return grant
 
     async def try_acquire(self, wait_ms: int | None) -> Grant[ClientT] | None:
         try:
@@ -72,31 +82,90 @@ class Holding(Generic[ClientT]):
     async def release(self) -> bool:
         """Give back what is held; False when nothing was held any more."""
         grant = self.grant
-        return False if grant is None else await grant.give_back()
+        if grant is None or current_owner() in self._outlived:
+            return False  # or it is somebody else's by now
+        return await grant.give_back()
 
     # --- the two kinds of ``with``
 
-    def watch_over_task(self, grant: Grant[ClientT]) -> None:
-        """From now on, cancel the current task when ``grant`` is lost."""
+    async def enter(self, wait_ms: int | None) -> Grant[ClientT]:
+        """Take the grant and begin a body over it."""
+        grant = await self._take(wait_ms)
+        self._entered.append(_Entered(self._caller, grant))
+        return grant
+
+    async def undo_enter(self) -> None:
+        """End a body that never ran: its caller was interrupted as ``enter`` returned."""
+        await self._entered.pop().grant.give_back()
+
+    def watch_over_task(self) -> None:
+        """From now on, cancel the current task when the grant of its body is lost."""
         if self._is_to_stop:
-            self._interruption = _Interruption(grant)
+            entered = self._entered[-1]
+            entered.interruption = _Interruption(entered.grant)
 
     async def leave(self, error: BaseException | None) -> None:
         """Leave the body: release, and raise only what the body did not raise itself."""
-        interruption, self._interruption = self._interruption, None
+        assert self._entered, "left a body that was not entered"
+        entered = self._entered.pop()
+        grant, interruption = entered.grant, entered.interruption
         is_ours = interruption is not None and interruption.end(error)
-        grant = self._grant
-        assert grant is not None, "left a body that was not entered"
         # Looked at before the release, whose own end is not a loss.
-        loss = grant.loss() if self._is_to_stop and self._is_lost_now(grant) else None
+        is_lost = not grant.is_released and grant.is_lost
+        loss = (grant.loss() if is_lost else entered.loss) if self._is_to_stop else None
         await self._release_on_the_way_out(grant, error)
         if is_ours:
             raise grant.loss() if loss is None else loss from error
         if error is None and loss is not None:
             raise loss
 
-    def _is_lost_now(self, grant: Grant[ClientT]) -> bool:
-        return not grant.is_released and grant.is_lost
+    # --- taking
+
+    async def _take(self, wait_ms: int | None) -> Grant[ClientT]:
+        caller = current_owner()
+        self._refuse_others(caller)
+        if self._grant is not None and self._grant.is_lost:
+            over, self._grant, self._is_taken = self._grant, None, False
+            if not over.is_released:
+                self._remember_loss(over, caller)
+            await over.give_back()  # released, or lost for ever: a new contender may begin
+        if self._is_taken:
+            raise self._in_use(
+                f"holds grant {self._grant.grant_id} already"
+                if self._grant
+                else "is being acquired already"
+            )
+        self._is_taken = True
+        try:
+            grant = await self._obtain(wait_ms)
+        except BaseException:
+            self._is_taken = False
+            raise
+        self._grant, self._caller = grant, caller
+        self._outlived.pop(caller, None)
+        return grant
+
+    def _refuse_others(self, caller: str) -> None:
+        if self._entered and self._entered[-1].caller != caller:
+            entered = self._entered[-1]
+            raise self._in_use(
+                f"is in the hands of {entered.caller}, whose body runs over {entered.grant!r}"
+            )
+
+    def _in_use(self, found: str) -> DeadlockError:
+        return DeadlockError(
+            f"{self._what}: expected a free object, but it {found} and is not reentrant: it would "
+            f"wait for itself. Use one object for each contender."
+        )
+
+    def _remember_loss(self, over: Grant[ClientT], successor: str) -> None:
+        """Remember for who took ``over`` that it was lost, although it is given back by now."""
+        if self._entered and self._entered[-1].grant is over:
+            self._entered[-1].loss = over.loss()
+        if self._caller != successor:
+            self._outlived[self._caller] = None
+        while len(self._outlived) > _OUTLIVED_MAX:
+            del self._outlived[next(iter(self._outlived))]
 
     async def _release_on_the_way_out(
         self, grant: Grant[ClientT], error: BaseException | None

@@ -58,7 +58,7 @@ class MultiLock(Generic[ClientT]):
         self, *, blocking: bool = True, timeout: Timeout | None = None
     ) -> tuple[Grant[ClientT], ...]:
         """Wait for all the locks and return their grants; raises as ``Lock.acquire`` does."""
-        await self._enter(self._terms.wait(blocking, timeout))
+        await self._holding.acquire(self._terms.wait(blocking, timeout))
         return self._grants
 
     async def _try_acquire(self, *, timeout: Timeout = 0) -> tuple[Grant[ClientT], ...] | None:
@@ -76,7 +76,7 @@ class MultiLock(Generic[ClientT]):
 
     def __enter__(self: MultiLock[Client]) -> tuple[Grant[Client], ...]:
         expect_face(self.client, Client, "with")
-        self.client.call(self._enter(self._terms.wait_ms), self._holding.release)
+        self.client.call(self._holding.enter(self._terms.wait_ms), self._holding.undo_enter)
         return self._grants
 
     def __exit__(
@@ -89,7 +89,8 @@ class MultiLock(Generic[ClientT]):
 
     async def __aenter__(self: MultiLock[AsyncClient]) -> tuple[Grant[AsyncClient], ...]:
         expect_face(self.client, AsyncClient, "async with")
-        self._holding.watch_over_task(await self._enter(self._terms.wait_ms))
+        await self._holding.enter(self._terms.wait_ms)
+        self._holding.watch_over_task()
         return self._grants
 
     async def __aexit__(
@@ -99,9 +100,6 @@ class MultiLock(Generic[ClientT]):
         traceback: TracebackType | None,
     ) -> Literal[None]:
         await self._holding.leave(error)
-
-    async def _enter(self, wait_ms: int | None) -> Grant[ClientT]:
-        return await self._holding.acquire(wait_ms)
 
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
         self._grants = await obtain(self.client, self._contest, self._terms, wait_ms)

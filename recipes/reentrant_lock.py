@@ -130,7 +130,7 @@ class ReentrantLock(Generic[ClientT]):
     async def __aenter__(self: ReentrantLock[AsyncClient]) -> Grant[AsyncClient]:
         expect_face(self.client, AsyncClient, "async with")
         holding, grant = await self._enter(self._terms.wait_ms)
-        holding.watch_over_task(grant)
+        holding.watch_over_task()
         return grant
 
     async def __aexit__(
@@ -150,7 +150,7 @@ class ReentrantLock(Generic[ClientT]):
         holding: Holding[ClientT] = Holding(
             f"lock {self.name!r}", obtain_once, when_unsure=self._terms.when_unsure
         )
-        grant = await holding.acquire(wait_ms)
+        grant = await holding.enter(wait_ms)
         self._forget_released()
         self._entered.setdefault(owner, []).append((current_owner(), holding))
         return holding, grant
