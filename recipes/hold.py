@@ -217,7 +217,13 @@ class Hold:
         with self._guard:
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback()
+            try:
+                callback()
+            except (Exception, asyncio.CancelledError) as error:
+                # One callback's mistake keeps neither the others nor the session from going on.
+                self._core.loop.call_exception_handler(
+                    {"message": f"a callback of grant {self._grant_id} failed", "exception": error}
+                )
 
 
 class Shares:

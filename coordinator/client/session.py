@@ -318,7 +318,8 @@ class Session:
         for callback in list(self._callbacks.values()):
             try:
                 callback(state)
-            except Exception as error:  # one holder's mistake must not keep the others uninformed
+            except (Exception, asyncio.CancelledError) as error:
+                # One holder's mistake must not keep the others uninformed.
                 self._loop.call_exception_handler(
                     {"message": "a callback of a session failed", "exception": error}
                 )

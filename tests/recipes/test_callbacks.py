@@ -1,0 +1,76 @@
+"""What a program is told while it waits and holds; its mistakes there are its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from coordinator.client import SessionState
+from recipes import Lock
+from tests.client.memory_cluster import MemoryCluster, in_memory
+
+
+def fails_with(error: BaseException) -> Callable[[], None]:
+    """Return a callback with a mistake in it."""
+
+    def callback() -> None:
+        raise error
+
+    return callback
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("mine"), asyncio.CancelledError()], ids=["error", "cancelled"]
+)
+@in_memory
+async def test_a_failing_callback_costs_the_other_holds_nothing(
+    world: MemoryCluster, error: BaseException
+) -> None:
+    """The session goes on, the other callbacks are called, and the mistake is reported."""
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda loop, context: reported.append(context["exception"])
+    )
+    async with world.client() as client, world.client() as operator:
+        taken, kept = [await Lock(client, name).acquire() for name in ("a", "b")]
+        heard: list[str] = []
+        taken.on_lost(fails_with(error))
+        taken.on_lost(lambda: heard.append("the other callback"))
+        kept.on_lost(lambda: heard.append("of the other lock"))
+
+        await operator.revoke("a", by="ops", reason="stuck")
+        await asyncio.sleep(60)
+
+        assert heard == ["the other callback"]
+        assert reported == [error]
+        kept.check()
+        assert (await client.session()).state is SessionState.CONNECTED
+
+
+@in_memory
+async def test_a_failing_callback_leaves_the_others_informed_of_a_lost_session(
+    world: MemoryCluster,
+) -> None:
+    """All callbacks of all grants are called, of the session's own state too (S059)."""
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda loop, context: reported.append(context["exception"])
+    )
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client:
+        session = await client.session()
+        grants = [await Lock(client, name).acquire() for name in ("a", "b")]
+        heard: list[str] = []
+        session.on_state(lambda state: fails_with(asyncio.CancelledError())())
+        for grant in grants:
+            grant.on_lost(fails_with(asyncio.CancelledError()))
+            grant.on_lost(lambda name=grant.lock: heard.append(name))  # type: ignore[misc]
+
+        network.is_cut = True
+        await asyncio.sleep(5)
+
+        assert heard == ["a", "b"]
+        assert len(reported) == 4  # suspended, then lost
