@@ -78,7 +78,10 @@ class Prober:
         except asyncio.CancelledError:
             run.cancel()
             raise
-        return run.result() if run.done() else self._late
+        if not run.done():
+            return self._late
+        # Nobody here did it, so the probe itself has ended so: its worker was cancelled, maybe.
+        return "it was cancelled" if run.cancelled() else run.result()
 
     @property
     def _late(self) -> str:

@@ -97,6 +97,28 @@ async def test_a_probe_that_hangs_has_failed(world: MemoryCluster) -> None:
 
 
 @in_memory
+async def test_a_probe_that_ends_cancelled_has_failed(world: MemoryCluster) -> None:
+    """Such as one that awaits a worker that was cancelled: it is looked at again, and counted."""
+    worker = asyncio.create_task(asyncio.sleep(1_000_000))
+
+    async def probe() -> None:
+        if worker.done():
+            await worker
+
+    async with world.client(session_timeout=30, probe=Probe(probe, every=1, failures=3)) as client:
+        session = await client.session()
+        await asyncio.sleep(10)
+        assert not session.is_lost
+
+        worker.cancel()
+        await asyncio.sleep(5)
+
+        assert session.reason == "health probe failed 3 times in a row: it was cancelled"
+        with pytest.raises(UnhealthyError, match="it was cancelled"):
+            await client.session()
+
+
+@in_memory
 async def test_who_is_not_well_gets_no_session(world: MemoryCluster) -> None:
     """Neither a first one nor another; when it is well again it does."""
     patient = Patient()
