@@ -9,6 +9,8 @@
    harmless, so members do that by themselves until then.
 4. The same answer says what is left of the session's bounded holds, and which grants were taken
    from it: whoever is told that its session lives is told at once what it does not hold any more.
+5. An answer between members is bounded in bytes. Sessions that find no room in it are left out, not
+   told half of it, and asked for again by the member they are at.
 """
 
 from __future__ import annotations
@@ -47,6 +49,10 @@ _LOST_LIKE = asdict(LostGrant(path="", fencing_token=0, how=""))
 
 _ROUND_DEADLINE_MS = 2_000
 _SESSIONS_PER_ROUND_MAX = 10_000
+_SESSION_ID_CHARACTERS_MAX = 64
+"""Ours have 16; whoever asks for longer ones asks for none that ever was."""
+_FRAME_OVERHEAD_BYTES = 4_096
+"""Of a frame between members, at most, for what is around an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ class HeartbeatAck:
 
 Acks = Mapping[str, HeartbeatAck | None]
 """What each session is told; None for one that has ended. A session whose expiry is under way is
-left out: nothing can be said of it yet."""
+left out: nothing can be said of it yet. So is one that found no room in a follower's answer."""
 
 
 class _Rounds:
@@ -149,7 +155,10 @@ class Heartbeats:
         taken: TakenGrants,
         replica: MachineReplica,
         metrics: Metrics,
+        *,
+        frame_bytes_max: int,
     ) -> None:
+        self._reply_bytes_max = frame_bytes_max - _FRAME_OVERHEAD_BYTES
         self._engine = engine
         self._clock = clock
         self._timers = timers
@@ -170,6 +179,8 @@ class Heartbeats:
             SessionExpiredError: it has ended, as confirmed by a leader.
             NoLeaderError: no leader confirmed it in time; the session may live on.
         """
+        if len(session_id) > _SESSION_ID_CHARACTERS_MAX:
+            raise SessionExpiredError("there never was a session of so long an id")
         try:
             async with self._timers.deadline(deadline_ms):
                 acks = await self._until_confirmed(session_id)
@@ -265,7 +276,9 @@ class Heartbeats:
             acks = await self._here.ask(asked)
         except CoordinatorError as error:
             return json.dumps({"problem": to_problem(error)}).encode()
-        return _encode_reply({key: acks[key] for key in asked if key in acks})
+        return _encode_reply(
+            {key: acks[key] for key in asked if key in acks}, self._reply_bytes_max
+        )
 
 
 def _decode_request(payload: bytes) -> list[str]:
@@ -283,19 +296,35 @@ def _decode_request(payload: bytes) -> list[str]:
     return asked
 
 
-def _encode_reply(acks: Acks) -> bytes:
-    """Return what the other member is told; what most sessions have none of is left out."""
-    told = {key: each for key, each in acks.items() if each is not None}
-    reply: dict[str, Any] = {
-        "timeouts": {key: None if each is None else each.timeout_ms for key, each in acks.items()}
-    }
-    holds = {key: dict(each.holds) for key, each in told.items() if each.holds}
-    lost = {key: [asdict(one) for one in each.lost] for key, each in told.items() if each.lost}
-    if holds:
-        reply["holds"] = holds
-    if lost:
-        reply["lost"] = lost
-    return json.dumps(reply).encode()
+def _encode_reply(acks: Acks, bytes_max: int) -> bytes:
+    """Return what the other member is told; what most sessions have none of is left out.
+
+    Sessions for which there is no room in ``bytes_max`` are left out as well: one that wants more
+    than half of it alone, or, when half is used, all that follow.
+    """
+    parts: dict[str, list[str]] = {"timeouts": [], "holds": [], "lost": []}
+    used = sum(len(name) + 8 for name in parts)
+    for session_id, ack in acks.items():
+        key = json.dumps(session_id)
+        told = {"timeouts": "null" if ack is None else str(ack.timeout_ms)}
+        if ack is not None and ack.holds:
+            told["holds"] = json.dumps(dict(ack.holds))
+        if ack is not None and ack.lost:
+            told["lost"] = json.dumps([asdict(one) for one in ack.lost])
+        size = sum(len(key) + len(each) + 4 for each in told.values())
+        if used + size > bytes_max:
+            if 2 * used > bytes_max:
+                break
+            continue
+        used += size
+        for name, each in told.items():
+            parts[name].append(f"{key}: {each}")
+    fields = [
+        f'"{name}": {{{", ".join(each)}}}'
+        for name, each in parts.items()
+        if each or name == "timeouts"
+    ]
+    return f"{{{', '.join(fields)}}}".encode("ascii")
 
 
 def _decode_reply(reply: bytes) -> Acks:

@@ -107,6 +107,7 @@ class Member:
             taken,
             replica,
             metrics,
+            frame_bytes_max=config.raft.frame_bytes_max,
         )
         self._reaper = Reaper(engine, clock, replica, leadership, tasks, metrics)
         self._hub = WatchHub(replica, limits, metrics)

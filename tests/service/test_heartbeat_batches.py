@@ -1,0 +1,81 @@
+"""The answer of the leader to a member that passes many heartbeats on at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from coordinator.config import Config, RaftConfig
+from coordinator.errors import SessionExpiredError
+from coordinator.service.heartbeats import HeartbeatAck, _decode_reply, _encode_reply
+from coordinator.service.holding import Asked
+from coordinator.service.taken import LostGrant
+from tests.service.fake_cluster import World, cluster, soon
+from tests.service.lock_scenes import acquired, opened
+
+FRAME_BYTES_MAX = 8_192
+LOST = tuple([LostGrant(f"/locks/orders-{n}/lock-0000000001", n, "forced") for n in range(100)])
+
+
+async def loser(world: World) -> str:
+    """A session from which four grants were taken."""
+    session_id = await opened(world)
+    for number in range(4):
+        name = f"{session_id}-{number}-{'x' * 100}"
+        await soon(acquired(world, session_id, name))
+        asked = Asked(None, world.deadline())
+        await soon(world.leader.holding.revoke(name, None, "ann", "stuck", asked))
+    return session_id
+
+
+async def test_more_than_a_frame_takes_is_told_in_several() -> None:
+    """Nobody is left without an answer, and nobody is told less than all it lost."""
+    config = Config(raft=RaftConfig(frame_bytes_max=FRAME_BYTES_MAX))
+    async with cluster(config=config) as world:
+        sessions = [await loser(world) for _ in range(12)]
+        answer, sizes = world.engines["1"]._handlers["heartbeat"], []
+
+        async def measured(sender: str, payload: bytes) -> bytes:
+            reply = await answer(sender, payload)
+            sizes.append(len(reply))
+            return reply
+
+        world.engines["1"].on_request("heartbeat", measured)
+        acks = await soon(
+            asyncio.gather(*[world.follower.heartbeat(each, world.deadline()) for each in sessions])
+        )
+
+        assert [len(each.lost) for each in acks] == [4] * 12
+        assert len(sizes) > 1
+        assert max(sizes) <= FRAME_BYTES_MAX - 512
+
+
+def test_what_fits_is_answered_beside_what_never_would() -> None:
+    """A session too big for any answer costs the others of its batch nothing."""
+    acks = {"a": HeartbeatAck("a", 10, {}, LOST), "b": HeartbeatAck("b", 10, {"/locks/x/1": 5})}
+
+    told = _decode_reply(_encode_reply({**acks, "c": None}, 1_000))
+
+    assert told == {"b": acks["b"], "c": None}
+
+
+def test_no_more_is_encoded_than_is_sent() -> None:
+    """Once the answer is half full the first that does not fit ends it, and is first next time."""
+    acks = {str(n): HeartbeatAck(str(n), 10, {}, LOST) for n in range(1_000)}
+    bytes_max = 5 * len(_encode_reply({"0": acks["0"]}, 1_000_000))
+
+    reply = _encode_reply(acks, bytes_max)
+
+    assert len(reply) <= bytes_max
+    assert list(json.loads(reply)["timeouts"]) == ["0", "1", "2", "3", "4"]
+
+
+async def test_an_id_that_no_session_has_is_not_passed_on() -> None:
+    """Many long ones together would be too long for the question."""
+    async with cluster() as world:
+        with pytest.raises(SessionExpiredError):
+            await soon(world.follower.heartbeat("x" * 8_000, world.deadline()))
+
+        assert world.requests == []
