@@ -51,7 +51,7 @@ class Contender(Body[ClientT]):
         """Wait for the turn and return the grant; ``timeout`` None means the contender's own.
 
         ``blocking=False`` tries once. ``on_position`` is told, in the client's event loop, how
-        many stand before us, those who hold included.
+        many stand before us, those who hold included; what it raises ends the wait.
 
         Raises:
             LockTimeoutError: not granted in time; the attempt left nothing behind.

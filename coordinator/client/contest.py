@@ -72,6 +72,13 @@ class _AskAgain(Exception):
     """The stream is old: send the same attempt again."""
 
 
+class _CallbackFailed(Exception):
+    """The caller's ``on_position`` raised ``error``, which no member has said, whatever it is."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """Who contends, for people to see, and for what; all from ``kind`` only for locks.
@@ -147,6 +154,8 @@ class Contest:
     ) -> Award:
         """Wait for the grant, ``wait_ms`` in all (0: try once; None: without end).
 
+        What ``on_position`` raises ends the wait and is raised as it is.
+
         Raises:
             LockTimeoutError: others held until the deadline; nothing of the attempt is left.
             UnavailableError: no member could be reached; nothing of the attempt is left.
@@ -166,6 +175,9 @@ class Contest:
         attempt = _Attempt(session, self._delivery.lanes.take(), deadline_ms, wait_ms == 0)
         try:
             grant = await session.while_alive(self._until_answered(attempt, wish, on_position))
+        except _CallbackFailed as failed:
+            await self._settle(attempt, wish.owner, failed)
+            raise failed.error from None
         except BaseException as error:
             await self._settle(attempt, wish.owner, error)
             raise
@@ -410,7 +422,10 @@ def _read(
             attempt.position = position
             attempt.was_served = True
             if on_position is not None:
-                on_position(position)
+                try:
+                    on_position(position)
+                except Exception as error:
+                    raise _CallbackFailed(error) from error
         case StreamError(problem):
             raise problem
     return None

@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 
 from coordinator.client import SessionState
+from coordinator.errors import (
+    BadArgumentsError,
+    LockTimeoutError,
+    SessionExpiredError,
+    UnavailableError,
+)
 from recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
@@ -74,3 +80,41 @@ async def test_a_failing_callback_leaves_the_others_informed_of_a_lost_session(
 
         assert heard == ["a", "b"]
         assert len(reported) == 4  # suspended, then lost
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LockTimeoutError("the queue is too long for me"),
+        BadArgumentsError("no"),
+        UnavailableError("no"),
+        SessionExpiredError("no"),
+        TimeoutError("no"),
+        ValueError("no"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@in_memory
+async def test_a_failing_on_position_ends_the_wait_and_leaves_nothing(
+    world: MemoryCluster, error: Exception
+) -> None:
+    """It comes through as it is, and is not taken for what a member says (S007)."""
+    seen: list[int] = []
+
+    def on_position(position: int) -> None:
+        seen.append(position)
+        raise error
+
+    async with (
+        world.client(label="holder") as holder,
+        world.client(label="waiter") as waiter,
+        Lock(holder, "daily", label="holder"),
+    ):
+        with pytest.raises(type(error)) as raised:
+            await Lock(waiter, "daily", timeout=60).acquire(on_position=on_position)
+        await asyncio.sleep(1)
+
+        assert raised.value is error
+        assert seen == [1]
+        assert await world.queue(holder, "daily") == ["holder"]
+        assert not (await waiter.session()).is_lost
