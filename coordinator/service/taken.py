@@ -57,16 +57,17 @@ class TakenGrants:
         return tuple(self._taken.get(session_id, ()))
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
-        if outcome.is_repeat or not outcome.events:
+        if outcome.is_repeat:
             return
         machine = self._replica.machine
-        if type(command.operation) in _TAKING:
-            for grant in reversed(machine.locks.ended_at(outcome.zxid)):
-                self._note(grant)
         if self._taken and isinstance(outcome.result, SessionEnded):
+            # Without ephemerals its end has no events; a void expiry is no end at all.
             session_id = outcome.result.session_id
             if machine.session(session_id) is None:
                 self._taken.pop(session_id, None)
+        elif outcome.events and type(command.operation) in _TAKING:
+            for grant in reversed(machine.locks.ended_at(outcome.zxid)):
+                self._note(grant)
 
     def on_restore(self) -> None:
         self._taken.clear()

@@ -21,7 +21,8 @@ from coordinator.service.grant_history import GrantsWanted
 from coordinator.service.holding import Asked
 from coordinator.service.queues import Wish
 from coordinator.service.reads import LINEARIZABLE, STALE
-from coordinator.service.taken import TOLD_MAX
+from coordinator.service.replica import MachineReplica
+from coordinator.service.taken import TOLD_MAX, TakenGrants
 from coordinator.state.commands import (
     Create,
     CreateMode,
@@ -140,6 +141,23 @@ async def test_what_was_taken_is_known_after_a_snapshot() -> None:
 
         ack = await soon(world.members["3"].heartbeat(session_id, world.deadline()))
         assert [each.path for each in ack.lost] == [held.path]
+
+
+async def test_what_was_taken_is_forgotten_with_its_session() -> None:
+    """Also of one that has no ephemerals left, whose end is therefore no event."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        replica = world.engines["1"].replica
+        assert isinstance(replica, MachineReplica)
+        taken = TakenGrants(replica)
+        replica.add_listener(taken)
+        session_id = await opened(world)
+        await soon(acquired(world, session_id))
+        await soon(world.leader.holding.revoke("daily", None, "ann", "stuck", asked(world)))
+        assert taken.of(session_id)
+
+        await soon(world.leader.close_session(session_id, None, world.deadline()))
+
+        assert taken.of(session_id) == ()
 
 
 async def test_the_latest_hundred_are_told_in_order_and_after_a_snapshot_the_same() -> None:
