@@ -371,7 +371,8 @@ class Contest:
         self._leftovers.add(self.names, owner, chore)
         # A second cancellation does not wait any longer; the chore goes on in any case.
         await asyncio.wait({chore}, timeout=ABANDON_WAIT_MS / 1000)
-        is_withdrawn = chore.done() and not chore.cancelled() and chore.result()
+        has_come_to_it = chore.done() and not chore.cancelled() and chore.exception() is None
+        is_withdrawn = has_come_to_it and chore.result()
         if is_withdrawn and isinstance(error, OutcomeUnknownError):
             raise UnavailableError(
                 f"{self.name}: no answer in time; the attempt was withdrawn: {error.message}"
@@ -397,7 +398,11 @@ class Contest:
                 return
 
     async def _withdraw(self, call: Call, session: Session) -> bool:
-        """Withdraw; False when only the end of the session, at the server, will do it."""
+        """Withdraw; False when only the end of the session, at the server, will do it.
+
+        Raises:
+            RequestForgottenError: the members do not know any more what the attempt came to.
+        """
         while not session.is_lost:
             try:
                 await self._delivery.read(call, AbandonReply.from_body, _ABANDON_ATTEMPT_MS)
