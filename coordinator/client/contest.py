@@ -171,6 +171,8 @@ class Contest:
             raise UnavailableError(
                 f"{self.name}: an earlier contender of {wish.owner} is still being taken back"
             )
+        if deadline_ms is not None:
+            limit_ms = max(0, deadline_ms - clock.monotonic_ms())
         session = await self._open_session(limit_ms)
         attempt = _Attempt(session, self._delivery.lanes.take(), deadline_ms, wait_ms == 0)
         try:

@@ -71,3 +71,20 @@ async def test_a_short_wait_ends_in_time_and_so_does_its_client(world: MemoryClu
             ended = now()
             assert ("refused" in raised.value.message) == is_refusing
         assert now() - ended <= 0.3
+
+
+@in_memory
+async def test_what_an_acquire_waits_for_one_after_the_other_shares_its_one_deadline(
+    world: MemoryCluster,
+) -> None:
+    """Its owner's clean-up, then a session: each gets what is left of the time (S073)."""
+    network = world.network()
+    network.is_cut = True
+    async with world.client(network, timeout=30) as client:
+        client.leftovers.add(["daily"], "me", asyncio.create_task(asyncio.sleep(4.5)))
+        began = now()
+
+        with pytest.raises(UnavailableError):
+            await Lock(client, "daily", owner="me", timeout=5).acquire()
+
+        assert now() - began <= 5.1
