@@ -12,8 +12,9 @@ ids of its last chapters; the others keep the last one that they have met of eac
    directory was emptied, from the beginning.
 3. One that lost its disk, or was accused, and has caught up since, knows none of its chapters of
    before; it was proven with more than what it was then (``probation``, rule 5), so those who met
-   it before and were away since take it as it is. With as much, or met on probation and proven in
-   a life of which nothing is known: it is accused, to be safe, and has to catch up once more.
+   it before and were away since take it as it is. One that was proven with less is an older copy,
+   whatever it knows. Who was met on probation must know that chapter by its id: of two lives the
+   later cannot be told then, and it is accused, to be safe, and has to catch up once more.
 4. A chapter is stable where it began before it is shown; so nobody knows one that a member has
    forgotten without having lost data.
 5. Numbers only grow, and of the ids as many are kept as decide where numbers are close.
@@ -52,9 +53,12 @@ logger = logging.getLogger(__name__)
 NAME = "chapters"
 _MAGIC = b"COORDCHP"
 _HEAD_BYTES = len(_MAGIC) + 4
-CHAPTERS_KEPT = 64
+CHAPTERS_KEPT = 4_096
+"""32 KiB: starts, or minutes, after which a number alone must do."""
 CHAPTER_MS = 60_000
 """A chapter in which something was written ends after so long."""
+TRY_AGAIN_MS = 1_000
+"""Without room on the disk."""
 
 
 NO_PROOF_IS_LATER = Proof(INTEGER_MAX, INTEGER_MAX)
@@ -92,7 +96,11 @@ def knows(number: int, ids: list[bytes], met: Met) -> bool:
 
 def is_older_copy(number: int, ids: list[bytes], proof: Proof, met: Met) -> bool:
     """Whether a proven member that shows this may have forgotten what it was when it was met."""
-    return not knows(number, ids, met) and proof <= met.proof
+    if met.proof == NO_PROOF_IS_LATER:
+        return number - met.number >= len(ids) or not knows(number, ids, met)
+    if proof != met.proof:
+        return proof < met.proof  # another life: numbers begin anew with each
+    return not knows(number, ids, met)
 
 
 def load(disk: Disk, directory: str) -> Record:
@@ -113,7 +121,7 @@ def load(disk: Disk, directory: str) -> Record:
     return Record(number, list(ids), {key: _met(*each) for key, each in met.items()})
 
 
-def _met(number: int, chapter_id: bytes, proof: Iterable[int] = NO_PROOF_IS_LATER) -> Met:
+def _met(number: int, chapter_id: bytes, proof: Iterable[int] = (0, 0)) -> Met:
     return Met(number, chapter_id, Proof(*proof))  # without one: noted before they were kept
 
 
@@ -188,9 +196,26 @@ class Chapters:
         self._record = load(disk, directory)
         self._began_ms = now_ms()
         self._began_at: object = None
+        self._try_again_ms: int | None = None
+        """Something of the record is not stable for want of room."""
+        self._owes_chapter = False
         if others:
-            self._record.begin(self._draw())
-            save(disk, directory, packed(self._record))
+            self._begin_life()
+
+    def _begin_life(self) -> None:
+        record = self._record
+        begun = Record(record.number, record.ids, record.met)
+        begun.begin(self._draw())
+        try:
+            save(self._disk, self._directory, packed(begun))
+        except DiskFullError as error:
+            if not record.number:
+                raise  # it was never shown anywhere: there is no chapter to go on in
+            logger.warning("a chapter begins when there is room: %s", error)
+            self._owes_chapter = True
+            self._try_again_ms = self._now_ms() + TRY_AGAIN_MS
+        else:
+            self._record = begun
 
     def hears(self, member_id: str) -> bool:
         """Whether what this member says about the log counts."""
@@ -228,12 +253,17 @@ class Chapters:
                 is_done = member_id in self._heard and member_id in self._seen_by
                 if member_id in self._connected and not is_done:
                     self._show(member_id)
-        is_time = now_ms - self._began_ms >= CHAPTER_MS
-        if self._others and is_time and log_position != self._began_at and self._saving is None:
+        if self._saving is not None or (self._try_again_ms or 0) > now_ms:
+            return
+        is_old = now_ms - self._began_ms >= CHAPTER_MS and log_position != self._began_at
+        if self._others and (is_old or self._owes_chapter):
+            self._owes_chapter = False
             self._began_ms, self._began_at = now_ms, log_position
             record = Record(self._record.number, self._record.ids, self._record.met)
             record.begin(self._draw())
             self._start_saving(record)
+        elif self._try_again_ms is not None:
+            self._start_saving(self._record)
 
     async def stop(self) -> None:
         """Do nothing more; the file that is being written is written to its end."""
@@ -248,9 +278,9 @@ class Chapters:
     def _draw(self) -> bytes:
         return self._random.getrandbits(8 * CHAPTER_ID_BYTES).to_bytes(CHAPTER_ID_BYTES, "big")
 
-    def _show(self, member_id: str) -> None:
+    def _show(self, member_id: str, *, is_answer: bool = False) -> None:
         record = self._record
-        is_asking = member_id not in self._heard
+        is_asking = not is_answer and member_id not in self._heard
         ids = b"".join(record.ids)
         is_proven, proof = self._probation.is_proven, self._probation.proof
         self._send(member_id, Chapter(record.number, ids, is_proven, is_asking, *proof))
@@ -268,7 +298,7 @@ class Chapters:
         if not found:
             return
         if message.is_asking:
-            self._show(member_id)
+            self._show(member_id, is_answer=True)
         number, is_proven = message.number, message.is_proven
         proof = Proof(message.proof_term, message.proof_index)
         met = self._record.met.get(member_id)
@@ -322,9 +352,12 @@ class Chapters:
         try:
             body = packed(record)
             await self._run_blocking(lambda: save(self._disk, self._directory, body))
+            self._try_again_ms = None
         except DiskFullError as error:
             # Of the others it is remembered in this life; the chapter here goes on.
             logger.warning("chapters are not noted for now: %s", error)
+            self._try_again_ms = self._now_ms() + TRY_AGAIN_MS
+            self._owes_chapter = record.number > self._record.number
             record = Record(self._record.number, self._record.ids, record.met)
         except Exception as error:
             self._on_failure(error)

@@ -25,6 +25,7 @@ from coordinator.raft.engine import Role
 from coordinator.raft.hardening import HardenedSyncObj, InvariantError
 from coordinator.raft.messages import Message
 from coordinator.raft.probation import Probation, Proof
+from coordinator.raft.proposals import NOTHING
 from coordinator.raft.replication import Replication
 
 
@@ -102,6 +103,8 @@ class Consensus:
         if log[-1][1:] != (1, 0):
             probation.note_history()
         self._asked_terms_ms = 0
+        self._owes_entry = False
+        """Somebody on probation must be told of something that was not committed before."""
         self._elections = Elections(
             member_id,
             self._others,
@@ -254,7 +257,11 @@ class Consensus:
         self._outbox.on_role(role)
 
     def take_group(self) -> bytes | None:
-        return self._outbox.take_group()
+        group = self._outbox.take_group()
+        if group is None and self._owes_entry and not self._log.is_full:
+            group = NOTHING
+        self._owes_entry = False
+        return group
 
     def on_group_logged(self, index: int, term: int) -> None:
         self._outbox.on_group_logged(index, term)
@@ -290,6 +297,7 @@ class Consensus:
             return
         if self.first_commit_index is None:
             self.first_commit_index = message.commit_index
+        self.probation.note_told(message.commit_index)
         core, log = self.core, self._log
         if log.is_full:
             # It says that it is there, and not what it lacks: that would be sent again and again.
@@ -340,7 +348,10 @@ class Consensus:
         commit_index = self.core.commit_index
         term = self._log[commit_index - self._log[0][1]][2]
         if message.commit_index <= commit_index and term == message.term:
-            self.probation.note_caught_up(Proof(term, commit_index))
+            if self.probation.is_enough(commit_index):
+                self.probation.note_caught_up(Proof(term, commit_index))
+            else:
+                self._ask_for_terms()
 
     def _skip_committed(self, index: int, entries: list[tuple[int, bytes]]) -> int:
         """Drop what is committed here from ``entries``; return the index before the rest."""
@@ -428,6 +439,7 @@ class Consensus:
                 self._outbox.send_now(member_id, say.TermQuestion(number))
 
     def _on_term_question(self, member_id: str, message: say.TermQuestion) -> None:
+        self._owes_entry = self.is_leader_ready
         if self.probation.is_proven:
             answer = say.TermAnswer(message.number, self.core.term)
             self._outbox.send_durable(member_id, answer)

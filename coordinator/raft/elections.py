@@ -3,12 +3,14 @@
 1. Nobody campaigns without a majority of pre-votes, and nobody who hears a leader grants one
    (row 19; Raft thesis, 9.6 and 4.2.3).
 2. A member's vote counts once in a term; asked again by whom it voted for, it says so again (23).
-3. A member on probation votes in a first election at most (``probation``).
+3. A member on probation votes in a first election at most, and stands only with everybody's
+   pre-vote (``probation``).
 4. A member whose disk is not fit to lead lets the others stand first.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
@@ -19,6 +21,8 @@ from coordinator.raft.engine import Role
 from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.messages import Message
 from coordinator.raft.probation import Probation
+
+logger = logging.getLogger(__name__)
 
 LATE_ELECTION_MS = 2
 """Between noticing that the election is due and campaigning: a member that was paused reads its
@@ -68,6 +72,7 @@ class Elections:
         self._votes: set[str] = set()
         self._pre_votes: set[str] = set()
         self._pre_vote_term = 0
+        self._said_missing: set[str] = set()
         self._is_handed_over = False
         self._has_yielded = False
         self._late_until_ms: int | None = None
@@ -132,6 +137,7 @@ class Elections:
         self._late_until_ms = None
         self._heard_leader_ms = None
         self._core.postpone_election()
+        self._tell_missing()
         if self._others and not self._has_yielded and not self._outbox.may_lead():
             self._has_yielded = True
             return
@@ -147,11 +153,25 @@ class Elections:
             self._pre_vote_term, last_index, last_term, self._probation.is_new
         )
 
+    def _tell_missing(self) -> None:
+        """Say once whom the first election waits for, when it was asked for in vain."""
+        missing = {each for each in self._others if each not in self._pre_votes}
+        is_waiting = self._probation.is_new and self._pre_vote_term and missing
+        if is_waiting and missing != self._said_missing:
+            self._said_missing = missing
+            logger.warning(
+                "the first leader of a cluster is elected by all of its members, with empty disks;"
+                " member %s waits for %s", self._member_id, ", ".join(sorted(missing)),
+            )  # fmt: skip
+
     def _maybe_campaign(self) -> None:
         if not self._probation.may_campaign:
             return
-        if len(self._pre_votes) >= self._majority:
+        # A new member is only elected where nobody has anything (rule 1 of probation).
+        needed = len(self._others) + 1 if self._probation.is_new else self._majority
+        if len(self._pre_votes) >= needed:
             self._pre_vote_term = 0
+            self._said_missing.clear()
             if not self._others:
                 self._probation.end()  # there is nobody who could know better
             self._core.campaign()
@@ -232,9 +252,10 @@ class Elections:
         is_empty = (request.last_term, request.last_index) == EMPTY_LOG
         if not is_empty:
             self._probation.note_history()
-        if self._probation.is_proven:
-            return not request.is_new
-        return self._probation.is_new and request.is_new and is_empty
+        if request.is_new:
+            is_nothing_known = is_empty and self._last() == EMPTY_LOG
+            return is_nothing_known and (self._probation.is_proven or self._probation.is_new)
+        return self._probation.is_proven
 
     def _last(self) -> tuple[int, int]:
         _, last_index, last_term = self._log[-1]

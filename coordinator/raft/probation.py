@@ -6,19 +6,23 @@ of Viewstamped Replication's recovery, Liskov and Cowling 2012, section 4.3, and
 Recovery for Consensus-Based Storage", Alagappan et al., FAST 2018):
 
 1. It gives no vote and no pre-vote to a candidate that has, or ever had, anything to lose, and does
-   not stand for election. Among members that are all on probation as new ones, with empty logs, a
-   first leader is elected as usual; whoever asks, grants or is granted in that election is proven.
+   not stand for election. As long as the logs of *all* members are empty a new one may be elected
+   as the first leader; it needs the pre-vote of each of them. (With those of a majority, one lost
+   disk and a member that had never been started could begin a second history.) Whoever asks,
+   grants or is granted in that election is proven.
 2. It follows no leader before so many of the others told their terms that one of them knows every
    term in which this member may have voted or acknowledged. An older leader is then refused: what
    this member acknowledged to it could contradict what it acknowledged before.
 3. It is proven once it holds, durably, what a leader had committed in its own term, as told in an
    append that agrees with this log: whatever this member had acknowledged and was committed is
-   among that.
+   among that. It must be more than what was committed when this member first heard of it; a
+   leader writes an entry that says nothing for one that asks.
 4. A file beside the log says so. It is stable before the log begins, and removed after the log is
    stable; so probation outlives any crash.
 5. With what it was proven, the term of that leader and what had been committed, is kept in another
-   file. By rule 2 that never shrinks from proof to proof, also over lost disks: so of two lives of
+   file. By rules 2 and 3 that grows from proof to proof, also over lost disks: so of two lives of
    this member that share no memory, the one proven with more is the later one (``chapters``).
+   Without room for it a member stays on probation.
 
 What stays unsafe: losing the disks of a majority, at whatever times, before they are proven again.
 """
@@ -38,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 NAME = "unproven"
 PROOF_NAME = "proof"
+MARKED_BY = "chapters"
+"""A file that whoever can be accused has."""
 _PROOF = struct.Struct("<QQI")
 
 
@@ -78,6 +84,7 @@ class Probation:
         self._answered: set[str] = set()
         self._question = 0
         self._caught_up: Proof | None = None
+        self._first_told: int | None = None
         self.proof = self._load_proof()
         self.standing = Standing.PROVEN
         if disk.exists(self._path):
@@ -114,8 +121,12 @@ class Probation:
         logger.error("member %s may not vote until it has caught up: %s", self._member_id, why)
         self._answered.clear()
         self._question = 0
-        self._caught_up = None
-        self._store(Standing.JOINING)
+        self._caught_up = self._first_told = None
+        self.standing = Standing.JOINING
+        try:
+            self._write(Standing.JOINING)
+        except DiskFullError:
+            self._mark_without_room()
 
     def ask(self, number: int) -> int:
         """Return the number of this life's question for terms; ``number`` if it is the first."""
@@ -126,16 +137,24 @@ class Probation:
         if number == self._question:
             self._answered.add(member_id)
 
+    def note_told(self, commit_index: int) -> None:
+        """A leader that is followed says that so much is committed."""
+        if self._first_told is None:
+            self._first_told = commit_index
+
+    def is_enough(self, commit_index: int) -> bool:
+        """Whether that is more than what was committed before this life."""
+        return self._first_told is not None and commit_index > self._first_told
+
     def note_caught_up(self, proof: Proof) -> None:
         """The log agrees up to its index with what the leader of its term has committed."""
         self._caught_up = proof
 
     def maybe_end(self, durable_index: int) -> None:
         """End it if what was caught up with is stable."""
-        caught_up = self._caught_up
-        if caught_up is not None and durable_index >= caught_up.commit_index:
-            if not self.is_proven:
-                self._keep_proof(caught_up)
+        proof = self._caught_up
+        is_stable = proof is not None and durable_index >= proof.commit_index
+        if proof is not None and is_stable and (self.is_proven or self._keep_proof(proof)):
             self.end()
 
     def end(self) -> None:
@@ -154,8 +173,22 @@ class Probation:
         try:
             self._write(standing)
         except DiskFullError as error:
-            # It holds in this life; in the next one the others will find out again.
+            # The next life of this member is on probation as well, as a new one.
             logger.error("member %s could not note that: %s", self._member_id, error)
+
+    def _mark_without_room(self) -> None:
+        """A second name for a file takes none, and any content but that of a new one will do. If
+        that fails, too, StorageError stops the member: in its next life it would be believed."""
+        try:
+            is_marked = self._disk.link(join(self._directory, MARKED_BY), self._path)
+        except DiskFullError:
+            is_marked = False
+        if not is_marked:
+            raise StorageError(
+                f"{self._path}: expected room to note that this member may not vote, found none",
+                path=self._path,
+            )
+        self._disk.sync_directory(self._directory)
 
     def _load_proof(self) -> Proof:
         path = join(self._directory, PROOF_NAME)
@@ -172,15 +205,15 @@ class Probation:
             path=path,
         )
 
-    def _keep_proof(self, proof: Proof) -> None:
+    def _keep_proof(self, proof: Proof) -> bool:
         data = _PROOF.pack(*proof, 0)[:-4]
         try:
             self._replace(PROOF_NAME, data + crc32(data).to_bytes(4, "little"))
         except DiskFullError as error:
-            # The one before is a claim to less: at worst this member has to catch up once more.
-            logger.warning("with what it was proven is not noted for now: %s", error)
-        else:
-            self.proof = proof
+            logger.warning("member %s is not proven for now: %s", self._member_id, error)
+            return False
+        self.proof = proof
+        return True
 
     def _write(self, standing: Standing) -> None:
         self._replace(NAME, standing.encode())

@@ -18,6 +18,9 @@ from coordinator.raft.engine import Applied
 
 _Waiter = asyncio.Future[Applied]
 
+NOTHING: bytes = msgpack.packb([])
+"""A group without commands, for an entry that says only that its leader leads."""
+
 
 class Proposals:
     """What waits on one member."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 
 import pytest
@@ -26,6 +27,7 @@ from coordinator.raft.probation import Proof
 from tests.raft.simulated_cluster import Member, SimulatedCluster
 from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulated_loop import run
+from tests.raft.test_full_disk import fill
 from tests.raft.test_probation import settled
 
 
@@ -73,6 +75,7 @@ def test_a_member_does_not_know_what_began_after_the_copy() -> None:
         ((3, 8), (3, 9), True),
         ((2, 99), (3, 9), True),
         ((0, 0), (0, 0), True),
+        ((0, 0), (1, 0), True),
         ((99, 99), NO_PROOF_IS_LATER, True),
     ],
 )
@@ -83,15 +86,25 @@ def test_of_two_lives_the_one_proven_with_more_is_the_later(
     met = Met(7, b"of then!", Proof(*met_proof))
 
     assert is_older_copy(2, [b"one now!", b"two now!"], Proof(*proof), met) is expected
-    assert not is_older_copy(8, [b"of then!", b"two now!"], Proof(*proof), met)
+    is_less = proof < met_proof != NO_PROOF_IS_LATER
+    assert is_older_copy(8, [b"of then!", b"two now!"], Proof(*proof), met) is is_less
 
 
-def test_what_was_noted_without_a_proof_is_read_as_one_that_nothing_beats() -> None:
+def test_a_number_far_ahead_says_nothing_about_another_life() -> None:
+    """Numbers begin anew with each: an old disk may be hundreds of chapters ahead."""
+    ids = [b"of then!"] * CHAPTERS_KEPT
+
+    assert is_older_copy(9_000, ids, Proof(0, 0), Met(1, b"one now!", Proof(1, 8)))
+    assert is_older_copy(9_000, ids, Proof(0, 0), Met(1, b"one now!", NO_PROOF_IS_LATER))
+    assert not is_older_copy(9_000, ids, Proof(1, 8), Met(1, b"one now!", Proof(1, 8)))
+
+
+def test_what_was_noted_without_a_proof_is_read_as_of_a_first_life() -> None:
     disk = SimulatedDisk()
     disk.make_directory("data")
     save(disk, "data", chapters.msgpack.packb((1, [b"8 bytes!"], {"2": (7, b"8 bytes?")})))
 
-    assert load(disk, "data").met == {"2": Met(7, b"8 bytes?", NO_PROOF_IS_LATER)}
+    assert load(disk, "data").met == {"2": Met(7, b"8 bytes?", Proof(0, 0))}
 
 
 def test_what_is_noted_is_there_again_and_damage_is_refused() -> None:
@@ -293,6 +306,76 @@ def test_a_copy_of_before_the_replacement_is_found_out_by_those_who_met_the_life
         await cluster.until(lambda: not restored.is_unproven)
         await cluster.equal()
         await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_member_with_a_full_disk_can_be_started_again() -> None:
+    """It goes on in its chapter, and begins one when there is room."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        full = cluster.others(leader)[0]
+        await full.kill()
+        before = load(full.disk, "data").number
+        fill(full.disk)
+
+        await full.start()
+        await asyncio.sleep(3)
+        assert not full.failures
+        assert load(full.disk, "data").number == before
+        full.disk.capacity_bytes = None
+        await cluster.until(lambda: load(full.disk, "data").number == before + 1)
+
+        await leader.engine.propose(b"more")
+        assert b"more" in await cluster.equal()
+        assert not full.is_unproven
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_whom_a_member_met_without_room_is_noted_when_there_is_some() -> None:
+    """What it counted on must be known in its next life."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        full, met = cluster.others(leader)
+        await cluster.equal()
+        full.disk.fail("write", error=errno.ENOSPC, path_part="chapters", count=3)
+        await met.kill()
+        await met.start()
+        await asyncio.sleep(8)
+
+        number = load(met.disk, "data").number
+        assert load(full.disk, "data").met[met.member_id].number == number
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_members_that_do_not_know_each_other_yet_ask_each_other_now_and_then() -> None:
+    """While their disks note it an answer is no question: there would be no end to them."""
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(3)
+        count = 0
+
+        def see(_source: str, _target: str, message: say.Message) -> bool:
+            nonlocal count
+            count += isinstance(message, say.Chapter)
+            return True
+
+        cluster.network.on_message = see
+        cluster.network.delay_ms = (0.2, 0.2)
+        for member in cluster.members:
+            member.sync_ms = 1_000.0
+            await member.start()
+        await asyncio.sleep(0.5)
+
+        assert 6 <= count < 100
+        for member in cluster.members:
+            await member.kill()
 
     run(scenario())
 

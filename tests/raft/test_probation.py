@@ -54,16 +54,46 @@ def test_new_members_elect_a_first_leader_among_themselves() -> None:
     assert (is_proven_before, bench.probation.is_proven) == (False, True)
 
 
-def test_a_proven_member_with_an_empty_log_gives_no_vote_to_a_new_one() -> None:
-    """It may have missed everything that the new one has forgotten."""
+@pytest.mark.parametrize("has_log", [False, True])
+def test_a_proven_member_gives_a_new_one_its_vote_as_long_as_nothing_was_ever_written(
+    has_log: bool,
+) -> None:
+    """Which is known if nobody has anything: the new one needs the pre-vote of each."""
     bench = Bench()
+    if has_log:
+        bench.append(1, (1, 0), [1], commit=1)
+        bench.clock.advance(10_000)
 
     said = [
         *bench.hear("2", say.PreVoteRequest(5, 1, 0, True)),
         *bench.hear("2", say.VoteRequest(5, 1, 0, True)),
     ]
 
-    assert said == []
+    expected = [] if has_log else [say.PreVoteGrant, say.VoteGrant]
+    assert [type(each[1]) for each in said] == expected
+
+
+def test_a_new_member_stands_only_with_the_pre_votes_of_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Two of three are not enough; it says once whom it waits for."""
+    bench = Bench(is_new=True)
+    requests = []
+    for _ in range(6):
+        bench.clock.advance(1_000)
+        bench.consensus.tick()
+        bench.clock.advance(5)
+        bench.consensus.tick()
+        bench.hear("2", say.PreVoteGrant(bench.core.term + 1))
+        requests = [each for each in bench.held if isinstance(each[1], say.VoteRequest)]
+        assert requests == []
+
+    bench.hear("3", say.PreVoteGrant(bench.core.term + 1))
+
+    requests = [each for each in bench.held if isinstance(each[1], say.VoteRequest)]
+    assert [who for who, _ in requests] == ["2", "3"]
+    said = [each.getMessage() for each in caplog.records if "waits for" in each.getMessage()]
+    assert [each.rpartition("waits for ")[2] for each in said] == ["3"]
 
 
 def test_a_new_member_that_has_seen_a_history_takes_part_in_no_first_election() -> None:
@@ -199,7 +229,8 @@ def test_with_what_it_was_proven_is_stable_before_it_votes_again(seed: int) -> N
     assert (again.is_proven, again.proof) == (True, Proof(3, 17))
 
 
-def test_without_room_for_its_proof_a_member_votes_and_says_the_one_before() -> None:
+def test_without_room_for_its_proof_a_member_stays_on_probation() -> None:
+    """With the proof of an earlier life, others would take that for the later one."""
     bench = Bench(is_new=True)
     bench.probation.note_history()
     bench.disk.fail("write", error=errno.ENOSPC, path_part="proof")
@@ -207,7 +238,9 @@ def test_without_room_for_its_proof_a_member_votes_and_says_the_one_before() -> 
 
     bench.probation.maybe_end(17)
 
-    assert (bench.probation.is_proven, bench.probation.proof) == (True, Proof(0, 0))
+    assert (bench.probation.is_proven, bench.probation.proof) == (False, Proof(0, 0))
+    bench.probation.maybe_end(17)
+    assert (bench.probation.is_proven, bench.probation.proof) == (True, Proof(3, 17))
 
 
 def test_a_damaged_proof_is_refused() -> None:
@@ -225,28 +258,159 @@ def test_a_damaged_proof_is_refused() -> None:
 
 
 @pytest.mark.parametrize("late", ["1", "2", "3"])
-def test_a_new_cluster_starts_with_a_majority_and_takes_in_the_last_one(late: str) -> None:
-    """Two of three elect a leader and commit; the third comes, catches up and is proven."""
+def test_a_new_cluster_starts_with_all_of_its_members(late: str) -> None:
+    """Two of three wait for the third; from then on two are enough."""
 
     async def scenario() -> None:
         cluster = SimulatedCluster(3)
         first = [member for member in cluster.members if member.member_id != late]
         for member in first:
             await member.start()
-        leader = await cluster.leader(first)
-        await leader.engine.propose(b"a")
+        await asyncio.sleep(30)
+        assert [member.engine.status().role for member in first] != [Role.LEADER]
         third = next(member for member in cluster.members if member.member_id == late)
 
         await third.start()
-        await cluster.until(lambda: third.engine.status().is_ready)
+        leader = await cluster.leader()
+        await leader.engine.propose(b"a")
 
-        assert not third.is_unproven
         assert await cluster.equal() == [b"a"]
+        assert not any(member.is_unproven for member in cluster.members)
         await leader.kill()
         await cluster.leader([member for member in cluster.members if member.is_up])
         await cluster.stop()
 
     run(scenario())
+
+
+def test_a_lost_disk_and_a_member_that_never_was_there_begin_no_second_history() -> None:
+    """Two of five that were there from the beginning are emptied: what the others know stays."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        emptied, other = cluster.others(leader)
+        await leader.engine.propose(b"precious")
+        await cluster.equal()
+        await leader.kill()
+        for member in (emptied, other):  # more than may be lost; it is noticed all the same
+            await member.lose_disk()
+            await member.start()
+
+        await asyncio.sleep(30)
+
+        assert cluster.leaders() == []
+        await cluster.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_first_election_that_was_cut_short_is_held_again(is_killed: bool) -> None:
+    """The first grants are lost, so that some are proven with empty logs and others are not."""
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(3)
+        lost: list[str] = []
+
+        def lose(_source: str, target: str, message: say.Message) -> bool:
+            if isinstance(message, say.VoteGrant) and len(lost) < 2:
+                lost.append(target)
+                return False
+            return True
+
+        cluster.network.on_message = lose
+        for member in cluster.members:
+            await member.start()
+        await cluster.until(lambda: len(lost) == 2)
+        if is_killed:
+            candidate = next(each for each in cluster.members if each.member_id == lost[0])
+            await candidate.kill()
+            await candidate.start()
+
+        leader = await cluster.leader()
+
+        await leader.engine.propose(b"a")
+        assert await cluster.equal() == [b"a"]
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_what_is_replaced_twice_is_proven_with_more_each_time_though_nobody_writes() -> None:
+    """An idle cluster: its leader writes an entry for who asks. With as much as before, one that
+    was away could not tell which life is the later, and would accuse most of the others."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled(5)
+        away, *replaced = cluster.others(leader)
+        proofs: dict[str, list[Proof]] = {member.member_id: [] for member in replaced}
+        for _ in range(2):
+            for member in replaced:
+                await member.lose_disk()
+                await member.start()
+                await cluster.until(lambda each=member: not each.is_unproven)
+                stored = Probation(member.disk, "data", member.member_id, 5, is_new=False)
+                proofs[member.member_id].append(stored.proof)
+            await asyncio.sleep(1)
+            if away.is_up:
+                await away.kill()
+        await away.start()
+        await asyncio.sleep(5)
+
+        assert all(first < second for first, second in proofs.values())
+        assert not any(member.is_unproven for member in cluster.members)
+        assert (await cluster.leader()) is leader
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_an_accusation_without_room_to_note_it_holds_in_the_next_life() -> None:
+    """A file that is there gets a second name, which takes none."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        restored, other = cluster.others(leader)
+        await restored.kill()
+        old = restored.disk.copy()
+        await restored.start()
+        await cluster.equal()
+        await asyncio.sleep(1)
+        await other.kill()
+        await leader.engine.propose(b"known to two")
+        await leader.kill()
+        await restored.kill()
+        restored.disk = old
+        restored.disk.fail("write", error=errno.ENOSPC, path_part="unproven", count=9)
+        await restored.start()
+        await other.start()
+        await cluster.until(lambda: restored.is_unproven)
+
+        await restored.kill()
+        await restored.start()
+        await asyncio.sleep(5)
+
+        assert restored.is_unproven
+        assert cluster.leaders() == []
+        await leader.start()
+        assert b"known to two" in await cluster.equal()
+        await cluster.until(lambda: not restored.is_unproven)
+        await cluster.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("why", ["names", "room"])
+def test_a_member_that_cannot_note_an_accusation_stops(why: str) -> None:
+    bench = Bench()
+    bench.disk.fail("write", error=errno.ENOSPC, path_part="unproven")
+    if why == "names":
+        bench.disk.has_one_name_only = True
+    else:
+        bench.disk.fail("link", error=errno.ENOSPC)
+
+    with pytest.raises(StorageError, match="expected room to note"):
+        bench.probation.begin("an older copy")
 
 
 def test_an_emptied_member_does_not_elect_one_that_lacks_what_it_had_acknowledged() -> None:
