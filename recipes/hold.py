@@ -98,6 +98,8 @@ class Hold:
         self._guard = threading.Lock()
         self._unsubscribe = session.on_state(self._on_session_state)
         session.tidings.attend(paths, fencing_token, self.lose)
+        self._releasing: asyncio.Task[bool] | None = None
+        self._keeps_releasing: asyncio.Task[None] | None = None
         self._end_of_bound: asyncio.TimerHandle | None = None
         if is_bounded:
             self._await_end_of_bound()
@@ -151,7 +153,12 @@ class Hold:
         return next(self._write_numbers)
 
     async def give_back(self) -> bool:
-        """Release; goes on to its end even if the caller is cancelled."""
+        """Release; goes on until it is known even if the caller is cancelled.
+
+        Raises:
+            OutcomeUnknownError: it is not known in time, or the client was closed meanwhile.
+            UnavailableError: nothing was done, and nothing goes on unless ``keep_releasing``.
+        """
         if self._is_released:
             return False
         if self._session.has_failed:
@@ -165,16 +172,36 @@ class Hold:
             self._start(self._release_once(), f"release {self._grant_id} after its loss")
             self._retire()
             return False
-        return await asyncio.shield(self._start(self._release_once(), f"release {self._grant_id}"))
+        releasing = self._release_under_way()
+        try:
+            await asyncio.wait({releasing})
+        except asyncio.CancelledError:
+            self.keep_releasing()  # nobody is left to try it again
+            raise
+        if releasing.cancelled():
+            raise OutcomeUnknownError(
+                f"{self._grant_id}: the client was closed before it was known to be released; it "
+                f"ends with session {self._session.session_id} at the latest"
+            )
+        return releasing.result()
 
     def keep_releasing(self) -> None:
         """Go on releasing in the background until it is known, or the session has ended."""
-        self._start(self._release_until_known(), f"keep releasing {self._grant_id}")
+        if self._keeps_releasing is None or self._keeps_releasing.done():
+            self._keeps_releasing = self._start(
+                self._release_until_known(), f"keep releasing {self._grant_id}"
+            )
 
     def _start(self, work: Any, name: str) -> asyncio.Task[Any]:
         chore = self._core.chores.start(work, name)
         self._core.leftovers.add(self._locks, self._owner, chore)
         return chore
+
+    def _release_under_way(self) -> asyncio.Task[bool]:
+        """Return the one release that is being sent: two would take each other's for a loss."""
+        if self._releasing is None or self._releasing.done():
+            self._releasing = self._start(self._release_once(), f"release {self._grant_id}")
+        return self._releasing
 
     async def _release_once(self) -> bool:
         was_held = await self._queue.release(self._grant_id)
@@ -186,7 +213,7 @@ class Hold:
     async def _release_until_known(self) -> None:
         while not self._is_released and self.remaining_safe_ms() > 0:
             try:
-                await self._release_once()
+                await asyncio.shield(self._release_under_way())
             except (UnavailableError, OutcomeUnknownError):
                 await asyncio.sleep(_AGAIN_S)
 

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from coordinator.errors import (
-    OutcomeUnknownError,
-)
+from coordinator.client import Request
+from coordinator.errors import OutcomeUnknownError, UnavailableError
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import Kind, each_kind
 
@@ -106,3 +105,59 @@ async def test_a_cancelled_release_still_frees_the_lock(world: MemoryCluster, ki
 
         async with kind(other, "daily", timeout=1):
             pass
+
+
+@each_kind
+@in_memory
+async def test_a_release_that_is_cancelled_in_an_outage_goes_on_until_it_is_known(
+    world: MemoryCluster, kind: Kind
+) -> None:
+    """Cancelled itself, or a second time on the way out of the body (S149)."""
+    network = world.network()
+    passes = network._pass
+
+    async def only_heartbeats(request: Request, timeout_ms: int) -> None:
+        if "heartbeat" not in request.target:
+            raise UnavailableError("no leader")
+        await passes(request, timeout_ms)
+
+    async with world.client(network) as client, world.client() as observer:
+        lock = kind(client, "plain")
+        await lock.acquire()
+
+        async def body() -> None:
+            async with kind(client, "daily"):
+                await asyncio.sleep(1_000_000)
+
+        tasks = [asyncio.create_task(body())]
+        await asyncio.sleep(1)
+        network._pass = only_heartbeats  # type: ignore[method-assign]
+        tasks[0].cancel()
+        tasks.append(asyncio.create_task(lock.release()))
+        await asyncio.sleep(1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=1)
+        assert all(task.cancelled() for task in tasks)
+        await asyncio.sleep(60)
+        network._pass = passes  # type: ignore[method-assign]
+        await asyncio.sleep(5)
+
+        assert await world.queue(observer, "daily") == []
+        assert await world.queue(observer, "plain") == []
+
+
+@each_kind
+@in_memory
+async def test_two_who_release_at_once_release_once(world: MemoryCluster, kind: Kind) -> None:
+    """Neither takes what the other one did for a loss."""
+    async with world.client() as client:
+        lock = kind(client, "daily")
+        grant = await lock.acquire()
+        heard: list[str] = []
+        grant.on_lost(lambda: heard.append("lost"))
+
+        assert await asyncio.gather(lock.release(), grant.release()) == [True, True]
+
+        assert heard == []
+        assert await lock.release() is False
