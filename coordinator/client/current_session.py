@@ -12,7 +12,7 @@ from coordinator.client.delivery import Delivery
 from coordinator.client.probing import Prober
 from coordinator.client.session import Session, open_session
 from coordinator.client.settings import ClientSettings
-from coordinator.errors import UnavailableError, UnhealthyError
+from coordinator.errors import ClientClosedError, UnavailableError, UnhealthyError
 
 _OPENED_S = 0.25
 
@@ -39,6 +39,8 @@ class CurrentSession:
             failure = self._delivery.last_failure
             because = "" if failure is None else f": {failure.message}"
             raise UnavailableError(f"no session could be opened within {timeout_s:g} s{because}")
+        if opening.cancelled():  # a cancellation of the caller's own is raised by the wait
+            raise ClientClosedError("this client was closed while a session was being opened")
         return opening.result()
 
     async def _open(self) -> Session:
