@@ -47,7 +47,10 @@ _KEY_CHARACTERS_MAX = 150
 
 
 class NotDone(Exception):
-    """Raised by the work: certainly nothing was done; the record is removed and this raised on."""
+    """Raised by the work: certainly this attempt did nothing; it is forgotten, and this raised on.
+
+    What an earlier attempt has come to stays as unknown as it was: its record is put back.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +188,13 @@ class Once(Generic[ClientT]):
                 begun = self._begin(key, grant)
                 if isinstance(begun, Done):
                     return begun
+                attempt, before = begun
                 try:
-                    result = work(begun)
+                    result = work(attempt)
                 except NotDone:
-                    self._take_back(key, grant)
+                    self._take_back(key, before, grant)
                     raise
-                return self._finish(begun, grant, result)
+                return self._finish(attempt, grant, result)
         except LockTimeoutError:
             if (known := self.look(key)) is not None:
                 return known
@@ -206,12 +210,13 @@ class Once(Generic[ClientT]):
                 begun = await self._begin(key, grant)
                 if isinstance(begun, Done):
                     return begun
+                attempt, before = begun
                 try:
-                    result = await work(begun)
+                    result = await work(attempt)
                 except NotDone:
-                    await self._take_back(key, grant)
+                    await self._take_back(key, before, grant)
                     raise
-                return await self._finish(begun, grant, result)
+                return await self._finish(attempt, grant, result)
         except LockTimeoutError:
             if (known := await self.look(key)) is not None:
                 return known
@@ -223,7 +228,8 @@ class Once(Generic[ClientT]):
         return Lock(self.client, f"once:{key}", timeout=self._timeout)
 
     @both
-    async def _begin(self, key: str, grant: Grant[Any]) -> Attempt | Done:
+    async def _begin(self, key: str, grant: Grant[Any]) -> tuple[Attempt, _Record | None] | Done:
+        """Return the attempt to make now, and the record of the one before; or the end."""
         path = _path_of(key)
         record = await self._read(path)
         if record is not None and record.state == "done":
@@ -241,7 +247,7 @@ class Once(Generic[ClientT]):
             number = record.attempt + 1
         started = _Record("started", number, grant.fencing_token)
         await self._write(path, started.to_bytes(), grant)
-        return Attempt(key, number, grant.fencing_token)
+        return Attempt(key, number, grant.fencing_token), record
 
     @both
     async def _finish(self, attempt: Attempt, grant: Grant[Any], result: Any) -> Done:
@@ -259,8 +265,11 @@ class Once(Generic[ClientT]):
         return Done(attempt.key, result, attempt.number, is_first=True)
 
     @both
-    async def _take_back(self, key: str, grant: Grant[Any]) -> None:
-        await self.client.core.delete(_path_of(key), if_held=grant)
+    async def _take_back(self, key: str, before: _Record | None, grant: Grant[Any]) -> None:
+        if before is None:
+            await self.client.core.delete(_path_of(key), if_held=grant)
+        else:
+            await self._write(_path_of(key), before.to_bytes(), grant)
 
     async def _read(self, path: str) -> _Record | None:
         try:

@@ -126,6 +126,51 @@ async def test_work_that_says_not_done_leaves_no_trace(world: MemoryCluster) -> 
 
 
 @in_memory
+async def test_work_that_says_not_done_does_not_speak_for_an_earlier_attempt(
+    world: MemoryCluster,
+) -> None:
+    """Whether the one that crashed has charged stays as unknown as it was (S129, E10)."""
+    async with world.client() as client:
+        once, work = Once(client), Work()
+        work.error = RuntimeError("charged, then crashed")
+        with pytest.raises(RuntimeError):
+            await once.run("k", work)
+        begun = await client.get("/once/k")
+        for _ in range(2):
+            work.error = NotDone("could not be looked up")
+            with pytest.raises(NotDone):
+                await once.run("k", work)
+        left = await client.get("/once/k")
+        with pytest.raises(OutcomeUnknownError, match="attempt 1 began with fencing token"):
+            await Once(client, when_interrupted="raise").run("k", work)
+        work.error = None
+
+        assert (await once.run("k", work)).attempts == 2
+        assert [each.number for each in work.attempts] == [1, 2, 2, 2]
+        assert left.data == begun.data
+
+
+def test_a_plain_function_does_not_speak_for_an_earlier_attempt_either() -> None:
+    """The sync face."""
+    with serving() as url, connect(url) as client:
+        errors: list[Exception] = [KeyError("crashed"), NotDone("could not be looked up")]
+        numbers: list[int] = []
+
+        def work(attempt: Attempt) -> int:
+            numbers.append(attempt.number)
+            if errors:
+                raise errors.pop(0)
+            return 5
+
+        with pytest.raises(KeyError):
+            Once(client).run("k", work)
+        with pytest.raises(NotDone):
+            Once(client).run("k", work)
+        assert Once(client).run("k", work).attempts == 2
+        assert numbers == [1, 2, 2]
+
+
+@in_memory
 async def test_a_result_that_cannot_be_kept_does_not_undo_the_work(world: MemoryCluster) -> None:
     """It is recorded as done without its result, and said; nothing runs twice for it."""
     async with world.client() as client:
