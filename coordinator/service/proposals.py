@@ -56,6 +56,9 @@ REQUEST_KIND = "propose"
 # Doing these again does nothing more, with or without a request number.
 _IDEMPOTENT = (Release, Abandon, CloseSession, Check)
 
+# These are small and make room: refused for want of it, what was to go would stand.
+_UNDOING = (Release, Abandon, CloseSession)
+
 _IS_OUTCOME = b"\x00"
 _IS_PROBLEM = b"\x01"
 _NUMBER_BYTES = 8
@@ -134,7 +137,8 @@ class Proposals:
         is_repeatable = request is not None or (isinstance(operation, _IDEMPOTENT) and not if_held)
         attempts = _Attempts(is_repeatable)
         started_ms = self._clock.monotonic_ms()
-        self._refuse_too_much(len(command))
+        if if_held or not isinstance(operation, _UNDOING):
+            self._refuse_too_much(len(command))
         self._waiting_bytes += len(command)
         try:
             async with self._timers.deadline(deadline_ms):

@@ -18,21 +18,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 from coordinator.clock import Clock
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
-    CoordinatorError,
     LockLostError,
     LockTimeoutError,
     NoLeaderError,
     NoSpaceError,
-    NotOwnerError,
     OutcomeUnknownError,
     SessionExpiredError,
     ShuttingDownError,
@@ -43,6 +41,7 @@ from coordinator.errors import (
 from coordinator.service.contenders import Contender, Recipe, find, first_holder
 from coordinator.service.holds import LockClasses
 from coordinator.service.leadership import Leadership
+from coordinator.service.leaving import Leave, Leaving
 from coordinator.service.metrics import Metrics
 from coordinator.service.positions import Positions
 from coordinator.service.proposals import Proposals
@@ -63,12 +62,7 @@ from coordinator.state.events import EventType
 from coordinator.state.outcomes import Created, Entered, Outcome
 from coordinator.state.repeats import check_answers
 
-Undo = Callable[[], Coroutine[Any, Any, None]]
-
 _TRY_DEADLINE_MS_MIN = 1_000
-_LEAVE_DEADLINE_MS = 10_000
-_LEAVE_WAIT_MS = 1_000
-"""How long a caller whose time is up still waits to learn that nothing was left behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +142,6 @@ class Queues:
         self._leadership = leadership
         self._timers = timers
         self._clock = clock
-        self._tasks = tasks
         self._metrics = metrics
         self._grants = cache(metrics.grants.labels)
         self._wait_seconds = cache(metrics.wait_seconds.labels)
@@ -157,6 +150,15 @@ class Queues:
         self._waiters_max = waiters_max
         self._waiting: dict[str, dict[_Waiter, None]] = {}
         self._attempt_count = 0
+        self._leaving = Leaving(
+            proposals=proposals,
+            replica=replica,
+            leadership=leadership,
+            timers=timers,
+            clock=clock,
+            tasks=tasks,
+            count_max=waiters_max,
+        )
         self._positions = Positions(replica)
 
     async def acquire(self, attempt: Attempt) -> tuple[Contender, ...]:
@@ -181,8 +183,7 @@ class Queues:
             won = await self._granted(attempt, mine)
         except asyncio.CancelledError:
             if attempt.leave_on_cancel and not self._leadership.is_stopping:
-                leaving = _quietly(partial(self._abandon, request))
-                self._tasks.spawn(leaving, f"leave {attempt.recipe.word}")
+                self._leaving.start(_abandoning(attempt, request))
             raise
         finally:
             self._attempt_count -= 1
@@ -253,7 +254,7 @@ class Queues:
                 self._raise_timeout(attempt, position=None)
             raise
         except (OutcomeUnknownError, StorageError):
-            await self._undo(attempt, partial(self._abandon, request), position=None)
+            await self._undo(attempt, _abandoning(attempt, request), position=None)
             raise
         check_answers(operation, committed.outcome)  # the number may have had another use
         result = committed.outcome.unwrap()
@@ -261,11 +262,11 @@ class Queues:
         if not result.is_entered:
             self._raise_timeout(attempt, position=None)
         if not committed.is_local:  # it stands, but this member cannot see it
-            undo, path = partial(self._abandon, request), directories[0]
+            leave, path = _abandoning(attempt, request), directories[0]
             if self._clock.monotonic_ms() < deadline_ms:  # and never will: its disk is full
                 no_room = NoSpaceError("the disk of this member is full; acquire at another member")
-                await self._raise_unseen(attempt, undo, path, no_room)
-            await self._undo(attempt, undo, position=None)
+                await self._raise_unseen(attempt, leave, path, no_room)
+            await self._undo(attempt, leave, position=None)
             raise _stands_error(path)
         return tuple([self._checked(attempt, each) for each in result.contenders])
 
@@ -295,11 +296,11 @@ class Queues:
         except (TimeoutError, NoLeaderError):
             if all(map(self._is_there, mine)):
                 position = self._place(attempt, mine).position
-            await self._undo(attempt, partial(self._release, mine[0]), position)
+            await self._undo(attempt, _releasing(attempt, mine[0]), position)
             raise _stands_error(mine[0].path) from None
         except UnavailableError as error:  # of the read barrier: its disk is full
-            undo = partial(self._release, mine[0])
-            await self._raise_unseen(attempt, undo, mine[0].path, error)
+            leave = _releasing(attempt, mine[0])
+            await self._raise_unseen(attempt, leave, mine[0].path, error)
 
     async def _until_holder(self, attempt: Attempt, mine: tuple[_Mine, ...], place: _Place) -> None:
         observer = None
@@ -376,49 +377,25 @@ class Queues:
 
     # --- leaving nothing behind
 
-    async def _undo(self, attempt: Attempt, undo: Undo, position: int | None) -> None:
+    async def _undo(self, attempt: Attempt, leave: Leave, position: int | None) -> None:
         """Take the attempt back and raise LockTimeoutError; return if nobody confirmed it in time.
 
         It goes on in the background then.
         """
-        if await self._is_undone(attempt, undo):
+        if await self._leaving.is_done(leave):
             self._raise_timeout(attempt, position)
 
     async def _raise_unseen(
-        self, attempt: Attempt, undo: Undo, path: str, error: UnavailableError
+        self, attempt: Attempt, leave: Leave, path: str, error: UnavailableError
     ) -> NoReturn:
         """End an attempt that this member cannot follow, before its time is up.
 
         With a request number it is had at another member, so it is left standing; without one
         nobody can repeat it, so it is taken back, and ``error`` is true.
         """
-        if attempt.request is None and await self._is_undone(attempt, undo):
+        if attempt.request is None and await self._leaving.is_done(leave):
             raise error
         raise _stands_error(path) from error
-
-    async def _is_undone(self, attempt: Attempt, undo: Undo) -> bool:
-        """Take the attempt back; say whether that is known to be done, within a moment."""
-        task = self._tasks.spawn(_quietly(undo), f"leave {attempt.recipe.word}")
-        try:
-            async with self._timers.deadline(self._clock.monotonic_ms() + _LEAVE_WAIT_MS):
-                await asyncio.wait({task})
-        except TimeoutError:
-            return False
-        return not task.cancelled() and task.result()
-
-    async def _abandon(self, request: RequestId) -> None:
-        operation = Abandon(request.client_id, request.number, request.floor_index)
-        deadline_ms = self._clock.monotonic_ms() + _LEAVE_DEADLINE_MS
-        await self._proposals.submit(operation, request=None, deadline_ms=deadline_ms)
-
-    async def _release(self, mine: _Mine) -> None:
-        deadline_ms = self._clock.monotonic_ms() + _LEAVE_DEADLINE_MS
-        try:
-            await self._proposals.submit(
-                Release(mine.path, mine.czxid), request=None, deadline_ms=deadline_ms
-            )
-        except NotOwnerError:
-            pass  # it had gone before
 
     def _own_request(self) -> RequestId:
         """Make an attempt without a request number safe to repeat between members all the same."""
@@ -443,13 +420,16 @@ class Queues:
         )
 
 
-async def _quietly(undo: Undo) -> bool:
-    """Undo; return whether it is certain that it was done. A member that stops never begins."""
-    try:
-        await undo()
-    except CoordinatorError:
-        return False  # the end of the session removes what could not be removed now
-    return True
+def _abandoning(attempt: Attempt, request: RequestId) -> Leave:
+    """Return what takes back an attempt of which it may not be known where it stands."""
+    operation = Abandon(request.client_id, request.number, request.floor_index)
+    has_number = attempt.request is not None
+    return Leave(operation, attempt.session_id, attempt.recipe.word, has_number)
+
+
+def _releasing(attempt: Attempt, mine: _Mine) -> Leave:
+    operation, has_number = Release(mine.path, mine.czxid), attempt.request is not None
+    return Leave(operation, attempt.session_id, attempt.recipe.word, has_number)
 
 
 def _stands_error(path: str) -> ConnectionLostError:

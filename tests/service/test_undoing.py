@@ -1,38 +1,172 @@
-"""What an attempt would undo is not begun by a member that stops."""
+"""What an attempt leaves is taken back until it is done, by a member that runs."""
 
 from __future__ import annotations
 
-import warnings
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
-from coordinator.errors import NoLeaderError
-from coordinator.service.queues import _quietly
+from coordinator.config import Config, RaftConfig
+from coordinator.errors import (
+    BadArgumentsError,
+    CoordinatorError,
+    LeaderChangedError,
+    NoLeaderError,
+    NotOwnerError,
+    RequestForgottenError,
+    ThrottledError,
+)
+from coordinator.service.leaving import Leave
+from coordinator.service.locks import Grant
+from coordinator.service.proposals import Committed, Proposals
+from coordinator.state.commands import Abandon, Create, RequestId
+from tests.service.fake_cluster import World, cluster, settle, soon
+from tests.service.lock_scenes import WITHOUT_LEASES, acquired, acquiring, looked, opened, released
+
+SMALL = Config(raft=RaftConfig(proposals_bytes_max=3_000))
+NUMBERED = RequestId("client", 7, 0)
 
 
-def test_what_is_never_undone_is_never_begun() -> None:
-    """A task that is cancelled before its first step leaves no coroutine behind unawaited."""
-    begun: list[str] = []
+class Failing:
+    """Proposals that are refused with ``errors`` first, one after the other."""
 
-    async def undo() -> None:
-        begun.append("it")
+    def __init__(self, proposals: Proposals, errors: list[CoordinatorError]) -> None:
+        self._proposals = proposals
+        self._errors = errors
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        _quietly(undo).close()
+    async def submit(self, *arguments: Any, **options: Any) -> Committed:
+        if self._errors:
+            raise self._errors.pop(0)
+        return await self._proposals.submit(*arguments, **options)
 
-    assert begun == []
+
+@pytest.mark.parametrize(
+    ("errors", "is_done"),
+    [
+        ([], True),
+        ([NotOwnerError("it had gone")], True),
+        ([RequestForgottenError("whose?")], False),
+        ([BadArgumentsError("what?")], False),
+        ([NoLeaderError("nobody leads"), ThrottledError("too much")], True),
+        ([LeaderChangedError("who knows")], True),
+    ],
+)
+async def test_what_may_succeed_later_is_tried_again(
+    errors: list[CoordinatorError], is_done: bool
+) -> None:
+    """And what never will is not."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        leaving = world.leader._queues._leaving
+        leaving._proposals = Failing(world.leader._proposals, errors)  # type: ignore[assignment]
+        leave = Leave(Abandon("client", 7, 0), await opened(world), "lock", has_number=True)
+
+        task = leaving.start(leave)
+        await world.advance(5_000)
+
+        assert await soon(task) is is_done
+        assert errors == []
 
 
-@pytest.mark.filterwarnings("error::RuntimeWarning")
-async def test_undoing_says_whether_it_was_done() -> None:
-    """True when it was; a refusal of the service is no certainty."""
+async def test_a_member_that_stops_takes_nothing_back() -> None:
+    """It could not; whoever waits for it is not held up."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        leave = Leave(Abandon("client", 7, 0), await opened(world), "lock", has_number=False)
+        world.elect(None)
+        task = world.members["1"]._queues._leaving.start(leave)
+        await settle()
+        await soon(world.members["1"].stop())
 
-    async def undo() -> None:
-        pass
+        assert task.cancelled() or not task.result()
 
-    async def undo_in_vain() -> None:
-        raise NoLeaderError("nobody leads")
 
-    assert await _quietly(undo)
-    assert not await _quietly(undo_in_vain)
+async def test_leaving_is_not_refused_for_want_of_room() -> None:
+    """A release, an abandon and an end of a session are small, and are what makes room."""
+    async with cluster(config=SMALL) as world:
+        holder, waiter = await opened(world, 60_000), await opened(world, 60_000)
+        held = await soon(acquired(world, holder))
+        waiting = acquiring(world, waiter, leave_on_cancel=True)
+        await settle()
+        world.has_quorum = False
+        writing = [
+            asyncio.create_task(
+                world.leader.submit(
+                    Create(path, b"x" * 1_400), request=None, deadline_ms=world.deadline()
+                )
+            )
+            for path in ("/a", "/b")
+        ]
+        await settle()
+        with pytest.raises(ThrottledError):
+            await soon(
+                world.leader.submit(
+                    Create("/c", b"x" * 1_400), request=None, deadline_ms=world.deadline()
+                )
+            )
+
+        world.has_quorum = True
+        waiting.cancel()
+        await settle()
+        await soon(world.leader.locks.release("daily", held.grant_id, None, world.deadline()))
+        await soon(world.leader.close_session(holder, None, world.deadline()))
+
+        view = await looked(world)
+        assert (view.holders, view.queue) == ((), ())
+        for each in writing:
+            each.cancel()
+
+
+@asynccontextmanager
+async def left_in_vain(
+    request: RequestId | None,
+) -> AsyncIterator[tuple[World, Grant, str]]:
+    """A waiter went away while nobody led; yields the world, who holds, and the waiter."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        holder, waiter = await opened(world, 3_600_000), await opened(world, 3_600_000)
+        held = await soon(acquired(world, holder))
+        waiting = acquiring(world, waiter, request=request, leave_on_cancel=True)
+        await settle()
+        world.elect(None)
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        yield world, held, waiter
+
+
+async def test_who_left_while_nobody_led_is_gone_when_somebody_does() -> None:
+    """Without a request number nobody else can know of the contender, so it is taken back then."""
+    async with left_in_vain(None) as (world, held, _):
+        await world.advance(60_000)
+        world.elect("2")
+        await world.advance(2_000)
+
+        await released(world, held)
+
+        assert list((await looked(world)).holders) == []
+
+
+async def test_a_late_undoing_takes_nothing_from_who_repeats_its_number() -> None:
+    """Its client went on elsewhere, and holds; this member gave up in time."""
+    async with left_in_vain(NUMBERED) as (world, held, waiter):
+        await world.advance(60_000)
+        world.elect("2")
+        await released(world, held)
+        await soon(acquired(world, waiter, request=NUMBERED))
+        await world.advance(2_000)
+
+        assert [each.session_id for each in (await looked(world)).holders] == [waiter]
+
+
+async def test_nothing_is_undone_for_a_session_that_has_ended() -> None:
+    """Its contenders went with it: the chore ends, and proposes nothing more."""
+    async with left_in_vain(None) as (world, _, waiter):
+        await world.advance(60_000)
+        leaving = world.members["1"]._queues._leaving
+        assert leaving.count == 1
+        world.elect("2")
+        await soon(world.leader.close_session(waiter, None, world.deadline()))
+        await world.advance(20_000)
+
+        assert leaving.count == 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from aiohttp import web
 
@@ -28,8 +29,8 @@ _CLIENT_ID, _NUMBER = 4, 5
 Begin = Callable[[str, Callable[[int], None] | None], Awaitable[shapes.Grant]]
 """Enters the queue for (session_id, on_position) and returns the grant."""
 
-GiveBack = Callable[[shapes.Grant], Awaitable[object]]
-"""Releases a grant that nobody was told of."""
+GiveBack = Callable[[shapes.Grant, int], Awaitable[object]]
+"""Releases a grant that nobody was told of, by a deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,10 @@ class Attempt:
         return transport is not None and not transport.is_closing()
 
     def _give_back(self, grant: shapes.Grant) -> None:
-        self._door.spawn(self._contest.give_back(grant), f"give back {grant.grant_id}")
+        # With a request number its client may find the grant at another member, and hold it there.
+        is_lasting = self._door.request_id(self._request) is None
+        chore = partial(self._contest.give_back, grant)
+        self._door.spawn(chore, f"give back {grant.grant_id}", is_lasting=is_lasting)
 
     async def _open_session(self) -> None:
         if self._door.request_id(self._request) is not None:
@@ -157,10 +161,8 @@ class Attempt:
 
     def _close_session(self) -> None:
         if self._asked.session_id is None:
-            closing = self._door.member.close_session(
-                self._session_id, None, self._door.cleanup_deadline_ms()
-            )
-            self._door.spawn(closing, f"close session {self._session_id}")
+            chore = partial(self._door.member.close_session, self._session_id, None)
+            self._door.spawn(chore, f"close session {self._session_id}", is_lasting=True)
 
 
 def wait_deadline_ms(door: Door, request: web.Request, asked: shapes.Acquire) -> int:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from aiohttp import web
@@ -21,8 +21,12 @@ from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
     DataTooLargeError,
+    OutcomeUnknownError,
+    RequestForgottenError,
+    ShuttingDownError,
     SlowRequestError,
     ThrottledError,
+    UnavailableError,
     to_problem,
 )
 from coordinator.service.member import Member
@@ -40,7 +44,12 @@ _RETRY_AFTER_S = "1"
 _SERVER = "coordinator"
 _JSON_TYPES = frozenset({"application/json"})
 _MSGPACK_TYPES = frozenset({"application/msgpack", "application/x-msgpack"})
+_CHORE_AGAIN_MS = 1_000
 _NO_BODY: dict[str, Any] = {}
+
+
+Chore = Callable[[int], Awaitable[object]]
+"""Something to be tidied up by a deadline; doing it twice does no more than once."""
 
 
 class Door:
@@ -64,16 +73,48 @@ class Door:
         for end in list(self._on_closing):
             end()
 
-    def spawn(self, work: Awaitable[object], name: str) -> None:
-        """Tidy up behind a client that has gone; the door owns the task until it ends."""
-        task = asyncio.ensure_future(_tidied(work, name))
+    def spawn(self, chore: Chore, name: str, *, is_lasting: bool) -> None:
+        """Tidy up behind a client that has gone; the door owns the task until it ends.
+
+        Args:
+            chore: does it, by the deadline that it is given; again when nobody knows of the first.
+            is_lasting: it is repeated until it is done; else only for as long as a request takes,
+                because its client may have gone on elsewhere. All are when the door has many.
+        """
+        is_lasting = is_lasting and len(self._chores) < self.config.connections_max
+        task = asyncio.ensure_future(self._until_tidied(chore, name, is_lasting=is_lasting))
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
 
     async def settle(self) -> None:
-        """Wait for what is being tidied up; each chore has a deadline of its own."""
+        """Wait for what is being tidied up; each chore has a deadline, and is not begun again."""
         while self._chores:
             await asyncio.wait(set(self._chores))
+
+    async def _until_tidied(self, chore: Chore, name: str, *, is_lasting: bool) -> None:
+        give_up_ms = self.cleanup_deadline_ms()
+        said: CoordinatorError
+        while True:
+            try:
+                await chore(self.cleanup_deadline_ms() if is_lasting else give_up_ms)
+                return
+            except (UnavailableError, OutcomeUnknownError) as error:
+                said, again_ms = error, self.clock.monotonic_ms() + _CHORE_AGAIN_MS
+                is_final = isinstance(error, ShuttingDownError | RequestForgottenError)
+                is_final = is_final or (not is_lasting and again_ms >= give_up_ms)
+            except CoordinatorError as error:
+                said, is_final = error, True
+            if is_final or await self._is_closing_within(_CHORE_AGAIN_MS):
+                # The end of the session tidies up what could not be tidied up now.
+                logger.info("could not %s: %s", name, said.message)
+                return
+
+    async def _is_closing_within(self, wait_ms: int) -> bool:
+        closing = asyncio.Event()
+        with self.told_of_closing(closing.set), suppress(TimeoutError):
+            async with asyncio.timeout(wait_ms / 1_000):
+                await closing.wait()
+        return self.is_closing
 
     def cleanup_deadline_ms(self) -> int:
         """Return by when a chore must be done."""
@@ -339,11 +380,3 @@ def _quality(item: str) -> tuple[str, float]:
         return media_type, float(weights[0]) if weights else 1.0
     except ValueError:
         return media_type, 1.0
-
-
-async def _tidied(work: Awaitable[object], name: str) -> None:
-    try:
-        await work
-    except CoordinatorError as error:
-        # The end of the session tidies up what could not be tidied up now.
-        logger.info("could not %s: %s", name, error.message)

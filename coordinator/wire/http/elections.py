@@ -78,10 +78,8 @@ class ElectionRoutes:
                 zxid=won.zxid,
             )
 
-        async def give_back(grant: acquire.Grant) -> object:
-            return await door.member.elections.resign(
-                name, grant.grant_id, None, door.cleanup_deadline_ms()
-            )
+        async def give_back(grant: acquire.Grant, deadline_ms: int) -> object:
+            return await door.member.elections.resign(name, grant.grant_id, None, deadline_ms)
 
         contest = Contest(begin, give_back, is_election=True)
         return await Attempt(door, request, asked, contest).answer()

@@ -91,10 +91,8 @@ class LockRoutes:
             )
             return grant_shape(grant)
 
-        async def give_back(grant: wishes.Grant) -> object:
-            return await door.member.locks.release(
-                grant.lock, grant.grant_id, None, door.cleanup_deadline_ms()
-            )
+        async def give_back(grant: wishes.Grant, deadline_ms: int) -> object:
+            return await door.member.locks.release(grant.lock, grant.grant_id, None, deadline_ms)
 
         return await Attempt(door, request, asked, Contest(begin, give_back)).answer()
 
