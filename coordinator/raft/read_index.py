@@ -35,6 +35,7 @@ class ReadIndex:
         self._wake = wake
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiter_count = 0
+        self._given_up_count = 0
         self._asking: asyncio.Task[int] | None = None
         self._next_asking: asyncio.Task[int] | None = None
 
@@ -82,7 +83,19 @@ class ReadIndex:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiter_count += 1
         heapq.heappush(self._waiters, (index, self._waiter_count, waiter))
-        await waiter
+        try:
+            await waiter
+        finally:
+            if waiter.cancel() or waiter.cancelled():
+                self._give_up()
+
+    def _give_up(self) -> None:
+        """Note that one of those who wait does not any more; let go of them when they are half."""
+        self._given_up_count += 1
+        if 2 * self._given_up_count > len(self._waiters):
+            self._waiters = [each for each in self._waiters if not each[2].done()]
+            heapq.heapify(self._waiters)
+            self._given_up_count = 0
 
     def on_applied(self, applied_index: int) -> None:
         waiters = self._waiters

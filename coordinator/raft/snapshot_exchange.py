@@ -36,6 +36,9 @@ logger = logging.getLogger(__name__)
 
 TRY_AGAIN_MS = 60_000
 """After a snapshot found no room."""
+KEPT_SNAPSHOTS_MAX = 8
+"""A follower that is sent a snapshot finds the entries behind it until so many later ones were
+made: with fewer, one that takes longer for it than the leader for its next would never catch up."""
 RESEND_ELECTION_TIMEOUTS = 5
 """A piece without an answer is sent again after so many of the longest election timeouts."""
 
@@ -47,6 +50,14 @@ class _Stream:
     reader: SnapshotReader
     offset: int
     sent_ms: int
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The log is kept from ``index`` on while ``count`` more snapshots are made."""
+
+    index: int
+    count: int
 
 
 class SnapshotExchange:
@@ -73,6 +84,7 @@ class SnapshotExchange:
         self._on_installed = on_installed
         self._on_failure = on_failure
         self._streams: dict[str, _Stream] = {}
+        self._kept_for: dict[str, _Kept] = {}
         self._receiving: tuple[int, bytes] | None = None
         self._making: asyncio.Task[None] | None = None
         self._installing: asyncio.Task[None] | None = None
@@ -189,9 +201,14 @@ class SnapshotExchange:
             self._making = None
 
     def _trim(self, index: int) -> None:
-        count = index - self._raft.keep_entries_after_snapshot - self._log[0][1]
+        needed = min((kept.index for kept in self._kept_for.values()), default=index)
+        count = min(index - self._raft.keep_entries_after_snapshot, needed) - self._log[0][1]
         if count > 0:
             self._log.deleteEntriesTo(count)
+        for member_id, kept in list(self._kept_for.items()):
+            kept.count -= 1
+            if not kept.count:
+                del self._kept_for[member_id]
 
     # Sending.
 
@@ -203,6 +220,7 @@ class SnapshotExchange:
         if info is None:
             raise InvariantError("the log was trimmed and there is no snapshot")
         self._streams[member_id] = _Stream(self._store.open(info), 0, 0)
+        self._kept_for[member_id] = _Kept(info.index, KEPT_SNAPSHOTS_MAX)
         logger.info("sending the snapshot at entry %d to member %s", info.index, member_id)
         self._send_piece(consensus, member_id)
 
@@ -224,6 +242,7 @@ class SnapshotExchange:
             return
         if reply.is_installed:
             self.forget(member_id)
+            self._kept_for[member_id] = _Kept(reply.snapshot_index, 1)  # for what comes behind it
             self.sent_total += 1
             consensus.replication.on_snapshot_installed(member_id, reply.snapshot_index)
             consensus.send_entries()
@@ -240,6 +259,7 @@ class SnapshotExchange:
 
     def forget(self, member_id: str) -> None:
         """The follower is gone, or has what it needs."""
+        self._kept_for.pop(member_id, None)
         stream = self._streams.pop(member_id, None)
         if stream is not None:
             stream.reader.close()
@@ -247,6 +267,7 @@ class SnapshotExchange:
     def forget_all(self) -> None:
         for member_id in list(self._streams):
             self.forget(member_id)
+        self._kept_for.clear()
 
     # Installing.
 

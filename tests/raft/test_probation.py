@@ -543,6 +543,40 @@ def test_a_member_alone_is_a_new_cluster_with_an_empty_disk() -> None:
     run(scenario())
 
 
+def test_a_replaced_member_catches_up_under_writes_that_do_not_stop() -> None:
+    """The leader makes several snapshots while one is on its way: what follows is kept so long."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled(
+            snapshot_every_entries=50, keep_entries_after_snapshot=12, snapshot_piece_bytes=512
+        )
+        for number in range(300):
+            await leader.engine.propose(b"%d" % number + b"x" * 1_000)
+        replaced = cluster.others(leader)[0]
+        await replaced.lose_disk()
+        await replaced.start()
+
+        async def write_on() -> None:
+            while True:
+                await leader.engine.propose(b"more")
+                await asyncio.sleep(0.003)
+
+        writing = asyncio.ensure_future(write_on())
+        await cluster.until(lambda: not replaced.is_unproven)
+        writing.cancel()
+
+        assert replaced.engine._snapshots.installed_total == 1
+        await cluster.equal()
+        log = leader.engine._log
+        for number in range(200):
+            await leader.engine.propose(b"after %d" % number)
+        await asyncio.sleep(1)
+        assert log[-1][1] - log[0][1] < 200  # it is not kept for ever
+        await cluster.stop()
+
+    run(scenario())
+
+
 def test_an_older_leader_does_not_count_on_a_member_that_forgot_its_vote() -> None:
     """A deposed leader wakes up and reaches only the emptied member: it commits nothing."""
 
