@@ -126,7 +126,7 @@ class Delivery:
         deadline_ms = self.clock.monotonic_ms() + timeout_ms
         if self.index_seen == 0:
             await self._learn_floor(timeout_ms)
-        async with self.lanes.write() as lane:
+        async with self.lanes.write(deadline_ms - self.clock.monotonic_ms()) as lane:
             remaining_ms = deadline_ms - self.clock.monotonic_ms()
             return await self._until_answered(call, parse, remaining_ms, lane)
 
@@ -219,7 +219,8 @@ class Delivery:
     async def _learn_floor(self, timeout_ms: int) -> None:
         """Ask once for a log index before the first write: the floor of the first lane."""
         try:
-            attempt_ms = self.attempt_ms(timeout_ms, timeout_ms)
+            # A third even of a short time: a silent member must leave some for the write itself.
+            attempt_ms = min(self.attempt_ms(timeout_ms, timeout_ms), max(1, timeout_ms // 3))
             await self.attempt(Call("GET", "/v1/status"), lambda body: None, attempt_ms)
         except CoordinatorError:
             pass  # the floor stays 0, which is true, and at worst forgotten sooner

@@ -19,6 +19,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from coordinator.errors import UnavailableError
 from coordinator.wire.messages import (
     CLIENT_ID_HEADER,
     FLOOR_INDEX_HEADER,
@@ -65,14 +66,26 @@ class Lanes:
         self._writes = asyncio.Semaphore(_WRITES_AT_ONCE_MAX)
 
     @asynccontextmanager
-    async def write(self) -> AsyncIterator[Lane]:
-        """Lend a lane for one write; waits while very many are under way."""
-        async with self._writes:
-            lane = self.take()
-            try:
-                yield lane
-            finally:
-                self.give_back(lane)
+    async def write(self, wait_ms: int) -> AsyncIterator[Lane]:
+        """Lend a lane for one write; waits up to ``wait_ms`` while very many are under way.
+
+        Raises:
+            UnavailableError: as many were under way all the time.
+        """
+        try:
+            async with asyncio.timeout(max(0, wait_ms) / 1000):
+                await self._writes.acquire()
+        except TimeoutError:
+            raise UnavailableError(
+                f"expected fewer than {_WRITES_AT_ONCE_MAX} writes of this client under way, found "
+                f"as many for {wait_ms} ms; nothing was sent of this one"
+            ) from None
+        lane = self.take()
+        try:
+            yield lane
+        finally:
+            self.give_back(lane)
+            self._writes.release()
 
     def take(self) -> Lane:
         """Lend a lane, its next request begun, for as long as that request may wait."""

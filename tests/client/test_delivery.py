@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from coordinator.client import Request, Response
 from coordinator.client.calls import Call
 from coordinator.client.delivery import Delivery
 from coordinator.client.retry import RetryPolicy
@@ -97,6 +98,53 @@ def test_writes_at_the_same_time_never_share_a_client_id() -> None:
         assert len(set(pairs)) == 200
         assert len({client_id for client_id, _ in pairs}) <= 128
 
+    run(scenario())
+
+
+def test_a_write_waits_for_others_no_longer_than_its_own_deadline() -> None:
+    """With as many under way as may be; it says that nothing was sent, and is none of them."""
+
+    async def scenario() -> None:
+        members = FakeMembers(lambda seen: None)
+        delivery = deliver(members)
+        slow = [asyncio.create_task(write(delivery, 60_000)) for _ in range(128)]
+        await asyncio.sleep(1)
+        sent = len(members.seen)
+        began = asyncio.get_running_loop().time()
+
+        with pytest.raises(UnavailableError, match="nothing was sent"):
+            await write(delivery, 200)
+
+        assert asyncio.get_running_loop().time() - began <= 0.21
+        assert len(members.seen) == sent
+        for each in slow:
+            each.cancel()
+        await asyncio.wait(slow)
+        members.on_request = lambda seen: answer({"ok": True})
+        assert await write(delivery, 200) == {"ok": True}
+
+    run(scenario())
+
+
+def test_a_short_first_write_is_tried_elsewhere_when_the_first_member_is_silent() -> None:
+    """Asking for the log index takes no more than a third of it (S073)."""
+
+    class OneIsDeaf(FakeMembers):
+        async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
+            if endpoint == deaf:
+                return await self._happened(None, timeout_ms)
+            return await super().request(endpoint, request, timeout_ms)
+
+    async def scenario() -> None:
+        nonlocal deaf
+        members = OneIsDeaf(lambda seen: answer({"ok": True}))
+        delivery = deliver(members)
+        deaf = delivery.endpoints.current
+
+        assert await write(delivery, 900) == {"ok": True}
+        assert [each.endpoint for each in members.seen] != [deaf]
+
+    deaf = ""
     run(scenario())
 
 
