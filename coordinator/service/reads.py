@@ -110,6 +110,7 @@ class Reads:
         self._counted = cache(metrics.reads.labels)
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiting_count = 0
+        self._given_up_count = 0
 
     async def fresh(self, mode: ReadMode, deadline_ms: int) -> int | None:
         """Return once the local state may be read; the age in ms for a stale read.
@@ -159,8 +160,20 @@ class Reads:
             woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting_count += 1
             heapq.heappush(self._waiting, (zxid, self._waiting_count, woken))
-            await woken
+            try:
+                await woken
+            finally:
+                if woken.cancel() or woken.cancelled():
+                    self._give_up()
             self._leadership.refuse_when_stopping()
+
+    def _give_up(self) -> None:
+        """Note that one of those who wait does not any more; let go of them when they are half."""
+        self._given_up_count += 1
+        if 2 * self._given_up_count > len(self._waiting):
+            self._waiting = [each for each in self._waiting if not each[2].done()]
+            heapq.heapify(self._waiting)
+            self._given_up_count = 0
 
     def close(self) -> None:
         """Wake everybody who waits for a zxid, when the member stops."""

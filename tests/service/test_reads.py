@@ -180,3 +180,22 @@ async def test_without_a_quorum_nobody_knows_what_has_not_happened() -> None:
 
         with pytest.raises(NoLeaderError):
             await soon(reaching)
+
+
+async def test_reads_that_were_given_up_are_let_go() -> None:
+    """A client that polls an idle cluster with a zxid of the future costs nothing for ever."""
+    async with cluster() as world:
+        member = world.leader
+        patient = asyncio.create_task(member.get("/", at_least(3), world.deadline()))
+        hasty = [
+            asyncio.create_task(member.get("/", at_least(1_000), world.deadline(500)))
+            for _ in range(1_000)
+        ]
+        await settle()
+        await world.advance(1_000)
+        assert all(isinstance(each.exception(), NoLeaderError) for each in hasty)
+
+        assert len(member._reads._waiting) <= 2
+        for path in ("/a", "/b", "/c"):
+            await write(world, path)
+        assert (await soon(patient)).zxid == 3
