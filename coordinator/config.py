@@ -129,6 +129,8 @@ class LimitsConfig:
     grant_history_bytes_max: int = 16 * 1024 * 1024
     watches_per_stream_max: int = 10_000
     watch_streams_max: int = 10_000
+    watch_selectors_max: int = 200_000
+    """Of all watch streams of one member together; each costs about half a kilobyte."""
     watch_history_changes: int = 50_000
     watch_history_bytes: int = 64 * 1024 * 1024
     watch_buffer_changes: int = 10_000

@@ -154,9 +154,14 @@ class WatchStream:
 
     def _end(self) -> None:
         self._has_ended = True
+        self._matches = _nothing  # a slow reader of what is buffered keeps no selectors
         self._source.forget(self)
         self._wake()
 
     def _wake(self) -> None:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
+
+
+def _nothing(_event: Event) -> bool:
+    return False

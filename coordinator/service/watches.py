@@ -82,6 +82,7 @@ class WatchHub:
         self._history = History(limits.watch_history_changes, limits.watch_history_bytes)
         self._history.restart(replica.machine.zxid)
         self._streams: dict[WatchStream, tuple[tuple[WatchKind, str], ...]] = {}
+        self._selector_count = 0
         self._live: dict[tuple[WatchKind, str], dict[WatchStream, None]] = {}
 
     @property
@@ -105,12 +106,17 @@ class WatchHub:
         Raises:
             BadArgumentsError: no selectors, an unknown kind, a path that cannot be.
             QuotaExceededError: more selectors than one stream may have.
-            ThrottledError: this member serves its maximum of streams.
+            ThrottledError: this member serves its maximum of streams, or of selectors in all.
             CompactedError: changes after ``from_zxid`` are no longer kept.
         """
         keys = self._checked(selectors)
         if len(self._streams) >= self._limits.watch_streams_max:
             raise ThrottledError(f"{len(self._streams)} watch streams are open on this member")
+        if self._selector_count + len(keys) > self._limits.watch_selectors_max:
+            raise ThrottledError(
+                f"the {len(self._streams)} watch streams open on this member watch "
+                f"{self._selector_count} things already, and {len(keys)} more would be too many"
+            )
         start_zxid = self._replica.machine.zxid if from_zxid is None else from_zxid
         self._history.refuse_compacted(start_zxid)
         stream = WatchStream(
@@ -121,6 +127,7 @@ class WatchHub:
             selection=Selection(keys).matches,
         )
         self._streams[stream] = keys
+        self._selector_count += len(keys)
         self._metrics.watch_streams.set(len(self._streams))
         if start_zxid >= self._replica.machine.zxid:
             self.go_live(stream)
@@ -146,7 +153,9 @@ class WatchHub:
 
     def forget(self, stream: WatchStream) -> None:
         """Let go of a stream that has ended; idempotent."""
-        for key in self._streams.pop(stream, ()):
+        keys = self._streams.pop(stream, ())
+        self._selector_count -= len(keys)
+        for key in keys:
             watching = self._live.get(key)
             if watching is not None:
                 watching.pop(stream, None)

@@ -302,6 +302,29 @@ async def test_limits_and_mistakes_are_refused() -> None:
         member.watch([WatchSelector("/b")])
 
 
+@pytest.mark.parametrize("ending", ["closed", "resync", "one shot"])
+async def test_the_selectors_of_all_streams_together_are_bounded(ending: str) -> None:
+    """They are given back when a stream ends, however it ends, and once."""
+    async with cluster(1, config=limited(watch_selectors_max=4, watch_buffer_changes=1)) as world:
+        member = world.leader
+        three, two = ([WatchSelector(f"/{n}") for n in range(count)] for count in (3, 2))
+        stream = member.watch(three, is_one_shot=ending == "one shot")
+        with pytest.raises(ThrottledError):
+            member.watch(two)
+        member.watch([WatchSelector("/a"), WatchSelector("/a")]).close()  # it is one
+
+        if ending == "closed":
+            stream.close()
+        await write(world, Create("/0"))
+        await write(world, Create("/1"))
+        stream.close()
+
+        member.watch(two)
+        member.watch(two)
+        with pytest.raises(ThrottledError):
+            member.watch([WatchSelector("/a")])
+
+
 async def test_a_change_costs_only_those_who_watch_it() -> None:
     """Thousands of other watchers are not looked at."""
     async with cluster(1) as world:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from aiohttp import web
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
-from coordinator.service.watches import Bookmark, Resync, WatchSelector
+from coordinator.service.watches import Bookmark, Resync, WatchSelector, WatchStream
 from coordinator.state.events import Change
 from coordinator.wire import messages
 from coordinator.wire.http.convert import change_message
@@ -50,25 +50,32 @@ class WatchRoutes:
             from_zxid=query.integer("from_zxid", minimum=0),
             is_one_shot=query.flag("one_shot"),
         )
-        return await self._stream(request, asked)
+        watch = await self._begun(request, asked)
+        del asked, query
+        return await self._stream(request, watch)
 
     async def watch_body(self, request: web.Request) -> web.StreamResponse:
         """Stream the changes that the selectors in the body ask for."""
         Query(request.rel_url.raw_query_string)
         asked = shapes.WatchRequest.from_body(await self._door.body(request))
-        return await self._stream(request, asked)
+        watch = await self._begun(request, asked)
+        del asked  # thousands of selectors, which nobody asks for again while it streams
+        return await self._stream(request, watch)
 
-    async def _stream(self, request: web.Request, asked: shapes.WatchRequest) -> web.StreamResponse:
+    async def _begun(self, request: web.Request, asked: shapes.WatchRequest) -> WatchStream:
         door = self._door
-        is_sse = not wants(request, messages.NDJSON_TYPE)
         from_zxid = _resumed(request, asked.from_zxid)
         if from_zxid is not None:
             await door.member.reached(from_zxid, door.deadline_ms(request))
-        watch = door.member.watch(
+        return door.member.watch(
             [WatchSelector(each.path, each.kind) for each in asked.watches],
             from_zxid=from_zxid,
             is_one_shot=asked.is_one_shot,
         )
+
+    async def _stream(self, request: web.Request, watch: WatchStream) -> web.StreamResponse:
+        door = self._door
+        is_sse = not wants(request, messages.NDJSON_TYPE)
         stream = LineStream(request, is_sse=is_sse, labels=door.labels())
         try:
             with door.told_of_closing(watch.close):
