@@ -168,6 +168,47 @@ def test_probation_ends_only_with_an_entry_of_the_leaders_own_term_committed() -
     assert standings == [False, False, True]
 
 
+def test_probation_ends_only_with_more_than_was_committed_when_it_began() -> None:
+    """It asks again for what it lacks; with as much as another life had they have no order."""
+    bench = Bench(is_new=True)
+    number = bench.hear("2", say.Probe(3, 0))[0][1].number  # type: ignore[union-attr]
+    for other in ("2", "3"):
+        bench.hear(other, say.TermAnswer(number, 3))
+    bench.append(3, (1, 0), [3], commit=2)
+
+    standings, questions = [], []
+    for terms, previous, commit in ([], (2, 3), 2), ([], (2, 3), 2), ([3], (2, 3), 3):
+        bench.clock.advance(200)
+        bench.now.clear()
+        bench.append(3, previous, terms, commit=commit)
+        bench.log.sync()
+        bench.probation.maybe_end(bench.log.durable_index)
+        standings.append(bench.probation.is_proven)
+        questions.append(say.TermQuestion(number) in [message for _, message in bench.now])
+
+    assert standings == [False, False, True]
+    assert questions == [True, True, False]
+    assert bench.probation.proof == Proof(3, 3)
+
+
+def test_a_leader_writes_an_entry_for_who_asks_for_terms() -> None:
+    """Once, and only if nothing else is written; nobody else does."""
+    bench = Bench()
+    assert bench.consensus.take_group() is None
+    bench.lead()
+    bench.log.sync()
+    bench.follower_holds("2", 2)
+    bench.consensus.tick()
+    last_index = bench.log.last_index
+
+    bench.hear("2", say.TermQuestion(7))
+
+    bench.consensus.tick()
+    assert bench.log.last_index == last_index + 1
+    bench.consensus.tick()
+    assert bench.log.last_index == last_index + 1
+
+
 def test_probation_does_not_end_before_what_was_caught_up_is_durable() -> None:
     """The mark goes after the sync of the log, never before."""
     bench = Bench(is_new=True)
