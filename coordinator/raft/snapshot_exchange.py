@@ -30,6 +30,7 @@ from coordinator.raft.snapshots import (
     SnapshotReader,
     SnapshotStore,
     SnapshotTransferError,
+    SnapshotWriter,
 )
 
 logger = logging.getLogger(__name__)
@@ -180,7 +181,7 @@ class SnapshotExchange:
                     writer.write(piece)
                     await asyncio.sleep(0)
                 async with self._finishing:
-                    info = await self._run_blocking(writer.finish)
+                    info = await self._finished(writer)
             except BaseException:
                 writer.abort()
                 raise
@@ -199,6 +200,15 @@ class SnapshotExchange:
             self._on_failure(error)
         finally:
             self._making = None
+
+    async def _finished(self, writer: SnapshotWriter) -> SnapshotInfo:
+        finishing = asyncio.ensure_future(self._run_blocking(writer.finish))
+        try:
+            return await asyncio.shield(finishing)
+        except asyncio.CancelledError:
+            # A thread is in the midst of it: its file must not be closed under it.
+            await asyncio.wait((finishing,))
+            raise
 
     def _trim(self, index: int) -> None:
         needed = min((kept.index for kept in self._kept_for.values()), default=index)

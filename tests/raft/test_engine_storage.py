@@ -149,9 +149,9 @@ def test_row_29_a_death_while_a_snapshot_is_made_needs_the_whole_log() -> None:
         cluster = SimulatedCluster(
             1, snapshot_every_entries=50, keep_entries_after_snapshot=0, segment_bytes=4_096
         )
-        cluster.sync_ms_max = 5.0
-        await cluster.start()
         (member,) = cluster.members
+        member.sync_ms = 5.0
+        await cluster.start()
         await cluster.leader()
         acknowledged = [b"%0400d" % number for number in range(49)]
         for command in acknowledged[:40]:

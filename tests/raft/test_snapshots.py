@@ -5,16 +5,22 @@ Rows 11, 12 and 28 of the engine's list of defects.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from coordinator.config import RaftConfig
 from coordinator.errors import DiskFullError, StorageError
+from coordinator.raft.blocking import run_in_thread
 from coordinator.raft.disk import OsDisk
+from coordinator.raft.snapshot_exchange import SnapshotExchange
 from coordinator.raft.snapshots import (
     SnapshotInfo,
     SnapshotStore,
@@ -385,3 +391,47 @@ def test_a_read_for_sending_is_never_longer_than_a_piece(tmp_path: Path) -> None
     reader.close()
     assert (tmp_path / "snapshots").stat().st_mode & 0o777 == 0o700
     assert Path(info.path).stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_stop_waits_for_the_thread_that_finishes_a_snapshot() -> None:
+    """Its file is not closed under it: the number could be another file's by then."""
+    started, may_end = threading.Event(), threading.Event()
+    said: list[str] = []
+
+    class Writer:
+        def write(self, _piece: bytes) -> None: ...
+
+        def finish(self) -> SnapshotInfo:
+            started.set()
+            may_end.wait(10)
+            said.append("finished")
+            raise DiskFullError("no room")
+
+        def abort(self) -> None:
+            said.append("dropped")
+
+    class Store:
+        def begin_write(self, _last: object, _previous: object) -> Writer:
+            return Writer()
+
+    exchange = SnapshotExchange(
+        store=cast(Any, Store()),
+        log=[],
+        replica=cast(Any, None),
+        raft=RaftConfig(),
+        now_ms=lambda: 0,
+        run_blocking=run_in_thread,
+        on_installed=lambda: None,
+        on_failure=lambda _error: None,
+    )
+    exchange._making = asyncio.ensure_future(exchange._make([b"piece"], (b"", 2, 1), (b"", 1, 0)))
+    await asyncio.to_thread(started.wait, 10)
+
+    stopping = asyncio.ensure_future(exchange.stop())
+    await asyncio.sleep(0.05)
+    is_waiting = not stopping.done()
+    may_end.set()
+    await stopping
+
+    assert is_waiting
+    assert said == ["finished", "dropped"]
