@@ -3,8 +3,9 @@
 1. An attempt is one request number. However often it is sent, and to whichever member, it is one
    contender at one place in the queue; a member that dies while we wait costs nothing (S053).
 2. The server keeps the contender when a connection breaks (``on_disconnect: stay``); the client
-   withdraws it by its number when the attempt fails, times out or is cancelled. If even that can
-   not be delivered it is tried on in the background until it is, or the session has ended.
+   withdraws it by its number when the attempt fails, times out or is cancelled, and by looking at
+   the queue when the members have forgotten the number. If even that can not be delivered it is
+   tried on in the background until it is, or the session has ended.
 3. The wait has one overall deadline, sent along as what is left of it (S073).
 4. A grant that arrives when the session has no safe time left is given back, not reported (S006);
    so is a bounded one until a heartbeat has told how much of it is left.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,6 +27,7 @@ from coordinator.client.delivery import Delivery, Trouble
 from coordinator.client.lanes import Lane
 from coordinator.client.leftovers import Leftovers
 from coordinator.client.session import Session
+from coordinator.client.unclaimed import unclaimed
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
@@ -176,7 +179,7 @@ class Contest:
         session = await self._open_session(limit_ms)
         attempt = _Attempt(session, self._delivery.lanes.take(), deadline_ms, wait_ms == 0)
         try:
-            grant = await session.while_alive(self._until_answered(attempt, wish, on_position))
+            award = await self._awarded(attempt, wish, on_position)
         except _CallbackFailed as failed:
             await self._settle(attempt, wish.owner, failed)
             raise failed.error from None
@@ -185,7 +188,7 @@ class Contest:
             raise
         finally:
             self._delivery.lanes.give_back(attempt.lane)
-        award = Award(grant, session)
+        grant = award.grant
         try:
             await award.attend(self._timeout_ms)
             if session.remaining_safe_ms() == 0:
@@ -262,6 +265,16 @@ class Contest:
             )
 
     # --- waiting
+
+    async def _awarded(
+        self, attempt: _Attempt, wish: Wish, on_position: Callable[[int], None] | None
+    ) -> Award:
+        session = attempt.session
+        with self._leftovers.contending([self._base_of(each) for each in self.names], wish.owner):
+            grant = await session.while_alive(self._until_answered(attempt, wish, on_position))
+            award = Award(grant, session)
+            session.tidings.attend(award.paths, grant.fencing_token)  # it has a claimant now
+            return award
 
     async def _until_answered(
         self, attempt: _Attempt, wish: Wish, on_position: Callable[[int], None] | None
@@ -369,7 +382,9 @@ class Contest:
         lane = attempt.lane
         target = f"{self.base}/attempts/{lane.client_id}/{lane.number}"
         call = Call("DELETE", f"{target}?floor_index={lane.floor_index}")
-        chore = self._chores.start(self._withdraw(call, attempt.session), f"withdraw {target}")
+        chore = self._chores.start(
+            self._withdraw(call, attempt.session, owner), f"withdraw {target}"
+        )
         self._leftovers.add(self.names, owner, chore)
         # A second cancellation does not wait any longer; the chore goes on in any case.
         await asyncio.wait({chore}, timeout=ABANDON_WAIT_MS / 1000)
@@ -399,19 +414,32 @@ class Contest:
             else:
                 return
 
-    async def _withdraw(self, call: Call, session: Session) -> bool:
-        """Withdraw; False when only the end of the session, at the server, will do it.
-
-        Raises:
-            RequestForgottenError: the members do not know any more what the attempt came to.
-        """
+    async def _withdraw(self, call: Call, session: Session, owner: str) -> bool:
+        """Withdraw; False when only the end of the session, at the server, will do it."""
         while not session.is_lost:
             try:
                 await self._delivery.read(call, AbandonReply.from_body, _ABANDON_ATTEMPT_MS)
             except UnavailableError:
                 await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
-                continue
-            return True
+            except RequestForgottenError:
+                return await self._withdraw_by_sight(session, owner)
+            else:
+                return True
+        return False
+
+    async def _withdraw_by_sight(self, session: Session, owner: str) -> bool:
+        """Withdraw what is nobody's, when its number is forgotten; False as ``_withdraw``."""
+        if not owner and not self.is_election:
+            return False  # what is another's of this session can not be told apart
+        while not session.is_lost:
+            with suppress(UnavailableError, OutcomeUnknownError):
+                found = await unclaimed(self._delivery, self.base, session, owner, self._timeout_ms)
+                # Looked at after the answer: who came meanwhile may be what was seen.
+                if not self._leftovers.is_contending(self.base, owner):
+                    for grant_id in found:
+                        await self._release(self.names[0], grant_id)
+                    return True
+            await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
         return False
 
 

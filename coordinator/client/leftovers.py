@@ -3,12 +3,17 @@
 A release or a withdrawal that could not be delivered goes on in the background. Until it is done
 its contender stands in the queue, under the name of its owner; a new attempt of the same owner
 would be refused as one that waits for itself. So it waits for the old one to be gone first.
+
+The attempts under way are counted here too: where an owner has none, what stands in its name and
+is not held is left over.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -17,6 +22,7 @@ class Leftovers:
     """The clean-ups that are under way, by queue and owner; anonymous owners leave nothing."""
 
     def __init__(self) -> None:
+        self._contending: Counter[tuple[str, str]] = Counter()
         self._going: dict[tuple[str, str], set[asyncio.Task[Any]]] = {}
 
     def add(self, locks: Sequence[str], owner: str, task: asyncio.Task[Any]) -> None:
@@ -33,6 +39,23 @@ class Leftovers:
             return True
         _, pending = await asyncio.wait(going, timeout=timeout_ms / 1000)
         return not pending
+
+    @contextmanager
+    def contending(self, queues: Sequence[str], owner: str) -> Iterator[None]:
+        """Count an attempt of ``owner`` in these queues while the block runs."""
+        keys = [(queue, owner) for queue in queues]
+        self._contending.update(keys)
+        try:
+            yield
+        finally:
+            self._contending.subtract(keys)
+            for key in keys:
+                if not self._contending[key]:
+                    del self._contending[key]
+
+    def is_contending(self, queue: str, owner: str) -> bool:
+        """Whether an attempt of ``owner`` is under way in this queue."""
+        return (queue, owner) in self._contending
 
     def _forget(self, key: tuple[str, str], task: asyncio.Task[Any]) -> None:
         going = self._going.get(key, set())

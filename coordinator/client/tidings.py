@@ -72,6 +72,11 @@ class Tidings:
         if not self._attended:
             self._is_unattended.set()
 
+    def is_attended(self, path: str) -> bool:
+        """Whether somebody holds by the contender ``path``, or is being given it."""
+        with self._guard:
+            return path in self._attended
+
     async def unattended(self) -> None:
         """Wait until nobody listens for any grant: all who held have let go."""
         await self._is_unattended.wait()
