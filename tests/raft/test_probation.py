@@ -377,6 +377,26 @@ def test_a_first_election_that_was_cut_short_is_held_again(is_killed: bool) -> N
     run(scenario())
 
 
+def test_votes_do_not_count_when_their_election_is_over() -> None:
+    """Who gave one may have lost its disk since, and have been proven again by others."""
+    bench = Bench(members=("1", "2", "3", "4", "5"))
+    bench.clock.advance(bench.raft.election_timeout_ms_max + 1)
+    bench.consensus.tick()
+    bench.clock.advance(5)
+    bench.consensus.tick()
+    for other in ("2", "3"):
+        bench.hear(other, say.PreVoteGrant(bench.core.term + 1))
+    term = bench.core.term
+    bench.hear("2", say.VoteGrant(term))
+    for _ in range(2):
+        bench.clock.advance(bench.raft.election_timeout_ms_max + 1)
+        bench.consensus.tick()
+
+    bench.hear("3", say.VoteGrant(term))
+
+    assert (bench.core.role, bench.core.term) == (Role.CANDIDATE, term)
+
+
 def test_what_is_replaced_twice_is_proven_with_more_each_time_though_nobody_writes() -> None:
     """An idle cluster: its leader writes an entry for who asks. With as much as before, one that
     was away could not tell which life is the later, and would accuse most of the others."""
