@@ -226,6 +226,47 @@ async def test_bodies_that_come_in_part_are_bounded_together() -> None:
         assert (await whole.response())[0] == 200
 
 
+@pytest.mark.parametrize("cut", [0, 400])
+async def test_a_request_keeps_no_body_that_was_read(cut: int) -> None:
+    """Whether it came whole or in part: an acquire may wait for hours after that."""
+    kept: list[bytes] = []
+
+    async def look(door: Door, request: web.Request) -> web.StreamResponse:
+        await door.raw_body(request)
+        kept.append(await request.read())
+        return door.reply_now(request, {})
+
+    async with serving(look) as server:
+        wire = await Wire.to(server)
+        sent = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 900\r\n\r\n" + b"x" * 900
+        await wire.send(sent[: len(sent) - cut])
+        await asyncio.sleep(0.05)
+        await wire.send(sent[len(sent) - cut :])
+
+        assert (await wire.response())[0] == 200
+        assert kept == [b""]
+
+
+@pytest.mark.parametrize("head", [b"Content-Length: 900", b"Transfer-Encoding: chunked"])
+async def test_a_stream_has_no_body_waiting_beside_it(head: bytes) -> None:
+    """It is refused, with all of it or a part of it there; an empty one is none."""
+
+    async def stream(door: Door, request: web.Request) -> web.StreamResponse:
+        door.refuse_body(request)
+        return door.reply_now(request, {})
+
+    async with serving(stream) as server:
+        for sent in (b"", b"3e8\r\n" + b"x" * 600):
+            wire = await Wire.to(server)
+            await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n" + head + b"\r\n\r\n" + sent)
+            status, _, body = await wire.response()
+            assert (status, json.loads(body)["code"]) == (400, "BadArguments")
+        wire = await Wire.to(server)
+        for none in (b"Content-Length: 0\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"):
+            await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n" + none)
+            assert (await wire.response())[0] == 200
+
+
 @pytest.mark.parametrize(
     "sent",
     [

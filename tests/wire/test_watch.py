@@ -184,3 +184,13 @@ async def test_a_reader_that_leaves_is_forgotten(api: Api) -> None:
 async def test_a_watch_of_nothing_is_refused(api: Api, query: str) -> None:
     """A question that cannot be answered is a 400, not a silent stream."""
     assert (await api.get(f"/v1/watch{query}")).code == "BadArguments"
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/watch?path=/a", "/v1/elections/boss?observe=true", "/v1/grants"]
+)
+async def test_a_stream_that_is_asked_for_with_a_body_is_refused(api: Api, path: str) -> None:
+    """Nobody would read it, and it would wait for as long as the stream goes on."""
+    reply = await api.call("GET", path, headers={"Accept": "application/x-ndjson"}, data=b"x" * 900)
+
+    assert (reply.status, reply.code) == (400, "BadArguments")

@@ -185,13 +185,17 @@ class Door:
         return None
 
     async def raw_body(self, request: web.Request) -> bytes:
-        """Return the bytes of the body, within the limit and the deadline for bodies."""
+        """Return the bytes of the body, within the limit and the deadline for bodies.
+
+        Once only: aiohttp's own ``read`` would keep them for as long as the request is answered,
+        and a wait may last for hours.
+        """
         if not request.body_exists:
             return b""
         self._refuse_too_long(request)
         try:
             if request.content.is_eof():
-                return await request.read()
+                return self._whole_body(request)
             async with asyncio.timeout(self.config.body_deadline_ms / 1_000):
                 return await self._slow_body(request)
         except web.HTTPRequestEntityTooLarge:
@@ -205,6 +209,18 @@ class Door:
             raise SlowRequestError(
                 f"body: expected it whole within {self.config.body_deadline_ms} ms"
             ) from None
+
+    def refuse_body(self, request: web.Request) -> None:
+        """Refuse a body with a request for a stream: nobody would read it, and it would wait in
+        its buffers for as long as the stream goes on."""
+        if request.body_exists and not request.content.at_eof():
+            raise BadArgumentsError("body: expected none with a request for a stream, found one")
+
+    def _whole_body(self, request: web.Request) -> bytes:
+        body = request.content.read_nowait()
+        if len(body) > self.config.body_bytes_max:
+            raise web.HTTPRequestEntityTooLarge(self.config.body_bytes_max, len(body))
+        return body
 
     async def _slow_body(self, request: web.Request) -> bytes:
         """Read what comes bit by bit. Many of those together are bounded, as one is: their number

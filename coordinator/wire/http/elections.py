@@ -137,6 +137,7 @@ class ElectionRoutes:
         return door.reply_read(request, body, read)
 
     async def _observe(self, request: web.Request, name: str) -> web.StreamResponse:
+        self._door.refuse_body(request)
         is_ndjson = wants(request, messages.NDJSON_TYPE)
         if not is_ndjson and not wants(request, messages.EVENT_STREAM_TYPE):
             raise BadArgumentsError(

@@ -64,6 +64,7 @@ class GrantRoutes:
     ) -> web.StreamResponse:
         """Send everything that is asked for, a grant on each line, page by page."""
         door = self._door
+        door.refuse_body(request)
         left = wanted.limit if "limit" in query else None
         stream = LineStream(request, is_sse=False, labels=door.labels())
         try:

@@ -39,6 +39,7 @@ class WatchRoutes:
 
     async def watch_query(self, request: web.Request) -> web.StreamResponse:
         """Stream the changes of the paths in the query, all of one kind."""
+        self._door.refuse_body(request)
         query = Query(request.rel_url.raw_query_string, _QUERY, repeatable=("path",))
         kind = query.text("kind") or "znode"
         if kind not in shapes.WATCH_KINDS:
