@@ -5,7 +5,8 @@
 2. A session is never expired before ``timeout_ms`` have passed since the arrival of its last
    acknowledged heartbeat, and in calm at most one tick after that.
 3. Expiry is a command that carries the leader's term; the log decides a race. While it is
-   undecided, no heartbeat of that session is acknowledged.
+   undecided, no heartbeat of that session is acknowledged: until one was certainly not proposed, or
+   an outcome is known, which in one term tells of those proposed before it too. One at a time.
 4. A leader that did not tick for ``_STALL_MS`` beyond its interval starts all leases again in full:
    heartbeats that came meanwhile may still be unread (etcd issue 15247 is what happens otherwise).
 5. A tick costs O(leases that end, or were extended since they were last looked at); not O(all).
@@ -52,6 +53,8 @@ class Leases:
         self._metrics = metrics
         self._deadlines: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
+        """One entry for each lease, but for those whose expiry is being proposed."""
+        self._expiring: set[str] = set()
         self._undecided: set[str] = set()
         self._stall_ms = _STALL_MS + tick_ms
         self._last_tick_ms = 0
@@ -70,6 +73,7 @@ class Leases:
         self.term = None
         self._deadlines.clear()
         self._heap.clear()
+        self._expiring.clear()
         self._undecided.clear()
         self._metrics.leases.set(0)
 
@@ -109,7 +113,7 @@ class Leases:
             return
         due: list[str] = []
         while self._heap and self._heap[0][0] <= now_ms:
-            if len(due) + len(self._undecided) >= _EXPIRING_AT_ONCE_MAX:
+            if len(due) + len(self._expiring) >= _EXPIRING_AT_ONCE_MAX:
                 break  # the others at the next tick
             _, session_id = heapq.heappop(self._heap)
             self._metrics.leases_looked_at.inc()
@@ -121,8 +125,11 @@ class Leases:
             else:
                 due.append(session_id)
         for session_id in due:
+            is_first = session_id not in self._undecided
             self._undecided.add(session_id)
-            self._tasks.spawn(self._expire(session_id, self.term), f"expire {session_id}")
+            self._expiring.add(session_id)
+            expiring = self._expire(session_id, self.term, is_first=is_first)
+            self._tasks.spawn(expiring, f"expire {session_id}")
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
         if self.term is None:
@@ -145,7 +152,8 @@ class Leases:
         for session in self._replica.machine.sessions():
             deadline_ms = now_ms + session.timeout_ms
             self._deadlines[session.session_id] = deadline_ms
-            self._heap.append((deadline_ms, session.session_id))
+            if session.session_id not in self._expiring:  # it comes back by itself
+                self._heap.append((deadline_ms, session.session_id))
         heapq.heapify(self._heap)
         self._metrics.leases.set(len(self._deadlines))
 
@@ -158,6 +166,7 @@ class Leases:
         # A void expiry ends nothing, so the state is asked, not the outcome.
         if self._replica.machine.session(session_id) is None:
             self._deadlines.pop(session_id, None)
+            self._undecided.discard(session_id)
             self._metrics.leases.set(len(self._deadlines))
 
     def _silent_ms(self, session_id: str) -> int:
@@ -168,7 +177,7 @@ class Leases:
             return 0
         return max(0, self._clock.monotonic_ms() - deadline_ms + session.timeout_ms)
 
-    async def _expire(self, session_id: str, term: int) -> None:
+    async def _expire(self, session_id: str, term: int, *, is_first: bool) -> None:
         command = Command(
             ExpireSession(session_id, term, self._silent_ms(session_id)), self._clock.wall_ms()
         )
@@ -176,11 +185,14 @@ class Leases:
         try:
             await self._engine.propose(encode_command(command))
         except UnavailableError:
-            pass  # certainly not proposed: tried again at the next tick, heartbeats may win
+            # Certainly not proposed: tried again at the next tick, heartbeats may win. But for an
+            # earlier one of which nobody knows, this says nothing.
+            is_decided = is_first
         except OutcomeUnknownError:
             is_decided = False  # proposed again at the next tick; until then nothing is promised
         if self.term != term:
             return  # all leases were dropped meanwhile, and with them this expiry
+        self._expiring.discard(session_id)
         if session_id in self._deadlines:
             heapq.heappush(self._heap, (self._deadlines[session_id], session_id))
         else:

@@ -8,7 +8,13 @@ import json
 import pytest
 
 from coordinator.config import Config, SessionConfig
-from coordinator.errors import NoLeaderError, SessionExpiredError
+from coordinator.errors import (
+    NoLeaderError,
+    ProposalTimeoutError,
+    SessionExpiredError,
+    ThrottledError,
+)
+from coordinator.raft.engine import Applied
 from coordinator.service.heartbeats import HeartbeatAck
 from coordinator.service.member import Member
 from coordinator.service.reads import STALE
@@ -166,6 +172,63 @@ async def test_a_leader_that_stalled_starts_all_leases_again() -> None:
         await world.advance(300)
 
         assert not await is_open(world, session_id)
+
+
+class Expiries:
+    """What the leader proposes; each is answered as the test says."""
+
+    def __init__(self, world: World) -> None:
+        self.answers: list[asyncio.Future[Applied]] = []
+        world.engines["1"].propose = self._propose  # type: ignore[method-assign]
+
+    async def _propose(self, _command: bytes) -> Applied:
+        answer: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
+        self.answers.append(answer)
+        return await answer
+
+
+async def test_an_expiry_under_way_during_a_stall_stays_the_only_one() -> None:
+    """Its lease starts anew with the others, and it comes back to them once it is decided."""
+    async with cluster() as world:
+        session_id = await opened(world)
+        expiries = Expiries(world)
+        await world.advance(2_100)
+        world.clock.advance(5_000)
+        await world.advance(4_000)
+        assert len(expiries.answers) == 1
+
+        expiries.answers[0].set_exception(ThrottledError("too much"))
+        await settle()
+        await world.advance(100)
+        assert len(expiries.answers) == 2
+        expiries.answers[1].set_exception(ThrottledError("too much"))
+        await settle()
+        await soon(world.leader.heartbeat(session_id, world.deadline()))
+        before = counted(world.leader, "leases_looked_at_total")
+        await world.advance(2_500)
+
+        assert counted(world.leader, "leases_looked_at_total") - before == 2
+        assert len(expiries.answers) == 3
+
+
+async def test_a_refusal_says_nothing_of_an_earlier_expiry_nobody_knows_of() -> None:
+    """The first may still end the session, so no heartbeat is acknowledged before one is known."""
+    async with cluster() as world:
+        session_id = await opened(world)
+        expiries = Expiries(world)
+        await world.advance(2_100)
+        expiries.answers[0].set_exception(ProposalTimeoutError("who knows"))
+        await settle()
+        await world.advance(100)
+        expiries.answers[1].set_exception(ThrottledError("too much"))
+        await settle()
+
+        beating = asyncio.create_task(world.leader.heartbeat(session_id, world.deadline(200)))
+        await settle()
+        await world.advance(300)
+
+        with pytest.raises(NoLeaderError):
+            await soon(beating)
 
 
 async def test_a_step_of_the_wall_clock_ends_nothing() -> None:
