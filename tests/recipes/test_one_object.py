@@ -154,3 +154,23 @@ def test_threads_that_share_an_object_do_not_get_in_over_each_other() -> None:
         assert len(ends) == 1
         with shared as grant:
             grant.check()
+
+
+@each_kind
+@in_memory
+async def test_a_body_whose_caller_was_interrupted_as_it_began_never_was(
+    world: MemoryCluster, kind: Kind
+) -> None:
+    """What Ctrl-C undoes on the sync face: the grant is given back, and the object is free."""
+    async with world.client() as client:
+        lock = kind(client, "daily")
+
+        async def interrupted() -> None:
+            await lock._holding.enter(None)
+            await lock._holding.undo_enter()
+
+        await asyncio.create_task(interrupted())
+
+        assert await standing(client) == {}
+        async with lock as grant:
+            grant.check()
