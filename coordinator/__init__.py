@@ -16,12 +16,14 @@ Nothing calls back up.
 room                  the question it answers                       may import
 ====================  ============================================  ===============================
 errors, clock         what can go wrong; what time is it            nothing of ours
+waiting               who waits until a number is reached           nothing of ours
 config                what did the operator say                     errors
 1 state               what is true (pure, deterministic)            errors
-2 raft                in which order, durably                       errors, config, clock
+2 raft                in which order, durably                       errors, config, clock,
+                                                                    waiting
 3 service             is it one living member                       state, raft.engine,
                                                                     recipes.contention, errors,
-                                                                    config, clock
+                                                                    config, clock, waiting
 4 wire                how is it said (messages; the HTTP door)      service, errors, config, clock,
                                                                     value types of state
 5 console             a page for people                             nothing: calls the HTTP API

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.errors": (),
     "coordinator.clock": (),
+    "coordinator.waiting": (),
     "coordinator.config": ("coordinator.errors",),
     "coordinator.config_file": (
         "coordinator.config",
@@ -32,6 +33,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.errors",
         "coordinator.config",
         "coordinator.clock",
+        "coordinator.waiting",
     ),
     "coordinator.service": (
         "coordinator.service",
@@ -41,6 +43,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.errors",
         "coordinator.config",
         "coordinator.clock",
+        "coordinator.waiting",
     ),
     "coordinator.wire": ("coordinator.wire", "coordinator.errors"),
     "coordinator.wire.http": (

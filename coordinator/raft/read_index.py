@@ -8,7 +8,6 @@ follower one question. Then the member waits until that index is applied (Raft t
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import Awaitable, Callable
 
 import msgpack  # type: ignore[import-untyped]
@@ -16,6 +15,7 @@ import msgpack  # type: ignore[import-untyped]
 from coordinator.errors import NoLeaderError, NoSpaceError, OutcomeUnknownError, ShuttingDownError
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Role
+from coordinator.waiting import Waiters
 
 READ_INDEX = "raft.read_index"
 RETRY_MS = 10
@@ -33,9 +33,7 @@ class ReadIndex:
         self._timeout_ms = timeout_ms
         self._ask = ask
         self._wake = wake
-        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._waiter_count = 0
-        self._given_up_count = 0
+        self._waiters = Waiters()
         self._asking: asyncio.Task[int] | None = None
         self._next_asking: asyncio.Task[int] | None = None
 
@@ -80,36 +78,14 @@ class ReadIndex:
             raise NoSpaceError(
                 f"the disk of member {self._member_id} is full, and entry {index} is not on it"
             )
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiter_count += 1
-        heapq.heappush(self._waiters, (index, self._waiter_count, waiter))
-        try:
-            await waiter
-        finally:
-            if waiter.cancel() or waiter.cancelled():
-                self._give_up()
-
-    def _give_up(self) -> None:
-        """Note that one of those who wait does not any more; let go of them when they are half."""
-        self._given_up_count += 1
-        if 2 * self._given_up_count > len(self._waiters):
-            self._waiters = [each for each in self._waiters if not each[2].done()]
-            heapq.heapify(self._waiters)
-            self._given_up_count = 0
+        await self._waiters.until(index)
 
     def on_applied(self, applied_index: int) -> None:
-        waiters = self._waiters
-        while waiters and waiters[0][0] <= applied_index:
-            _, _, waiter = heapq.heappop(waiters)
-            if not waiter.done():
-                waiter.set_result(None)
+        self._waiters.on_reached(applied_index)
 
     def fail(self, error: ShuttingDownError) -> None:
         """The member stops."""
-        for _, _, waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_exception(ShuttingDownError(error.message))
-        self._waiters.clear()
+        self._waiters.wake_all(lambda: ShuttingDownError(error.message))
 
     async def _join_round(self, consensus: Consensus) -> int:
         if not consensus.is_leader_ready:

@@ -10,8 +10,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import heapq
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -25,6 +23,7 @@ from coordinator.service.replica import MachineReplica
 from coordinator.service.timers import Timers
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome, Stat
+from coordinator.waiting import Waiters
 
 T = TypeVar("T")
 
@@ -108,9 +107,7 @@ class Reads:
         self._leadership = leadership
         self._replica = replica
         self._counted = cache(metrics.reads.labels)
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._waiting_count = 0
-        self._given_up_count = 0
+        self._waiting = Waiters()
 
     async def fresh(self, mode: ReadMode, deadline_ms: int) -> int | None:
         """Return once the local state may be read; the age in ms for a stale read.
@@ -141,10 +138,10 @@ class Reads:
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
         if self._waiting:
-            self._wake(outcome.zxid)
+            self._waiting.on_reached(outcome.zxid)
 
     def on_restore(self) -> None:
-        self._wake(self._replica.machine.zxid)
+        self._waiting.on_reached(self._replica.machine.zxid)
 
     async def _until_confirmed(self) -> None:
         while True:
@@ -157,36 +154,12 @@ class Reads:
 
     async def _until_zxid(self, zxid: int) -> None:
         while self._replica.machine.zxid < zxid:
-            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting_count += 1
-            heapq.heappush(self._waiting, (zxid, self._waiting_count, woken))
-            try:
-                await woken
-            finally:
-                if woken.cancel() or woken.cancelled():
-                    self._give_up()
+            await self._waiting.until(zxid)
             self._leadership.refuse_when_stopping()
-
-    def _give_up(self) -> None:
-        """Note that one of those who wait does not any more; let go of them when they are half."""
-        self._given_up_count += 1
-        if 2 * self._given_up_count > len(self._waiting):
-            self._waiting = [each for each in self._waiting if not each[2].done()]
-            heapq.heapify(self._waiting)
-            self._given_up_count = 0
 
     def close(self) -> None:
         """Wake everybody who waits for a zxid, when the member stops."""
-        for _, _, woken in self._waiting:
-            if not woken.done():
-                woken.set_result(None)
-        self._waiting.clear()
-
-    def _wake(self, zxid: int) -> None:
-        while self._waiting and (self._waiting[0][0] <= zxid or self._waiting[0][2].done()):
-            _, _, woken = heapq.heappop(self._waiting)
-            if not woken.done():
-                woken.set_result(None)
+        self._waiting.wake_all()
 
     def _late(self, mode: ReadMode) -> str:
         if mode.consistency is Consistency.AT_LEAST:
