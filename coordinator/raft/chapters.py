@@ -37,7 +37,7 @@ import msgpack  # type: ignore[import-untyped]
 
 from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft.blocking import RunBlocking
-from coordinator.raft.disk import Disk, join
+from coordinator.raft.disk import Disk, join, replace_file
 from coordinator.raft.messages import (
     CHAPTER_ID_BYTES,
     INTEGER_MAX,
@@ -133,15 +133,7 @@ def packed(record: Record) -> bytes:
 
 def save(disk: Disk, directory: str, body: bytes) -> None:
     """Replace the file; returns when that is stable."""
-    temporary = join(directory, f"{NAME}.tmp")
-    file = disk.create(temporary)
-    try:
-        file.write(_MAGIC + crc32(body).to_bytes(4, "little") + body)
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(temporary, join(directory, NAME))
-    disk.sync_directory(directory)
+    replace_file(disk, directory, NAME, _MAGIC + crc32(body).to_bytes(4, "little") + body)
 
 
 class Chapters:

@@ -120,6 +120,25 @@ def join(directory: str, name: str) -> str:
     return f"{directory.rstrip('/')}/{name}"
 
 
+def write_anew(disk: Disk, path: str, data: bytes) -> None:
+    """Write a file of this content; its bytes are stable on return, its name is not."""
+    file = disk.create(path)
+    try:
+        file.write(data)
+        file.sync()
+    finally:
+        file.close()
+
+
+def replace_file(disk: Disk, directory: str, name: str, data: bytes) -> None:
+    """Give the file ``name`` this content, whole or not at all; returns when that is stable."""
+    path = join(directory, name)
+    temporary = f"{path}.tmp"
+    write_anew(disk, temporary, data)
+    disk.rename(temporary, path)
+    disk.sync_directory(directory)
+
+
 def storage_error(operation: str, path: str, error: OSError) -> StorageError:
     """Return what ``error`` means to this product; a full disk is told apart."""
     is_full = error.errno in _FULL and operation != "sync"

@@ -36,7 +36,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from coordinator.errors import DiskFullError, StorageError
-from coordinator.raft.disk import Disk, join
+from coordinator.raft.disk import Disk, join, replace_file
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ NAME = "unproven"
 PROOF_NAME = "proof"
 MARKED_BY = "chapters"
 """A file that whoever can be accused has."""
-_PROOF = struct.Struct("<QQI")
+_PROOF = struct.Struct("<QQ")
 
 
 class Standing(StrEnum):
@@ -195,10 +195,9 @@ class Probation:
         if not self._disk.exists(path):
             return Proof(0, 0)
         data = self._disk.read(path)
-        if len(data) == _PROOF.size:
-            term, commit_index, checksum = _PROOF.unpack(data)
-            if checksum == crc32(data[:-4]):
-                return Proof(term, commit_index)
+        fields = data[: _PROOF.size]
+        if len(fields) == _PROOF.size and data == fields + crc32(fields).to_bytes(4, "little"):
+            return Proof(*_PROOF.unpack(fields))
         raise StorageError(
             f"{path}: damaged; expected a term and an index with a sound checksum, so it cannot be"
             " told which life of this member is the later one: it must be replaced",
@@ -206,9 +205,10 @@ class Probation:
         )
 
     def _keep_proof(self, proof: Proof) -> bool:
-        data = _PROOF.pack(*proof, 0)[:-4]
+        data = _PROOF.pack(*proof)
         try:
-            self._replace(PROOF_NAME, data + crc32(data).to_bytes(4, "little"))
+            data += crc32(data).to_bytes(4, "little")
+            replace_file(self._disk, self._directory, PROOF_NAME, data)
         except DiskFullError as error:
             logger.warning("member %s is not proven for now: %s", self._member_id, error)
             return False
@@ -216,17 +216,4 @@ class Probation:
         return True
 
     def _write(self, standing: Standing) -> None:
-        self._replace(NAME, standing.encode())
-
-    def _replace(self, name: str, content: bytes) -> None:
-        """Give the file ``name`` this content; returns when that is stable."""
-        path = join(self._directory, name)
-        temporary = f"{path}.tmp"
-        file = self._disk.create(temporary)
-        try:
-            file.write(content)
-            file.sync()
-        finally:
-            file.close()
-        self._disk.rename(temporary, path)
-        self._disk.sync_directory(self._directory)
+        replace_file(self._disk, self._directory, NAME, standing.encode())

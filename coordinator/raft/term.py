@@ -24,12 +24,11 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from coordinator.errors import DiskFullError, StorageError
-from coordinator.raft.disk import Disk, join
+from coordinator.raft.disk import Disk, join, replace_file, write_anew
 
 NAME = "term"
 SPARE = "term.spare"
 FILE_BYTES = 512
-_TEMPORARY = "term.tmp"
 _BEFORE = "term.before"
 _MAGIC = b"COORDTRM"
 _FORMAT = 2
@@ -54,7 +53,7 @@ def save(disk: Disk, directory: str, state: TermState) -> bool:
     """Replace the file; returns when that is stable: True when there was room for a new file."""
     data = _encode(state)
     try:
-        _replace(disk, directory, data)
+        replace_file(disk, directory, NAME, data)
     except DiskFullError:
         if not _write_over_spare(disk, directory, data):
             raise
@@ -70,7 +69,7 @@ def prepare(disk: Disk, directory: str) -> None:
     if disk.exists(spare):
         return
     try:
-        _write_anew(disk, spare, bytes(FILE_BYTES))
+        write_anew(disk, spare, bytes(FILE_BYTES))
         disk.sync_directory(directory)
     except DiskFullError:
         if disk.exists(spare):
@@ -113,22 +112,6 @@ def _encode(state: TermState) -> bytes:
     )
     body = (fields + vote).ljust(FILE_BYTES - _PREFIX_BYTES, b"\0")
     return _MAGIC + crc32(body).to_bytes(4, "little") + body
-
-
-def _replace(disk: Disk, directory: str, data: bytes) -> None:
-    temporary = join(directory, _TEMPORARY)
-    _write_anew(disk, temporary, data)
-    disk.rename(temporary, join(directory, NAME))
-    disk.sync_directory(directory)
-
-
-def _write_anew(disk: Disk, path: str, data: bytes) -> None:
-    file = disk.create(path)
-    try:
-        file.write(data)
-        file.sync()
-    finally:
-        file.close()
 
 
 def _write_over_spare(disk: Disk, directory: str, data: bytes) -> bool:
