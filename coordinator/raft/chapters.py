@@ -85,6 +85,12 @@ class Record:
         self.number += 1
         self.ids = [*self.ids, chapter_id][-CHAPTERS_KEPT:]
 
+    def begun(self, chapter_id: bytes) -> Record:
+        """Return it with one more chapter; this one stays as it is."""
+        record = Record(self.number, self.ids, self.met)
+        record.begin(chapter_id)
+        return record
+
 
 def knows(number: int, ids: list[bytes], met: Met) -> bool:
     """Whether one whose last chapter is ``number``, with ``ids``, can have begun ``met``."""
@@ -195,13 +201,11 @@ class Chapters:
             self._begin_life()
 
     def _begin_life(self) -> None:
-        record = self._record
-        begun = Record(record.number, record.ids, record.met)
-        begun.begin(self._draw())
+        begun = self._record.begun(self._draw())
         try:
             save(self._disk, self._directory, packed(begun))
         except DiskFullError as error:
-            if not record.number:
+            if not self._record.number:
                 raise  # it was never shown anywhere: there is no chapter to go on in
             logger.warning("a chapter begins when there is room: %s", error)
             self._owes_chapter = True
@@ -251,9 +255,7 @@ class Chapters:
         if self._others and (is_old or self._owes_chapter):
             self._owes_chapter = False
             self._began_ms, self._began_at = now_ms, log_position
-            record = Record(self._record.number, self._record.ids, self._record.met)
-            record.begin(self._draw())
-            self._start_saving(record)
+            self._start_saving(self._record.begun(self._draw()))
         elif self._try_again_ms is not None:
             self._start_saving(self._record)
 
