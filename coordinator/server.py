@@ -4,8 +4,9 @@
    trust its disk, or whose address is taken, never listens.
 2. The order of stopping: the door closes (waits are given up, streams end, short requests finish
    within the grace), then the member leaves the cluster, then its files are closed.
-3. A member that fails (its disk, an invariant, a background task) stops loudly: ``run`` raises what
-   it was, after everything was closed that still could be.
+3. A member that fails (its disk, an invariant, a background task) stops loudly and at once: its
+   door has a short grace, and ``run`` raises what it was, after everything was closed that still
+   could be.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ logger = logging.getLogger("coordinator.server")
 
 _STOP_DEADLINE_S = 10.0
 _THREADS_DEADLINE_S = 1.0
+_FAILED_GRACE_S = 0.5
+"""For the answers of a member that has failed: nobody waits there any more, and it must end."""
 _DESCRIPTORS_KEPT = 256
 """For the log, the snapshots, the other members, and connections that are being refused."""
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -96,7 +99,8 @@ class Server:
 
     async def stop(self) -> None:
         """Close the door, then leave the cluster. Idempotent."""
-        await self._http.stop()
+        has_failed = self._failure is not None
+        await self._http.stop(break_after_s=_FAILED_GRACE_S if has_failed else None)
         await self.member.stop()
 
     async def abort(self) -> None:

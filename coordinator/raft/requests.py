@@ -53,8 +53,9 @@ class RequestDesk:
         self._handlers[kind] = handler
 
     def silence(self) -> None:
-        """This member has failed: neither ask nor answer any more."""
+        """This member has failed: neither ask nor answer any more, and wait for no answer."""
         self._is_silent = True
+        self._give_up_all()
 
     async def ask(self, member_id: str, kind: str, payload: bytes) -> bytes:
         """Send a question and return its answer; no deadline of its own."""
@@ -122,10 +123,13 @@ class RequestDesk:
             if asked_id == member_id and not future.done():
                 future.set_exception(type(error)(error.message))
 
-    async def stop(self) -> None:
-        """Give up whatever is under way."""
+    def _give_up_all(self) -> None:
         for member_id in {asked_id for asked_id, _ in self._asked.values()}:
             self.on_connection_changed(member_id)
+
+    async def stop(self) -> None:
+        """Give up whatever is under way."""
+        self._give_up_all()
         tasks = [task for tasks in self._answering.values() for task in tasks]
         for task in tasks:
             task.cancel()

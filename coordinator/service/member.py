@@ -165,13 +165,7 @@ class Member:
 
     async def stop(self) -> None:
         """Refuse what is new, end what waits, and leave the cluster. Idempotent."""
-        self._leadership.stop()
-        self._queues.close()
-        self._reads.close()
-        self._heartbeats.close()
-        self._hub.close()
-        self._leases.stop()
-        self._hold_timers.stop()
+        self._end_waits()
         await self._tasks.stop()
         await self._engine.stop()
         self._timers.close()
@@ -435,11 +429,19 @@ class Member:
         if self._failure is not None:
             return
         self._failure = error
-        self._leadership.stop()  # nothing is taken or promised any more
-        self._leases.stop()
-        self._hold_timers.stop()
+        self._end_waits()  # nobody may keep a member that has failed from ending at once
         for listener in self._on_failure:
             listener(error)
+
+    def _end_waits(self) -> None:
+        """Take and promise nothing any more, and let nobody wait. Idempotent."""
+        self._leadership.stop()
+        self._queues.close()
+        self._reads.close()
+        self._heartbeats.close()
+        self._hub.close()
+        self._leases.stop()
+        self._hold_timers.stop()
 
     def _no_node(self, path: str) -> NoNodeError:
         zxid = self._replica.machine.zxid

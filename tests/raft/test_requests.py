@@ -68,6 +68,19 @@ async def test_a_member_that_failed_neither_asks_nor_answers() -> None:
         await desk.ask("2", "propose", b"x")
 
 
+async def test_a_member_that_failed_waits_for_no_answer() -> None:
+    """Nobody may keep it from ending at once; whether they were heard nobody knows (row 14)."""
+    desk, _ = a_desk()
+    asking = [asyncio.ensure_future(desk.ask(each, "propose", b"x")) for each in ("2", "3")]
+    await asyncio.sleep(0)
+
+    desk.silence()
+
+    for each in asking:
+        with pytest.raises(ConnectionLostError):
+            await each
+
+
 async def test_another_members_connection_takes_no_answer_away() -> None:
     """Only who asked over a connection that is gone is not answered."""
     desk, line = a_desk()

@@ -9,11 +9,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.clock import SystemClock
 from coordinator.config import Config
-from coordinator.errors import SessionExpiredError, ShuttingDownError, StorageError
+from coordinator.errors import (
+    OutcomeUnknownError,
+    SessionExpiredError,
+    ShuttingDownError,
+    StorageError,
+)
 from coordinator.raft.loopback import LoopbackEngine
+from coordinator.service.locks import HolderInfo
 from coordinator.service.member import Member
-from coordinator.service.reads import LINEARIZABLE, STALE
+from coordinator.service.reads import LINEARIZABLE, STALE, at_least
 from coordinator.service.tasks import Tasks
+from coordinator.service.watches import WatchSelector
 from coordinator.state.commands import Create, CreateMode, RequestId
 from tests.service.fake_cluster import cluster, settle, soon
 
@@ -103,6 +110,47 @@ async def test_a_failed_member_is_not_ready_and_tells_its_owner_once() -> None:
         assert world.leader.not_ready_reason() == "member 1 has failed and stops: the disk is gone"
         with pytest.raises(ShuttingDownError):
             await world.leader.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+
+
+async def test_nobody_waits_at_a_member_that_has_failed() -> None:
+    """A lock, a heartbeat, a zxid, a change: each wait ends at once, so that the member can."""
+    async with cluster() as world:
+        member, deadline_ms = world.follower, world.deadline()
+        ids = [
+            (await soon(member.open_session(5_000, "", None, deadline_ms))).session_id
+            for _ in range(2)
+        ]
+        holder = HolderInfo("worker", "host-1", 42, "")
+        acquires = [
+            asyncio.create_task(
+                member.locks.acquire(
+                    "a", session_id=each, request=None, wait_deadline_ms=deadline_ms, holder=holder
+                )
+            )
+            for each in ids
+        ]
+        await soon(acquires[0])
+        stream = member.watch([WatchSelector("/a", "znode")])
+        await settle()
+        world.confirming.clear()
+        waits = [
+            acquires[1],
+            asyncio.create_task(member.heartbeat(ids[0], deadline_ms)),
+            asyncio.create_task(member.get("/", at_least(1_000), deadline_ms)),
+        ]
+        watching = asyncio.ensure_future(anext(stream))
+        await settle()
+        assert not any(each.done() for each in [*waits, watching])
+
+        world.engines["3"].fail(StorageError("the disk is gone"))
+        await settle()
+
+        for each in waits:
+            with pytest.raises((ShuttingDownError, OutcomeUnknownError)):
+                await soon(each)
+        with pytest.raises(StopAsyncIteration):
+            await soon(watching)
+        world.confirming.set()
 
 
 async def test_a_background_task_that_fails_is_told_to_its_owner() -> None:

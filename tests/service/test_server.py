@@ -97,6 +97,25 @@ async def test_a_failed_member_is_told_to_whoever_runs_the_server() -> None:
     await server.stop()
 
 
+async def test_a_failed_member_waits_for_no_client() -> None:
+    """It is to be gone at once: a body that does not come has not the grace of an orderly stop."""
+    config = Config(http=HttpConfig(bind_port=0, shutdown_grace_ms=600_000))
+    world = World(1, config)
+    server = Server(config, engine=world.engines["1"])
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.url.rpartition(":")[2])
+    writer.write(b"POST /v1/tree/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n")
+    writer.write(b"Content-Type: application/json\r\n\r\n{")
+    await writer.drain()
+    assert (await soon(call(server, "GET", "/health/live")))[0] == 200  # it came after the body
+
+    world.engines["1"].fail(StorageError("the disk is gone"))
+    async with asyncio.timeout(60):
+        await server.stop()
+        assert await reader.read() == b""
+    writer.close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_stops_the_process_in_order(tmp_path: Path, number: signal.Signals) -> None:
     """The process says that it stops, closes its files and ends with 0."""

@@ -90,21 +90,34 @@ class HttpServer:
             raise ConfigError(_cannot_listen(self._config, error)) from None
         self._port = self._listener.sockets[0].getsockname()[1]
 
-    async def stop(self) -> None:
-        """Stop accepting, end the streams, let requests finish within the grace, close the rest."""
+    async def stop(self, *, break_after_s: float | None = None) -> None:
+        """Stop accepting, end the streams, let requests finish within the grace, close the rest.
+
+        ``break_after_s``: break what is left after so long, if that is sooner."""
         if self._listener is None or self._runner is None:
             return
         self._listener.close()
         self._listener = None
         self._app[DOOR].close()
+        breaking = None
+        if break_after_s is not None:
+            loop = asyncio.get_running_loop()
+            breaking = loop.call_later(break_after_s, self._break_connections)
         await self._runner.cleanup()
+        if breaking is not None:
+            breaking.cancel()
         await self._app[DOOR].settle()
 
     def abort(self) -> None:
         """Break every connection and accept none any more; ``stop`` still has to follow."""
-        if self._listener is None or self._runner is None or self._runner.server is None:
+        if self._listener is None:
             return
         self._listener.close()
+        self._break_connections()
+
+    def _break_connections(self) -> None:
+        if self._runner is None or self._runner.server is None:
+            return
         for connection in list(self._runner.server.connections):
             if connection.transport is not None:
                 connection.transport.abort()
