@@ -38,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the rows; return the exit status."""
     options = _options(arguments)
     _maybe_go_inside()
-    plan = Plan(options.seed, options.scale, options.members, options.per_second)
+    plan = Plan(
+        options.seed, options.scale, options.members, options.per_second, options.watchers
+    )
     chosen = options.rows or list(rows.ORDER)
     print(f"seed {plan.seed}, scale {plan.scale}, members {plan.members}", flush=True)
     ledger = []
@@ -63,6 +65,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of faults")
     parser.add_argument("--members", type=_sizes, default=(3, 5))
     parser.add_argument("--per-second", type=int, default=150, help="requests to register znodes")
+    parser.add_argument("--watchers", type=int, default=3, help="of the whole tree")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
     parser.add_argument("--ledger", type=Path, help="a file that gets a line for each row")
     options = parser.parse_args(arguments)

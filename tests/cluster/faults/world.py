@@ -41,12 +41,14 @@ class Plan:
     scale: float = 1.0
     members: tuple[int, ...] = (3, 5)
     per_second: int = 150
+    watchers: int = 3
 
     def count(self, short: int) -> int:
         return max(1, round(short * self.scale))
 
     def load(self, **changes: Any) -> LoadOptions:
-        return LoadOptions(**{"per_second": self.per_second, **changes})
+        options = {"per_second": self.per_second, "watchers": self.watchers}
+        return LoadOptions(**{**options, **changes})
 
     def shares(self, short: int) -> Iterator[tuple[int, range]]:
         """Divide the faults of a row over the numbers of members: (members, numbers of faults).
