@@ -3,8 +3,9 @@
 1. Nobody campaigns without a majority of pre-votes, and nobody who hears a leader grants one
    (row 19; Raft thesis, 9.6 and 4.2.3).
 2. A member's vote counts once in a term; asked again by whom it voted for, it says so again (23).
-3. Votes count until the election is over in time: later one of those who gave theirs may have
-   lost its disk, and been proven again by others.
+3. Votes count for one longest election timeout after they were asked for, by the clock, whatever
+   the candidate did meanwhile: later one of those who gave theirs may have lost its disk, and been
+   proven again by others.
 4. A member on probation votes in a first election at most, and stands only with everybody's
    pre-vote (``probation``).
 5. A member whose disk is not fit to lead lets the others stand first.
@@ -72,7 +73,7 @@ class Elections:
         self._outbox = outbox
         self._probation = probation
         self._votes: set[str] = set()
-        self._is_counting = False
+        self._counts_until_ms = 0
         self._pre_votes: set[str] = set()
         self._pre_vote_term = 0
         self._said_missing: set[str] = set()
@@ -126,7 +127,7 @@ class Elections:
     def broadcast(self, request: say.VoteRequest) -> None:
         """Ask everybody for the vote; the pre-votes were won."""
         self._votes = set()
-        self._is_counting = True
+        self._counts_until_ms = self._now_ms() + self._raft.election_timeout_ms_max
         request = request._replace(
             is_new=self._probation.is_new, is_handed_over=self._is_handed_over
         )
@@ -141,7 +142,7 @@ class Elections:
         self._late_until_ms = None
         self._heard_leader_ms = None
         self._core.postpone_election()
-        self._is_counting = False
+        self._counts_until_ms = 0
         self._tell_missing()
         if self._others and not self._has_yielded and not self._outbox.may_lead():
             self._has_yielded = True
@@ -203,7 +204,7 @@ class Elections:
         core = self._core
         if message.term != core.term or core.role is not Role.CANDIDATE:
             return
-        if not self._is_counting or not self._probation.may_campaign:
+        if self._now_ms() > self._counts_until_ms or not self._probation.may_campaign:
             return
         self._probation.end()  # Before an entry of this term leaves.
         if member_id not in self._votes:

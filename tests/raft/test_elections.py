@@ -1,0 +1,69 @@
+"""Votes count within one election timeout, by the clock: whatever the candidate did meanwhile.
+
+What each message about votes means on its own is in ``test_engine_rows`` (rows 19, 22 and 23).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.raft import messages as say
+from coordinator.raft.engine import Role
+from tests.raft.test_engine_rows import Bench
+
+FIVE = ("1", "2", "3", "4", "5")
+
+
+def a_candidate() -> Bench:
+    """Return member 1 of five, which has just asked for votes."""
+    bench = Bench(FIVE)
+    bench.clock.advance(bench.raft.election_timeout_ms_max + 1)
+    bench.consensus.tick()
+    bench.clock.advance(5)
+    bench.consensus.tick()
+    for voter in ("2", "3"):
+        bench.hear(voter, say.PreVoteGrant(bench.core.term + 1))
+    assert bench.core.role is Role.CANDIDATE
+    return bench
+
+
+def hear_votes(bench: Bench, term: int) -> Role:
+    for voter in ("2", "3"):
+        bench.hear(voter, say.VoteGrant(term))
+    return bench.core.role
+
+
+@pytest.mark.parametrize(("late_ms", "expected"), [(0, Role.LEADER), (1, Role.CANDIDATE)])
+def test_votes_count_for_the_longest_election_timeout_and_no_longer(
+    late_ms: int, expected: Role
+) -> None:
+    """A candidate that stood still reads old grants before it notices that its time is over."""
+    bench = a_candidate()
+    bench.clock.advance(bench.raft.election_timeout_ms_max + late_ms)
+
+    assert hear_votes(bench, bench.core.term) is expected
+
+
+def test_a_candidate_does_not_count_for_longer_because_it_grants_pre_votes() -> None:
+    """Somebody who cannot win asks again and again; each grant postpones the next election."""
+    bench = a_candidate()
+    term = bench.core.term
+    for _ in range(10):
+        bench.clock.advance(bench.raft.election_timeout_ms_min - 100)
+        said = bench.hear("5", say.PreVoteRequest(term + 1, 1, 0))
+        assert said == [("5", say.PreVoteGrant(term + 1))]
+        bench.consensus.tick()
+
+    assert hear_votes(bench, term) is Role.CANDIDATE
+
+
+def test_the_votes_of_the_next_election_count_again() -> None:
+    """The time is that of one election, not of the candidate."""
+    bench = a_candidate()
+    for _ in range(2):
+        bench.clock.advance(bench.raft.election_timeout_ms_max + 1)
+        bench.consensus.tick()
+    for voter in ("2", "3"):
+        bench.hear(voter, say.PreVoteGrant(bench.core.term + 1))
+
+    assert hear_votes(bench, bench.core.term) is Role.LEADER
