@@ -11,13 +11,15 @@
    or deaf member is left in time for the others.
 5. ``RequestForgotten`` on a first attempt is no retry: the lane gets a new id and the request is
    sent anew. On a later attempt it is the truth, and raised.
+6. When the client is closed no call waits for another attempt: each ends at once, with what is
+   known of it (3).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -28,6 +30,7 @@ from coordinator.client.transport import Response, ResponseStream, Transport
 from coordinator.clock import Clock
 from coordinator.errors import (
     BadArgumentsError,
+    ClientClosedError,
     ConnectionLostError,
     CoordinatorError,
     NoLeaderError,
@@ -115,7 +118,7 @@ class Delivery:
         """What the latest attempt of any call came to; None when it was answered."""
         self.lanes = Lanes(lambda: self.index_seen)
         self._transport = transport
-        self._is_closed = False
+        self._closed = asyncio.Event()
 
     async def read(self, call: Call, parse: Callable[[Any], T], timeout_ms: int) -> T:
         """Return the parsed answer of a call that changes nothing."""
@@ -180,18 +183,21 @@ class Delivery:
     async def pause(self, trouble: Trouble, deadline_ms: int) -> bool:
         """Wait as the policy says; False when no further attempt is to be made."""
         tries = self.retry.tries
-        if self._is_closed:
-            return False
-        if tries is not None and trouble.failures >= tries:
-            return False
         delay_ms = self.retry.delay_ms(max(1, trouble.failures), self.random)
-        if self.clock.monotonic_ms() + delay_ms + _WORTH_SENDING_MS > deadline_ms:
+        sent_ms = self.clock.monotonic_ms() + delay_ms
+        is_last = tries is not None and trouble.failures >= tries
+        is_last = is_last or sent_ms + _WORTH_SENDING_MS > deadline_ms
+        if not is_last:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay_ms / 1000):
+                    await self._closed.wait()
+        if self._closed.is_set():
+            trouble.refused = ClientClosedError("this client was closed while the call waited")
             return False
-        await asyncio.sleep(delay_ms / 1000)
-        return True
+        return not is_last
 
     async def close(self) -> None:
-        self._is_closed = True
+        self._closed.set()
         await self._transport.close()
 
     async def _until_answered(

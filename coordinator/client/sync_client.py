@@ -7,6 +7,8 @@
 3. A forked child has no such thread: every call there raises ClientClosedError at once, and the
    end of the child does not touch the parent's session.
 4. What was not closed is closed when the interpreter exits, within a bounded time.
+5. A call that is under way when its client is closed ends as on the asyncio face, with what is
+   known of it; if it does not end in time it is cancelled, and what came of it is unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar
@@ -25,7 +27,13 @@ from coordinator.client.conditions import Conditions
 from coordinator.client.owner import context_of_caller
 from coordinator.client.updating import update_steps
 from coordinator.clock import Clock
-from coordinator.errors import BadArgumentsError, BadVersionError, ClientClosedError
+from coordinator.errors import (
+    BadArgumentsError,
+    BadVersionError,
+    ClientClosedError,
+    CoordinatorError,
+    OutcomeUnknownError,
+)
 from coordinator.wire.messages.elections import Elected
 from coordinator.wire.messages.history import GrantRecord
 from coordinator.wire.messages.locks import LockSummary
@@ -38,6 +46,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 _CLEAN_UP_S_MAX = 5.0
 _CLOSE_S_MAX = 10.0
+_CALLS_S_MAX = 1.0
+"""How long the calls under way have to end by themselves when their client is closed."""
 _LOOK_S = 0.5
 """How often a waiting caller looks whether the loop it waits for is still there."""
 
@@ -49,6 +59,7 @@ class LoopThread:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._is_stopped = False
+        self._calls: set[asyncio.Task[Any]] = set()
         self._thread = threading.Thread(target=self._main, name="coordinator client", daemon=True)
         self._thread.start()
 
@@ -75,7 +86,12 @@ class LoopThread:
         def start() -> None:
             task = self._loop.create_task(work, context=context)
             started.append(task)
-            task.add_done_callback(lambda _: done.set())
+            self._calls.add(task)
+            task.add_done_callback(ended)
+
+        def ended(task: asyncio.Task[T]) -> None:
+            self._calls.discard(task)
+            done.set()
 
         try:
             self._loop.call_soon_threadsafe(start)
@@ -84,13 +100,15 @@ class LoopThread:
             raise ClientClosedError("this client was closed meanwhile") from None
         try:
             while not done.wait(_LOOK_S):
-                if not self._thread.is_alive():
-                    raise ClientClosedError("this client was closed while the call waited")
+                if not self._thread.is_alive() and not done.is_set():
+                    if not started:
+                        work.close()
+                    raise _closed_under(started)
         except BaseException:
             self._interrupt(started, done, undo)
             raise
         if started[0].cancelled():
-            raise ClientClosedError("this client was closed while the call waited")
+            raise _closed_under(started)
         return started[0].result()
 
     def stop(self, last: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
@@ -103,6 +121,8 @@ class LoopThread:
             try:
                 if last is not None:
                     await asyncio.wait_for(last(), _CLOSE_S_MAX)
+                if self._calls:
+                    await asyncio.wait(list(self._calls), timeout=_CALLS_S_MAX)
             finally:
                 self._loop.stop()
 
@@ -152,6 +172,15 @@ class LoopThread:
                 self._loop.run_until_complete(asyncio.wait(rest, timeout=_CLEAN_UP_S_MAX))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
+
+
+def _closed_under(started: Sequence[object]) -> CoordinatorError:
+    """Return what is known of a call whose loop ended before the call did."""
+    if not started:
+        return ClientClosedError("this client was closed before the call began")
+    return OutcomeUnknownError(
+        "this client was closed while the call was under way; whether it took effect is not known"
+    )
 
 
 def _blocking(

@@ -153,7 +153,7 @@ class MemoryCluster:
             (LEFT, RIGHT),
             transport=network or self.network(),
             clock=options.pop("clock", self.clock),
-            retry=RetryPolicy(seed=self._clients),
+            retry=options.pop("retry", RetryPolicy(seed=self._clients)),
             **options,
         )
         async with connector as client:

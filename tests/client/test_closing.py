@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from coordinator.client import Request
-from coordinator.errors import ClientClosedError, OutcomeUnknownError, UnavailableError
+from coordinator import connect
+from coordinator.client import Client, HttpTransport, Request, Response, RetryPolicy
+from coordinator.errors import (
+    ClientClosedError,
+    ConnectionLostError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
 from recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.client.server_thread import serving
+
+PATIENT = RetryPolicy(base_ms=60_000, cap_ms=60_000, jitter=0.0)
+"""Who waits before it tries again waits for longer than the test."""
 
 
 @in_memory
@@ -46,3 +60,100 @@ async def test_who_releases_is_told_that_the_client_was_closed(world: MemoryClus
         with pytest.raises(OutcomeUnknownError, match="was closed"):
             await releasing
         assert await world.queue(observer, "daily") == []
+
+
+@in_memory
+async def test_a_write_whose_answer_was_lost_is_unknown_when_the_client_is_closed(
+    world: MemoryCluster,
+) -> None:
+    """It was done; who waits to send it again is told at once, and not that it was not (S077)."""
+    network = world.network()
+    async with world.client() as observer:
+        await observer.create("/a", b"old")
+        async with world.client(network, retry=PATIENT, timeout=600) as client:
+            network.lose_one_reply("PUT", "/a")
+            writing = asyncio.create_task(client.set("/a", b"new"))
+            await asyncio.sleep(1)
+            network.loses_reply_of = lambda request: request.method == "GET"
+            reading = asyncio.create_task(client.get("/a"))
+            await asyncio.sleep(1)
+        await asyncio.wait({writing, reading}, timeout=1)
+
+        with pytest.raises(OutcomeUnknownError, match="lost"):
+            writing.result()
+        with pytest.raises(ClientClosedError, match="was closed"):
+            reading.result()
+        assert (await observer.get("/a")).data == b"new"
+
+
+class LosesAnswers:
+    """The network, without the answers to requests of some methods."""
+
+    def __init__(self, *methods: str) -> None:
+        self._inner = HttpTransport()
+        self._methods = methods
+        self.stream = self._inner.stream
+        self.close = self._inner.close
+        self.is_lost = threading.Event()
+
+    async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
+        response = await self._inner.request(endpoint, request, timeout_ms)
+        if request.method in self._methods and "/tree/" in request.target:
+            self.is_lost.set()
+            raise ConnectionLostError("the answer was lost")
+        return response
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving() as url:
+        yield url
+
+
+def closed_under(client: Client, call: Callable[[], object], began: threading.Event) -> object:
+    """Close ``client`` while ``call`` waits in another thread; return what that raises."""
+    with ThreadPoolExecutor(1) as pool:
+        called = pool.submit(call)
+        assert began.wait(10)
+        client.close()
+        return called.exception(timeout=1)
+
+
+def test_the_sync_face_says_of_a_write_what_the_other_one_says(url: str) -> None:
+    """Closed by another thread: what the member has done is not reported as not done (S077)."""
+    network = LosesAnswers("PUT")
+    client = connect(url, transport=network, retry=PATIENT, timeout=600).open()
+    client.create("/a", b"old")
+
+    raised = closed_under(client, lambda: client.set("/a", b"new"), network.is_lost)
+
+    assert isinstance(raised, OutcomeUnknownError)
+    with connect(url) as observer:
+        assert observer.get("/a").data == b"new"
+
+
+def test_the_sync_face_says_of_a_read_that_the_client_was_closed(url: str) -> None:
+    """A read changes nothing, so nothing is unknown: it was only not answered."""
+    network = LosesAnswers("GET")
+    client = connect(url, transport=network, retry=PATIENT, timeout=600).open()
+
+    raised = closed_under(client, lambda: client.exists("/b"), network.is_lost)
+
+    assert isinstance(raised, ClientClosedError)
+
+
+def test_work_that_does_not_end_with_its_client_is_unknown(url: str) -> None:
+    """It is cancelled in the end, and it may have come to something before that."""
+    client = connect(url).open()
+    began = threading.Event()
+
+    async def work() -> None:
+        began.set()
+        await asyncio.sleep(600)
+
+    before_s = time.monotonic()
+    raised = closed_under(client, lambda: client.call(work()), began)
+
+    assert isinstance(raised, OutcomeUnknownError)
+    assert "was closed" in str(raised)
+    assert time.monotonic() - before_s < 5
