@@ -15,7 +15,8 @@
    frees the lock (kazoo 134, 291).
 3. Others wait for it as for a ``Lock`` of the same name.
 4. Several tasks or threads in the name of one owner count together, also when they take it at the
-   same moment: the others wait for the first one's attempt. Each leaves its own body.
+   same moment: the others wait for the first one's attempt. Each leaves its own body, and each body
+   the part that it was entered with; one that was given back by hand is nothing to leave.
 5. Taking it again after it was lost raises LockLostError: whoever called is not protected any more
    either, and has to leave first.
 """
@@ -23,6 +24,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Literal, Unpack
 
@@ -51,6 +54,16 @@ class _Counts:
         self.held.pop(key, None)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Taken(Generic[ClientT]):
+    """What ``caller``, a task or a thread, took over an object; a body has it until it is left."""
+
+    caller: str
+    holding: Holding[ClientT]
+    grant: Grant[ClientT]
+    is_body: bool
+
+
 class ReentrantLock(Generic[ClientT]):
     """A way to the lock ``name`` for all owners of a client; see ``Lock`` for the options.
 
@@ -69,9 +82,8 @@ class ReentrantLock(Generic[ClientT]):
             )
         self._contest = client.core.contest("locks", self.name)
         self._counts = client.core.shared(_Counts)
-        self._entered: dict[str, list[tuple[str, Holding[ClientT]]]] = {}
-        """By owner, what was taken over this object and not yet given back, the last one last, each
-        with the task or thread that took it."""
+        self._taken: dict[str, list[_Taken[ClientT]]] = {}
+        """By owner, what was taken over this object and not yet given back, the last one last."""
 
     @property
     def count(self) -> int:
@@ -88,12 +100,12 @@ class ReentrantLock(Generic[ClientT]):
             LockLostError: this owner held the lock, and has lost it.
             NotOwnerError, and all that ``Lock.acquire`` raises.
         """
-        return (await self._enter(self._terms.wait(blocking, timeout)))[1]
+        return (await self._take(self._terms.wait(blocking, timeout), is_body=False)).grant
 
     async def _try_acquire(self, *, timeout: Timeout = 0) -> Grant[ClientT] | None:
         """Return the grant, None when it was not had within ``timeout`` (0: try once)."""
         try:
-            return (await self._enter(wait_ms_of(timeout)))[1]
+            return (await self._take(wait_ms_of(timeout), is_body=False)).grant
         except LockTimeoutError:
             return None
 
@@ -106,9 +118,10 @@ class ReentrantLock(Generic[ClientT]):
             NotOwnerError: this owner took nothing over this object.
             OutcomeUnknownError, UnavailableError: it may be tried again.
         """
-        owner, holding = self._last()
-        was_held = await holding.release()
-        self._forget(owner, holding)
+        taken = self._last()
+        was_held = await taken.holding.release()
+        if not taken.is_body:
+            self._forget(taken)
         return was_held
 
     acquire = both(_acquire, undo=_release)
@@ -117,7 +130,8 @@ class ReentrantLock(Generic[ClientT]):
 
     def __enter__(self: ReentrantLock[Client]) -> Grant[Client]:
         expect_face(self.client, Client, "with")
-        return self.client.call(self._enter(self._terms.wait_ms), self._release)[1]
+        entering = self._take(self._terms.wait_ms, is_body=True)
+        return self.client.call(entering, self._undo_enter).grant
 
     def __exit__(
         self: ReentrantLock[Client],
@@ -129,9 +143,9 @@ class ReentrantLock(Generic[ClientT]):
 
     async def __aenter__(self: ReentrantLock[AsyncClient]) -> Grant[AsyncClient]:
         expect_face(self.client, AsyncClient, "async with")
-        holding, grant = await self._enter(self._terms.wait_ms)
-        holding.watch_over_task()
-        return grant
+        taken = await self._take(self._terms.wait_ms, is_body=True)
+        taken.holding.watch_over_task()
+        return taken.grant
 
     async def __aexit__(
         self: ReentrantLock[AsyncClient],
@@ -141,7 +155,7 @@ class ReentrantLock(Generic[ClientT]):
     ) -> Literal[None]:
         await self._leave(error)
 
-    async def _enter(self, wait_ms: int | None) -> tuple[Holding[ClientT], Grant[ClientT]]:
+    async def _take(self, wait_ms: int | None, *, is_body: bool) -> _Taken[ClientT]:
         owner = self._terms.owner_now()
 
         async def obtain_once(wait_ms: int | None) -> Grant[ClientT]:
@@ -152,13 +166,19 @@ class ReentrantLock(Generic[ClientT]):
         )
         grant = await holding.enter(wait_ms)
         self._forget_released()
-        self._entered.setdefault(owner, []).append((current_owner(), holding))
-        return holding, grant
+        taken = _Taken(current_owner(), holding, grant, is_body)
+        self._taken.setdefault(owner, []).append(taken)
+        return taken
 
     async def _leave(self, error: BaseException | None) -> None:
-        owner, holding = self._last()
-        self._forget(owner, holding)
-        await holding.leave(error)
+        taken = self._last(is_body=True)
+        self._forget(taken)
+        await taken.holding.leave(error)
+
+    async def _undo_enter(self) -> None:
+        taken = self._last(is_body=True)
+        self._forget(taken)
+        await taken.holding.undo_enter()
 
     async def _obtain(self, owner: str, wait_ms: int | None) -> Grant[ClientT]:
         counts, key = self._counts, (self.name, owner)
@@ -193,30 +213,32 @@ class ReentrantLock(Generic[ClientT]):
             ) from None
         return None if wait_ms is None else max(0, wait_ms - (clock.monotonic_ms() - began_ms))
 
-    def _last(self) -> tuple[str, Holding[ClientT]]:
+    def _last(self, *, is_body: bool = False) -> _Taken[ClientT]:
+        """Return what the caller took last, or else its owner; ``is_body``: of the bodies."""
         owner = self._terms.owner_now()
-        entered = self._entered.get(owner)
-        if not entered:
-            others = ", ".join(sorted(self._entered)) or "nobody"
+        taken = [each for each in self._taken.get(owner, ()) if each.is_body or not is_body]
+        if not taken:
+            others = ", ".join(sorted(self._taken)) or "nobody"
             raise NotOwnerError(
                 f"lock {self.name!r}: expected {owner} to hold it over this object, found that "
                 f"{others} does; what one task or thread takes it gives back itself (or give "
                 f"both one name with owner=)"
             )
         caller = current_owner()
-        own = [each for each in entered if each[0] == caller]
-        return owner, (own or entered)[-1][1]
+        own = [each for each in taken if each.caller == caller]
+        return (own or taken)[-1]
 
-    def _forget(self, owner: str, holding: Holding[ClientT]) -> None:
-        entered = [each for each in self._entered.get(owner, ()) if each[1] is not holding]
-        if entered:
-            self._entered[owner] = entered
-        else:
-            self._entered.pop(owner, None)
+    def _forget(self, taken: _Taken[ClientT]) -> None:
+        self._forget_all(lambda each: each is taken)
 
     def _forget_released(self) -> None:
-        """Forget the grants that were given back by themselves, not over this object."""
-        for owner, entered in list(self._entered.items()):
-            for _, holding in entered:
-                if holding.grant is None:
-                    self._forget(owner, holding)
+        """Forget the grants that were given back by themselves, but what a body has to leave."""
+        self._forget_all(lambda each: each.grant.is_released and not each.is_body)
+
+    def _forget_all(self, is_over: Callable[[_Taken[ClientT]], bool]) -> None:
+        for owner, taken in list(self._taken.items()):
+            rest = [each for each in taken if not is_over(each)]
+            if rest:
+                self._taken[owner] = rest
+            else:
+                del self._taken[owner]

@@ -163,6 +163,59 @@ async def test_each_task_of_one_owner_leaves_its_own_body(world: MemoryCluster) 
 
 
 @in_memory
+async def test_each_body_leaves_the_part_that_it_was_entered_with(world: MemoryCluster) -> None:
+    """What the middle one gave back by hand is nothing to leave; the outer one's part stays."""
+    async with world.client() as client, world.client() as other:
+        lock = ReentrantLock(client, "daily")
+        async with lock as outer:
+            async with lock as middle:
+                await middle.release()
+                async with lock:
+                    assert lock.count == 2
+                assert lock.count == 1
+            outer.check()
+            assert await Lock(other, "daily").try_acquire() is None
+        assert outer.is_released
+        assert await Lock(other, "daily").try_acquire() is not None
+
+
+@pytest.mark.parametrize("by", ["grant", "lock"])
+@in_memory
+async def test_a_body_may_give_back_its_part_by_hand_and_take_another(
+    world: MemoryCluster, by: str
+) -> None:
+    """Leaving it is no error then, and leaves what was acquired by hand to be released so."""
+    async with world.client() as client:
+        lock = ReentrantLock(client, "daily")
+        async with lock as grant:
+            await (grant.release() if by == "grant" else lock.release())
+            async with lock:
+                pass
+            assert lock.count == 0
+            another = await lock.acquire()
+        another.check()
+        assert lock.count == 1
+
+        assert await lock.release()
+        assert another.is_released
+        assert lock._taken == {}
+        assert await world.queue(client, "daily") == []
+
+
+@in_memory
+async def test_a_second_release_within_a_body_is_not_the_outer_bodys(world: MemoryCluster) -> None:
+    """It is False, as for every lock: the body's own part is not held any more."""
+    async with world.client() as client:
+        lock = ReentrantLock(client, "daily")
+        async with lock as outer:
+            async with lock:
+                assert await lock.release() is True
+                assert await lock.release() is False
+            outer.check()
+        assert await world.queue(client, "daily") == []
+
+
+@in_memory
 async def test_grants_given_back_by_themselves_are_forgotten(world: MemoryCluster) -> None:
     """One object used by many tasks does not remember those that are done with it."""
     async with world.client() as client:
@@ -174,7 +227,7 @@ async def test_grants_given_back_by_themselves_are_forgotten(world: MemoryCluste
         for _ in range(5):
             await asyncio.create_task(visit())
 
-        assert len(lock._entered) <= 1
+        assert len(lock._taken) <= 1
 
 
 @in_memory
@@ -271,6 +324,24 @@ async def test_a_try_that_fails_leaves_nothing_counted(world: MemoryCluster) -> 
             assert lock.count == 0
         assert await lock.try_acquire() is not None
         assert lock.count == 1
+
+
+def test_each_body_of_a_thread_leaves_its_own_part() -> None:
+    """The sync face keeps the same."""
+    with serving() as url, connect(url) as client, connect(url) as other:
+        lock = ReentrantLock(client, "daily")
+        with lock as outer:
+            with lock as middle:
+                middle.release()
+                with lock:
+                    pass
+            outer.check()
+            assert Lock(other, "daily").try_acquire() is None
+        with lock as grant:
+            grant.release()
+            with lock:
+                pass
+        assert Lock(other, "daily").try_acquire() is not None
 
 
 def test_threads_of_a_sync_client_are_owners_of_their_own() -> None:
