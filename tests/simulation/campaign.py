@@ -116,6 +116,7 @@ class Total:
             expiries=tally.expiries,
             elections=tally.elections,
             snapshots=tally.snapshots_installed,
+            reached=tally.reached,
         )
         if not verdict.is_fine:
             self.failed.append(verdict.seed)

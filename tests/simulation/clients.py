@@ -338,6 +338,7 @@ class SimulatedClient:
             change = reading.result()
             reading = None
             watching.changes.append(change)
+            self.world.note_shown(change.zxid)
             watching.told_zxid = change.zxid
             if not self.is_stopping and self.random.random() < 0.003:
                 await asyncio.sleep(self.random.uniform(0.0, 2.0))  # a slow reader

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -19,7 +20,7 @@ from coordinator.service.holder_info import HolderInfo
 from coordinator.service.holding import Asked
 from coordinator.service.member import Member
 from coordinator.service.queues import Wish
-from coordinator.service.reads import LINEARIZABLE
+from coordinator.service.reads import ReadReply
 from coordinator.service.watches import Bookmark, Resync, WatchSelector
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
@@ -68,6 +69,10 @@ class Door:
         except CoordinatorError as error:
             return self._problem(error)
         encoding = _encoding(request.headers.get("Accept", ""))
+        if isinstance(body, _Shown):
+            return self._response(
+                200, body.body, encoding, _labels(body.read.zxid, body.read.index)
+            )
         return self._response(200, body, encoding)
 
     async def lines(self, request: Request) -> tuple[Response, Lines | None]:
@@ -135,8 +140,9 @@ class Door:
                 )
                 return elections.Proclaimed(done.grant_id, done.epoch, done.zxid).to_body()
             case "GET", []:
-                read = await member.lock_views.query(name, LINEARIZABLE, deadline_ms)
-                return lock_shape(read.value, None).to_body()
+                mode = Query(query, READ_MODES).read_mode()
+                view = await member.lock_views.query(name, mode, deadline_ms)
+                return _Shown(lock_shape(view.value, None).to_body(), view)
             case _:
                 return await self._hold(request, name, rest)
 
@@ -173,15 +179,14 @@ class Door:
             case "GET":
                 query = Query(raw_query, (*READ_MODES, "children"))
                 if query.flag("children"):
-                    page = (await member.children(path, query.read_mode(), deadline_ms)).value
-                    stat = stat_body(page.stat)
-                    return {"path": path, "children": list(page.names), "stat": stat, "next": None}
-                data, found = (await member.get(path, query.read_mode(), deadline_ms)).value
-                return {
-                    "path": path,
-                    **data_fields(data, Encoding.MSGPACK),
-                    "stat": stat_body(found),
-                }
+                    listed = await member.children(path, query.read_mode(), deadline_ms)
+                    names, stat = list(listed.value.names), stat_body(listed.value.stat)
+                    page = {"path": path, "children": names, "stat": stat, "next": None}
+                    return _Shown(page, listed)
+                read = await member.get(path, query.read_mode(), deadline_ms)
+                data, found = read.value
+                shown = {"path": path, **data_fields(data, Encoding.MSGPACK)}
+                return _Shown({**shown, "stat": stat_body(found)}, read)
             case "POST":
                 fields = Fields(_body(request), "body", operations.Create.FIELDS | {IF_HELD_FIELD})
                 operation = create_command(operations.Create.from_fields(path, fields))
@@ -310,17 +315,31 @@ class Door:
 
     def _labels(self) -> dict[str, str]:
         _, zxid, index = self._member.labels()
-        return {
-            messages.ZXID_HEADER.lower(): str(zxid),
-            messages.INDEX_HEADER.lower(): str(index),
-        }
+        return _labels(zxid, index)
 
-    def _response(self, status: int, body: Any, encoding: Encoding) -> Response:
-        headers = {"content-type": encoding.value, **self._labels()}
+    def _response(
+        self, status: int, body: Any, encoding: Encoding, labels: dict[str, str] | None = None
+    ) -> Response:
+        headers = {"content-type": encoding.value, **(labels or self._labels())}
         return Response(status, headers, encode(body, encoding))
 
     def _problem(self, error: CoordinatorError) -> Response:
-        return self._response(error.http_status, to_problem(error), Encoding.JSON)
+        labels = self._labels()
+        if type(zxid := error.fields.get("zxid")) is int:
+            labels[messages.ZXID_HEADER.lower()] = str(zxid)
+        return self._response(error.http_status, to_problem(error), Encoding.JSON, labels)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What a read shows, to be labelled with the state that it was read from."""
+
+    body: Any
+    read: ReadReply[Any]
+
+
+def _labels(zxid: int, index: int) -> dict[str, str]:
+    return {messages.ZXID_HEADER.lower(): str(zxid), messages.INDEX_HEADER.lower(): str(index)}
 
 
 async def _waiting(

@@ -6,7 +6,6 @@ show each of them a world in which it must fail. ``judge`` runs them all.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -39,25 +38,6 @@ if TYPE_CHECKING:
 Found = Iterator[tuple[str, str]]
 
 CHECK_STEPS_MAX = 3_000_000
-
-
-class ReadOrder:
-    """Whoever asks after an answer was given must not be shown an older state."""
-
-    def __init__(self) -> None:
-        self._moments: list[int] = []
-        self._zxids: list[int] = []
-
-    def answered(self, called_at: int, now: int, zxid: int, *, is_read: bool) -> int | None:
-        """Note an answer of the state at ``zxid``; return what had been shown if it was later.
-
-        Moments count up. A write may be answered by any later state, so it is not judged here.
-        """
-        position = bisect.bisect_left(self._moments, called_at) - 1
-        shown = self._zxids[position] if position >= 0 else 0
-        self._moments.append(now)
-        self._zxids.append(max(zxid, self._zxids[-1]) if self._zxids else zxid)
-        return shown if is_read and shown > zxid else None
 
 
 def judge(world: World) -> None:

@@ -69,6 +69,8 @@ class Tally:
     events: int = 0
     expiries: int = 0
     snapshots_installed: int = 0
+    reached: int = 0
+    """Reads at least as new as asked for that were answered."""
     elections: int = 0
 
 

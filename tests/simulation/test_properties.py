@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.client.transport import Request, Response
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import (
     CloseSession,
@@ -28,6 +29,7 @@ from coordinator.wire.messages import watches
 from tests.history.operations import Recorder
 from tests.simulation import properties
 from tests.simulation.log import Entry
+from tests.simulation.reading import ReadOrder
 from tests.simulation.record import Record
 from tests.simulation.told import Watching, Written
 
@@ -255,13 +257,70 @@ def test_an_attempt_that_was_undone_and_is_made_after_that_is_found(
     assert promises(properties.check_abandoned(log, [("client", 1, length)])) == found
 
 
-@pytest.mark.parametrize(("called_at", "zxid", "shown"), [(3, 6, 7), (3, 7, None), (1, 6, None)])
-def test_a_read_that_goes_back_is_found(called_at: int, zxid: int, shown: int | None) -> None:
-    """What is asked after an answer shows at least the same state; what overlaps it need not."""
-    order = properties.ReadOrder()
-    order.answered(called_at=1, now=2, zxid=7, is_read=True)
+def read_of(order: ReadOrder, called_at: int, zxid: int, target: str = "/v1/tree/r") -> set[str]:
+    """Return what is wrong with this answer to a read, heard at moment 4."""
+    response = Response(200, {"coordinator-zxid": str(zxid)}, b"")
+    return promises(order.heard(Request("GET", target), response, called_at=called_at, now=4))
 
-    assert order.answered(called_at=called_at, now=4, zxid=zxid, is_read=True) == shown
+
+def an_order_that_was_shown(zxid: int, request: Request | None = None) -> ReadOrder:
+    """Return one in which an answer to ``request`` was heard at moment 2, or a stream's word."""
+    order = ReadOrder()
+    if request is None:
+        order.note_shown(2, zxid)
+    else:
+        response = Response(200, {"coordinator-zxid": str(zxid)}, b"")
+        assert not promises(order.heard(request, response, called_at=1, now=2))
+    return order
+
+
+BACK = {"reads never go back"}
+
+
+@pytest.mark.parametrize(
+    ("called_at", "zxid", "found"), [(3, 6, BACK), (3, 7, set()), (1, 6, set())]
+)
+@pytest.mark.parametrize("target", ["/v1/tree/r", "/v1/tree/?children", "/v1/locks/a"])
+def test_a_read_that_goes_back_is_found(
+    called_at: int, zxid: int, found: set[str], target: str
+) -> None:
+    """What is asked after an answer shows at least the same state; what overlaps it need not."""
+    order = an_order_that_was_shown(7, Request("GET", "/v1/tree/r"))
+
+    assert read_of(order, called_at, zxid, target) == found
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request("GET", "/v1/tree/r?stale"),
+        Request("GET", "/v1/locks/a"),
+        Request("PUT", "/v1/tree/r"),
+        Request("POST", "/v1/multi"),
+        Request("POST", "/v1/sessions/1/heartbeat"),
+        Request("PUT", "/v1/locks/s/size"),
+        None,
+    ],
+    ids=lambda each: "stream" if each is None else f"{each.method} {each.target}",
+)
+def test_whatever_shows_a_state_binds_the_reads_after_it(request_: Request | None) -> None:
+    """Reads of every kind, writes, heartbeats, grants and watches: what they tell is committed."""
+    order = an_order_that_was_shown(7, request_)
+
+    assert read_of(order, 3, 6, "/v1/locks/a") == BACK
+    assert read_of(order, 3, 6, "/v1/locks/a?stale") == set()
+
+
+@pytest.mark.parametrize(("zxid", "found"), [(6, {"reads show what was asked for"}), (7, set())])
+@pytest.mark.parametrize("status", [200, 404])
+def test_a_read_that_shows_less_than_was_asked_for_is_found(
+    zxid: int, found: set[str], status: int
+) -> None:
+    """Whoever asks for a zxid is shown that one or a later one, also that nothing is there."""
+    response = Response(status, {"coordinator-zxid": str(zxid)}, b"")
+    request = Request("GET", "/v1/tree/r?at_least_zxid=7")
+
+    assert promises(ReadOrder().heard(request, response, called_at=1, now=2)) == found
 
 
 # --- what is noticed at once
@@ -277,9 +336,7 @@ def found_by(record: Record) -> set[str]:
 
 def applied(record: Record, log: Sequence[Entry], who: str) -> None:
     for entry in log:
-        record.note_applied(
-            who, entry.index, entry.part, entry.term, entry.payload, entry.outcome
-        )
+        record.note_applied(who, entry.index, entry.part, entry.term, entry.payload, entry.outcome)
 
 
 def test_members_that_apply_the_same_break_nothing() -> None:
