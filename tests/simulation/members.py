@@ -79,6 +79,8 @@ class SimulatedMember:
         self.member_id = member_id
         self.url = f"http://member-{member_id}:1"
         self.disk = SimulatedDisk(draw.randrange(1 << 30), is_orderly=draw.random() < 0.5)
+        self.disks_before: list[SimulatedDisk] = []
+        """Those that were lost."""
         self.clock = OwnClock(world.loop, draw.uniform(0.99, 1.01), draw.randrange(1_000_000))
         self.random = random.Random(draw.randrange(1 << 30))
         self.sync_ms_max = 0.0
@@ -171,6 +173,11 @@ class SimulatedMember:
         for listener in self.on_gone:
             listener(self)
 
+    def replace_disk(self, disk: SimulatedDisk) -> None:
+        assert not self.is_up, f"{self.who} is up"
+        self.disks_before.append(self.disk)
+        self.disk = disk
+
     def _fail(self, owner: Owner, error: BaseException) -> None:
         """It says that it must stop; its process ends soon."""
         if owner is not self.owner or self.failure is not None:
@@ -191,7 +198,7 @@ class SimulatedMember:
             self.kill(is_power_cut=self.random.random() < 0.5)
             if self.rotten_path is not None and self.rotten_path in str(self.failure):
                 # What an operator does who reads which file is damaged: begin with an empty disk.
-                self.disk = SimulatedDisk(self.random.randrange(1 << 30))
+                self.replace_disk(SimulatedDisk(self.random.randrange(1 << 30)))
                 self.rotten_path = None
 
     def _check_sending(self, message: Message) -> None:

@@ -90,6 +90,8 @@ class Record:
         self.ephemerals: dict[str, str] = {}
         """The owner of each ephemeral znode that stands at the end of the log."""
         self.on_expired: list[Any] = []
+        self.on_entry: list[Callable[[int, int, bytes], None]] = []
+        """Told index, term and first command of each entry when anybody applies it first."""
         self.on_bound_over: list[Callable[[tuple[str, ...]], None]] = []
         """Told the contenders of each hold that its bound has ended."""
         self.on_snapshot: list[Callable[[str], None]] = []
@@ -142,6 +144,9 @@ class Record:
             self.violate("one log", f"{who} applied {index}.{part} that all others skipped")
         command = decode_command(payload)
         entry = Entry(index, part, term, payload, command, outcome, self.now_s())
+        if part == 0:
+            for told in self.on_entry:
+                told(index, term, payload)
         self._places[index, part] = entry
         self.log.append(entry)
         refusal = "" if outcome.refusal is None else f" refused {outcome.refusal.code}"

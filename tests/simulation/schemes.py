@@ -216,7 +216,7 @@ class Schemes:
         if not all(each.is_proven for each in world.members if each is not member):
             return  # it would be one lost disk too many
         member.kill(is_power_cut=True)
-        member.disk = SimulatedDisk(self._random.randrange(1 << 30))
+        member.replace_disk(SimulatedDisk(self._random.randrange(1 << 30)))
         await asyncio.sleep(self._random.choice((0.05, 0.5, 2.0)))
         world.boot(member)
 

@@ -26,6 +26,7 @@ from coordinator.wire.strict_json import decode_json
 from tests.history.operations import Recorder
 from tests.simulation.clients import SimulatedClient
 from tests.simulation.contending import Key
+from tests.simulation.durable import check_quorum
 from tests.simulation.faults import Faults
 from tests.simulation.link import LinkWeather
 from tests.simulation.loop import (
@@ -137,6 +138,7 @@ class World:
         self._overdue = Overdue(self)
         self.record.on_expired.append(self._note_expired)
         self.record.on_bound_over.append(self._check_bound_over)
+        self.record.on_entry.append(self._check_quorum)
 
     # --- the course of the world
 
@@ -274,6 +276,11 @@ class World:
     def note_shown(self, zxid: int) -> None:
         """A client is told of this state by a stream: of a grant, or of a change."""
         self.reads.note_shown(self.next_moment(), zxid)
+
+    def _check_quorum(self, index: int, term: int, payload: bytes) -> None:
+        disks = [(member.disk, *member.disks_before) for member in self.members]
+        for promise, what in check_quorum(disks, index, term, payload):
+            self.record.violate(promise, what)
 
     def check_served(self, task: asyncio.Task[None]) -> None:
         """A member answers every request, or refuses it by name; it has no other errors."""

@@ -1,0 +1,58 @@
+"""What is on the disks: what a power cut at this moment leaves at the very least.
+
+It is read from the bytes that were synced, below names that were synced, without asking any part of
+the product whether it believes them to be stable.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from coordinator.raft.records import HEADER_BYTES, MAGIC
+from tests.raft.simulated_disk import SimulatedDisk
+
+Found = Iterator[tuple[str, str]]
+
+_PLACE = struct.Struct("<QQ")
+"""Index and term: the end of the header of a record of the log."""
+_LENGTH_AT, _MASK_AT = 12, 17
+
+
+def is_stable(disk: SimulatedDisk, index: int, term: int, payload: bytes) -> bool:
+    """Say whether an entry of the log with ``payload`` in it is stored on ``disk``."""
+    place = _PLACE.pack(index, term)
+    for directory in disk.directories.values():
+        for name, inode in reversed(directory.stable.items()):
+            if name.endswith(".log") and _holds(inode.stable, place, payload):
+                return True
+    return False
+
+
+def check_quorum(
+    members: Sequence[Iterable[SimulatedDisk]], index: int, term: int, payload: bytes
+) -> Found:
+    """An entry that is applied is stored by a quorum; of each member on any disk that it ever had.
+
+    Since what one acknowledged may be counted after its disk was lost, which is one failure.
+    """
+    holding = sum(any(is_stable(disk, index, term, payload) for disk in has) for has in members)
+    if 2 * holding <= len(members):
+        yield (
+            "on the disks of a quorum",
+            f"entry {index} of term {term} is applied, and stable on {holding} disks of "
+            f"{len(members)}: {payload[:80]!r}",
+        )
+
+
+def _holds(stable: bytearray, place: bytes, payload: bytes) -> bool:
+    at = stable.rfind(place)
+    while at >= 0:
+        start = at + len(place) - HEADER_BYTES
+        if start >= 0 and stable.startswith(MAGIC, start):
+            length = int.from_bytes(stable[start + _LENGTH_AT : start + _LENGTH_AT + 4], "little")
+            body_at = at + len(place)
+            if stable[start + _MASK_AT] or stable.find(payload, body_at, body_at + length) >= 0:
+                return True
+        at = stable.rfind(place, 0, at)
+    return False
