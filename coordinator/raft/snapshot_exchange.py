@@ -51,6 +51,8 @@ class _Stream:
     reader: SnapshotReader
     offset: int
     sent_ms: int
+    is_heard: bool = False
+    """The follower has said something since the first piece was sent."""
 
 
 @dataclass(slots=True)
@@ -250,21 +252,29 @@ class SnapshotExchange:
         stream = self._streams.get(member_id)
         if stream is None or stream.reader.info.index != reply.snapshot_index:
             return
+        stream.is_heard = True
         if reply.is_installed:
             self.forget(member_id)
             self._kept_for[member_id] = _Kept(reply.snapshot_index, 1)  # for what comes behind it
             self.sent_total += 1
             consensus.replication.on_snapshot_installed(member_id, reply.snapshot_index)
             consensus.send_entries()
+        elif reply.next_offset == stream.offset:
+            return  # that piece is under way: this answers one that was sent again
         elif reply.next_offset < stream.reader.info.size_bytes:
             stream.offset = reply.next_offset
             self._send_piece(consensus, member_id)
 
     def resend(self, consensus: Consensus) -> None:
-        """Send again what was not answered for long."""
+        """Send again what was not answered for long, and once the first piece when the follower is
+        heard: before, it may not have followed (a leader it had to note, terms it had to learn)."""
         limit_ms = RESEND_ELECTION_TIMEOUTS * self._raft.election_timeout_ms_max
         for member_id, stream in self._streams.items():
-            if self._now_ms() - stream.sent_ms > limit_ms:
+            is_first_heard = not stream.is_heard and (
+                consensus.replication.followers[member_id].heard_ms > stream.sent_ms
+            )
+            stream.is_heard |= is_first_heard
+            if is_first_heard or self._now_ms() - stream.sent_ms > limit_ms:
                 self._send_piece(consensus, member_id)
 
     def forget(self, member_id: str) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.raft import messages as say
+from coordinator.raft.chapters import CHAPTER_MS
 from coordinator.raft.snapshots import SnapshotStore
 from tests.raft.simulated_cluster import Member, SimulatedCluster
 from tests.raft.simulated_loop import run
@@ -27,9 +28,12 @@ async def lagging(cluster: SimulatedCluster) -> tuple[Member, Member]:
     return leader, member
 
 
-def small() -> SimulatedCluster:
+def small(piece_bytes: int = 1_000) -> SimulatedCluster:
     return SimulatedCluster(
-        3, snapshot_every_entries=100, keep_entries_after_snapshot=20, snapshot_piece_bytes=1_000
+        3,
+        snapshot_every_entries=100,
+        keep_entries_after_snapshot=20,
+        snapshot_piece_bytes=piece_bytes,
     )
 
 
@@ -121,6 +125,76 @@ def test_an_end_in_the_midst_of_installing_leaves_what_the_next_start_understand
         await member.start()
 
         assert len(await cluster.equal(20_000)) == 451
+        await cluster.stop()
+
+    run(scenario())
+
+
+def note_pieces(cluster: SimulatedCluster) -> list[int]:
+    """Return where the offsets of the pieces that arrive from now on are noted."""
+    offsets: list[int] = []
+
+    def note(_source: str, _target: str, message: say.Message) -> bool:
+        if isinstance(message, say.SnapshotPiece):
+            offsets.append(message.offset)
+        return True
+
+    cluster.network.on_message = note
+    return offsets
+
+
+@pytest.mark.parametrize("is_emptied", [False, True])
+def test_a_piece_that_came_before_its_leader_counted_is_sent_again_when_it_does(
+    is_emptied: bool,
+) -> None:
+    """One that was away for long has to note who leads, one on probation to learn the terms."""
+
+    async def scenario() -> None:
+        cluster = small()
+        cluster.sync_ms_max = 2.0
+        leader, member = await lagging(cluster)
+        await asyncio.sleep(CHAPTER_MS / 1000 + 1)
+        await leader.engine.propose(b"last")
+        await asyncio.sleep(1)
+        if is_emptied:
+            await member.lose_disk()
+        offsets = note_pieces(cluster)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        await member.start()
+        await cluster.equal()
+
+        assert loop.time() - began < 2
+        assert len(offsets) <= len(set(offsets)) + 1, "no piece but the first is sent again"
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_piece_that_was_sent_again_does_not_double_all_that_follow() -> None:
+    """Of two answers to the same piece, one is enough."""
+
+    async def scenario() -> None:
+        cluster = small(50)
+        _leader, member = await lagging(cluster)
+        offsets: list[int] = []
+
+        def note(source: str, target: str, message: say.Message) -> bool:
+            if isinstance(message, say.SnapshotPiece):
+                offsets.append(message.offset)
+                if offsets == [0]:
+                    cluster.network.carry(source, target, message)
+            return True
+
+        cluster.network.on_message = note
+
+        await member.start()
+        await cluster.until(lambda: member.replica.restored_total > 0)
+
+        assert len(set(offsets)) > 20
+        assert len(offsets) == len(set(offsets)) + 1
+        await cluster.equal()
         await cluster.stop()
 
     run(scenario())
