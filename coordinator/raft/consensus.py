@@ -24,7 +24,7 @@ from coordinator.raft.elections import Elections
 from coordinator.raft.engine import Role
 from coordinator.raft.hardening import HardenedSyncObj, InvariantError
 from coordinator.raft.messages import Message
-from coordinator.raft.probation import Probation, Proof
+from coordinator.raft.probation import Probation, Proof, ask_after_ms
 from coordinator.raft.proposals import NOTHING
 from coordinator.raft.replication import Replication
 
@@ -102,7 +102,7 @@ class Consensus:
         self.probation = probation
         if log[-1][1:] != (1, 0):
             probation.note_history()
-        self._asked_terms_ms = 0
+        self._asks_terms_from_ms = now_ms() + ask_after_ms(raft.election_timeout_ms_max)
         self._owes_entry = False
         """Somebody on probation must be told of something that was not committed before."""
         self._elections = Elections(
@@ -432,8 +432,8 @@ class Consensus:
 
     def _ask_for_terms(self) -> None:
         now_ms = self._now_ms()
-        if now_ms - self._asked_terms_ms >= self._raft.heartbeat_interval_ms:
-            self._asked_terms_ms = now_ms
+        if now_ms >= self._asks_terms_from_ms:
+            self._asks_terms_from_ms = now_ms + self._raft.heartbeat_interval_ms
             number = self.probation.ask(1 + self._random.getrandbits(32))
             for member_id in self._others:
                 self._outbox.send_now(member_id, say.TermQuestion(number))

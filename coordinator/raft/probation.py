@@ -12,7 +12,9 @@ Recovery for Consensus-Based Storage", Alagappan et al., FAST 2018):
    grants or is granted in that election is proven.
 2. It follows no leader before so many of the others told their terms that one of them knows every
    term in which this member may have voted or acknowledged. An older leader is then refused: what
-   this member acknowledged to it could contradict what it acknowledged before.
+   this member acknowledged to it could contradict what it acknowledged before. It asks for the
+   terms only after its life is as old as an election can be while votes count: of the votes that
+   are counted together with its forgotten one, all were given before it asks.
 3. It is proven once it holds, durably, what a leader had committed in its own term, as told in an
    append that agrees with this log: whatever this member had acknowledged and was committed is
    among that. It must be more than what was committed when this member first heard of it; a
@@ -45,6 +47,12 @@ PROOF_NAME = "proof"
 MARKED_BY = "chapters"
 """A file that whoever can be accused has."""
 _PROOF = struct.Struct("<QQ")
+
+
+def ask_after_ms(election_timeout_ms_max: int) -> int:
+    """How old a life is when votes of the one before count nowhere any more (rule 3 of
+    ``elections``); the clocks may be 1 % off, either way."""
+    return election_timeout_ms_max * 103 // 100 + 2
 
 
 class Standing(StrEnum):

@@ -10,7 +10,7 @@ import pytest
 from coordinator.errors import CoordinatorError, StorageError
 from coordinator.raft import messages as say
 from coordinator.raft.engine import Role
-from coordinator.raft.probation import Probation, Proof, Standing
+from coordinator.raft.probation import Probation, Proof, Standing, ask_after_ms
 from tests.raft.simulated_cluster import Member, SimulatedCluster
 from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulated_loop import run
@@ -26,6 +26,13 @@ async def settled(count: int = 3, **raft: object) -> tuple[SimulatedCluster, Mem
     await cluster.equal()
     await cluster.until(lambda: not any(member.is_unproven for member in cluster.members))
     return cluster, leader
+
+
+def a_new_member_of_some_age() -> Bench:
+    """Return one that asks for terms as soon as it hears a leader."""
+    bench = Bench(is_new=True)
+    bench.clock.advance(ask_after_ms(bench.raft.election_timeout_ms_max))
+    return bench
 
 
 def test_a_new_member_gives_no_vote_to_one_that_has_a_log() -> None:
@@ -115,7 +122,7 @@ def test_a_new_member_that_has_seen_a_history_takes_part_in_no_first_election() 
 
 def test_a_new_member_acknowledges_nothing_before_it_knows_the_terms() -> None:
     """An older leader may not count on a member that has forgotten a newer one's term."""
-    bench = Bench(is_new=True)
+    bench = a_new_member_of_some_age()
     append = say.Append(3, 1, 1, 1, 0, [(3, b"\x01")])
 
     first = bench.hear("2", append)
@@ -131,9 +138,26 @@ def test_a_new_member_acknowledges_nothing_before_it_knows_the_terms() -> None:
     assert bench.terms() == [0]
 
 
+def test_a_new_member_asks_for_terms_when_votes_of_its_life_before_count_nowhere() -> None:
+    """A candidate may still count a forgotten vote, and one of a member that has not voted yet:
+    asked now, that one would not know the candidate's term."""
+    bench = Bench(is_new=True)
+    until_ms = bench.clock.monotonic_ms() + bench.raft.election_timeout_ms_max * 1.02
+
+    asked_ms = []
+    for _ in range(60):
+        said = [message for _, message in bench.hear("2", say.Probe(3, 0))]
+        if any(isinstance(message, say.TermQuestion) for message in said):
+            asked_ms.append(bench.clock.monotonic_ms())
+        bench.clock.advance(25)
+
+    assert until_ms < asked_ms[0] < until_ms + 100
+    assert asked_ms[1] == asked_ms[0] + bench.raft.heartbeat_interval_ms
+
+
 def test_answers_to_a_question_of_another_life_do_not_count() -> None:
     """A late answer may have been given before the disk was lost."""
-    bench = Bench(is_new=True)
+    bench = a_new_member_of_some_age()
     append = say.Append(3, 1, 1, 1, 0, [(3, b"\x01")])
     number = bench.hear("2", append)[0][1].number  # type: ignore[union-attr]
 
@@ -153,7 +177,7 @@ def test_who_is_on_probation_tells_no_terms() -> None:
 
 def test_probation_ends_only_with_an_entry_of_the_leaders_own_term_committed() -> None:
     """What a new leader knows to be committed of earlier terms may be less than what is."""
-    bench = Bench(is_new=True)
+    bench = a_new_member_of_some_age()
     number = bench.hear("2", say.Probe(3, 0))[0][1].number  # type: ignore[union-attr]
     for other in ("2", "3"):
         bench.hear(other, say.TermAnswer(number, 3))
@@ -170,7 +194,7 @@ def test_probation_ends_only_with_an_entry_of_the_leaders_own_term_committed() -
 
 def test_probation_ends_only_with_more_than_was_committed_when_it_began() -> None:
     """It asks again for what it lacks; with as much as another life had they have no order."""
-    bench = Bench(is_new=True)
+    bench = a_new_member_of_some_age()
     number = bench.hear("2", say.Probe(3, 0))[0][1].number  # type: ignore[union-attr]
     for other in ("2", "3"):
         bench.hear(other, say.TermAnswer(number, 3))
