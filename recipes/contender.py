@@ -76,8 +76,11 @@ class Contender(Body[ClientT]):
         """Return the grant, None when it was not had within ``timeout`` (0: try once)."""
         return await self._holding.try_acquire(wait_ms_of(timeout))
 
-    acquire = both(_acquire, undo=_release)
-    try_acquire = both(_try_acquire, undo=_release)
+    async def _undo_acquire(self, grant: Grant[ClientT] | None) -> None:
+        await self._holding.undo_acquire(grant)
+
+    acquire = both(_acquire, undo=_undo_acquire)
+    try_acquire = both(_try_acquire, undo=_undo_acquire)
     release = both(_release)
 
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:

@@ -96,7 +96,10 @@ class Election(Body[ClientT]):
         wait_ms = self._wait_ms if timeout is None else wait_ms_of(timeout)
         return await self._holding.acquire(wait_ms)
 
-    campaign = both(_campaign, undo=_resign)
+    async def _undo_campaign(self, leadership: Grant[ClientT]) -> None:
+        await self._holding.undo_acquire(leadership)
+
+    campaign = both(_campaign, undo=_undo_campaign)
     resign = both(_resign)
 
     @both

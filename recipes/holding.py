@@ -79,6 +79,11 @@ class Holding(Generic[ClientT]):
         except LockTimeoutError:
             return None
 
+    async def undo_acquire(self, grant: Grant[ClientT] | None) -> None:
+        """Give back what nobody was told of: its caller was interrupted as it was returned."""
+        if grant is not None:
+            await self._release_on_the_way_out(grant, None)
+
     async def release(self) -> bool:
         """Give back what is held; False when nothing was held any more."""
         grant = self.grant
@@ -94,9 +99,11 @@ class Holding(Generic[ClientT]):
         self._entered.append(_Entered(self._caller, grant))
         return grant
 
-    async def undo_enter(self) -> None:
-        """End a body that never ran: its caller was interrupted as ``enter`` returned."""
-        await self._entered.pop().grant.give_back()
+    async def undo_enter(self, grant: Grant[ClientT]) -> None:
+        """End a body that never ran: its caller was interrupted as ``enter`` returned ``grant``."""
+        assert self._entered[-1].grant is grant, "undone before another body is entered"
+        self._entered.pop()
+        await self.undo_acquire(grant)
 
     def watch_over_task(self) -> None:
         """From now on, cancel the current task when the grant of its body is lost."""

@@ -70,8 +70,11 @@ class MultiLock(Generic[ClientT]):
         """Give all the locks back; False when they were not held any more. Idempotent."""
         return await self._holding.release()
 
-    acquire = both(_acquire, undo=_release)
-    try_acquire = both(_try_acquire, undo=_release)
+    async def _undo_acquire(self, grants: tuple[Grant[ClientT], ...] | None) -> None:
+        await self._holding.undo_acquire(None if grants is None else grants[0])
+
+    acquire = both(_acquire, undo=_undo_acquire)
+    try_acquire = both(_try_acquire, undo=_undo_acquire)
     release = both(_release)
 
     def __enter__(self: MultiLock[Client]) -> tuple[Grant[Client], ...]:

@@ -124,14 +124,19 @@ class ReentrantLock(Generic[ClientT]):
             self._forget(taken)
         return was_held
 
-    acquire = both(_acquire, undo=_release)
-    try_acquire = both(_try_acquire, undo=_release)
+    async def _undo_acquire(self, grant: Grant[ClientT] | None) -> None:
+        for each in [each for own in self._taken.values() for each in own]:
+            if each.grant is grant:
+                await self._undo_take(each)
+
+    acquire = both(_acquire, undo=_undo_acquire)
+    try_acquire = both(_try_acquire, undo=_undo_acquire)
     release = both(_release)
 
     def __enter__(self: ReentrantLock[Client]) -> Grant[Client]:
         expect_face(self.client, Client, "with")
         entering = self._take(self._terms.wait_ms, is_body=True)
-        return self.client.call(entering, self._undo_enter).grant
+        return self.client.call(entering, self._undo_take).grant
 
     def __exit__(
         self: ReentrantLock[Client],
@@ -175,10 +180,9 @@ class ReentrantLock(Generic[ClientT]):
         self._forget(taken)
         await taken.holding.leave(error)
 
-    async def _undo_enter(self) -> None:
-        taken = self._last(is_body=True)
+    async def _undo_take(self, taken: _Taken[ClientT]) -> None:
         self._forget(taken)
-        await taken.holding.undo_enter()
+        await taken.holding.undo_enter(taken.grant)
 
     async def _obtain(self, owner: str, wait_ms: int | None) -> Grant[ClientT]:
         counts, key = self._counts, (self.name, owner)

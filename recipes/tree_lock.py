@@ -95,8 +95,11 @@ class TreeLock(Body[ClientT]):
         """Give the lock back; False when it was not held any more. Idempotent."""
         return await self._holding.release()
 
-    acquire = both(_acquire, undo=_release)
-    try_acquire = both(_try_acquire, undo=_release)
+    async def _undo_acquire(self, grant: Grant[ClientT] | None) -> None:
+        await self._holding.undo_acquire(grant)
+
+    acquire = both(_acquire, undo=_undo_acquire)
+    try_acquire = both(_try_acquire, undo=_undo_acquire)
     release = both(_release)
 
     # --- the recipe

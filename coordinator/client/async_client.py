@@ -102,7 +102,7 @@ class AsyncClient:
     def call(
         self,
         work: Coroutine[Any, Any, T],
-        undo: Callable[[], Coroutine[Any, Any, object]] | None = None,
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
     ) -> Coroutine[Any, Any, T]:
         """Run a recipe's coroutine the way this face does: the caller awaits it.
 

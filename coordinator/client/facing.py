@@ -41,14 +41,14 @@ class WithClient(Protocol[ClientT_co]):
 class both(Generic[SelfT, P, T]):
     """Offer a coroutine method on both faces.
 
-    ``undo`` is another coroutine method of the object: it gives back what ``method`` obtained when
+    ``undo`` is another coroutine method of the object: it gives back what ``method`` returned when
     a sync caller was interrupted in the instant in which it was done.
     """
 
     def __init__(
         self,
         method: Callable[Concatenate[SelfT, P], Coroutine[Any, Any, T]],
-        undo: Callable[[SelfT], Coroutine[Any, Any, object]] | None = None,
+        undo: Callable[[SelfT, T], Coroutine[Any, Any, object]] | None = None,
     ) -> None:
         self._method = method
         self._undo = undo

@@ -3,7 +3,8 @@
 1. ``call`` runs a coroutine over there and waits here. Nothing is written twice: each verb below
    is the core's verb, passed through ``_blocking``.
 2. Ctrl-C while waiting cancels the coroutine and waits, for a bounded time, for its clean-up; what
-   it had obtained in the same instant is given back (``undo``).
+   it had obtained in the same instant is given back (``undo``). Whatever fails then is a note of
+   the KeyboardInterrupt, and never raised in its place.
 3. A forked child has no such thread: every call there raises ClientClosedError at once, and the
    end of the child does not touch the parent's session.
 4. What was not closed is closed when the interpreter exits, within a bounded time.
@@ -71,7 +72,7 @@ class LoopThread:
     def run(
         self,
         work: Coroutine[Any, Any, T],
-        undo: Callable[[], Coroutine[Any, Any, object]] | None = None,
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
     ) -> T:
         """Run ``work`` to its end and return what it returns; see invariant 2 for Ctrl-C."""
         try:
@@ -104,8 +105,8 @@ class LoopThread:
                     if not started:
                         work.close()
                     raise _closed_under(started)
-        except BaseException:
-            self._interrupt(started, done, undo)
+        except BaseException as error:
+            self._interrupt(started, done, undo, error)
             raise
         if started[0].cancelled():
             raise _closed_under(started)
@@ -134,7 +135,8 @@ class LoopThread:
         self,
         started: list[asyncio.Task[T]],
         done: threading.Event,
-        undo: Callable[[], Coroutine[Any, Any, object]] | None,
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None,
+        error: BaseException,
     ) -> None:
         try:
             self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
@@ -144,7 +146,10 @@ class LoopThread:
             return
         task = started[0]
         if not task.cancelled() and task.exception() is None:
-            self.run(undo())
+            try:
+                self.run(undo(task.result()))
+            except Exception as failure:
+                error.add_note(f"and what the call had obtained is not given back yet: {failure}")
 
     def _refuse_where_it_cannot_run(self) -> None:
         if not self.is_ours:
@@ -223,11 +228,11 @@ class Client:
     def call(
         self,
         work: Coroutine[Any, Any, T],
-        undo: Callable[[], Coroutine[Any, Any, object]] | None = None,
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
     ) -> T:
         """Run a recipe's coroutine in the client's loop and wait for it.
 
-        ``undo`` is run if the wait was interrupted and the work was done anyway.
+        ``undo(result)`` is run if the wait was interrupted and the work was done anyway.
         """
         return self._thread.run(work, undo)
 

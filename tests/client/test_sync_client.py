@@ -300,7 +300,7 @@ def test_what_an_interrupted_call_had_obtained_is_given_back(client: Client, nam
     """If the grant came in the same instant as Ctrl-C it is not left behind."""
     lock = Lock(client, name)
     entered = threading.Event()
-    undone = threading.Event()
+    undone: list[str] = []
 
     async def slow() -> str:
         entered.set()
@@ -310,15 +310,15 @@ def test_what_an_interrupted_call_had_obtained_is_given_back(client: Client, nam
             return "obtained"  # as if it were done already when the cancellation came
         raise AssertionError("nobody interrupted")
 
-    async def undo() -> None:
-        undone.set()
+    async def undo(result: str) -> None:
+        undone.append(result)
 
     interrupt_main_thread_soon(0.2)
     with pytest.raises(KeyboardInterrupt):
         client.call(slow(), undo)
 
     assert entered.is_set()
-    assert undone.is_set()
+    assert undone == ["obtained"]
     assert lock.grant is None
 
 

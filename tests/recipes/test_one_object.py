@@ -166,8 +166,7 @@ async def test_a_body_whose_caller_was_interrupted_as_it_began_never_was(
         lock = kind(client, "daily")
 
         async def interrupted() -> None:
-            await lock._holding.enter(None)
-            await lock._holding.undo_enter()
+            await lock._holding.undo_enter(await lock._holding.enter(None))
 
         await asyncio.create_task(interrupted())
 
