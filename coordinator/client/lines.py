@@ -28,7 +28,9 @@ from coordinator.wire.messages.watches import StreamError
 T = TypeVar("T")
 
 SILENCE_MS_MAX = 12_000
-"""Keep-alive lines come every 5 s; a stream that is silent for longer is taken for dead."""
+"""An idle watch has a line every 5 s (``limits.bookmark_interval_ms``), and so has an observation; a
+stream that is silent for longer than this is taken for dead. (A wait for a grant has one every 2 s;
+``contest`` reads it.)"""
 _OPEN_MS = 3_000
 _FOR_EVER_MS = 1 << 53
 
