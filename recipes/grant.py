@@ -132,7 +132,8 @@ class Grant(Generic[ClientT]):
     def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback()`` once when the grant is lost; returns how to stop that.
 
-        It is called from the client's event loop, soon also if the grant is lost already.
+        It is called from the client's event loop, soon also if the grant is lost already; once that
+        loop is closed, with its sync client, it is called before this returns.
         """
         return self.hold.on_lost(callback)
 

@@ -5,7 +5,8 @@ and given back as one, and those of a ``ReentrantLock``, by ``Share``.
 
 1. Once lost, a hold is never held again; once given back, neither.
 2. It counts as held until the cluster has said that it is not (redis-py 3847).
-3. Safe to ask from any thread. Callbacks run in the client's event loop and must not block.
+3. Safe to ask from any thread. Callbacks run in the client's event loop and must not block; who
+   asks when that is closed is told at once, in its own thread.
 """
 
 from __future__ import annotations
@@ -133,7 +134,10 @@ class Hold:
         with self._guard:
             self._callbacks.append(callback)
         if self._reason or (not self._is_released and self.remaining_safe_ms() == 0):
-            self._core.loop.call_soon_threadsafe(self._tell)
+            try:
+                self._core.loop.call_soon_threadsafe(self._tell)
+            except RuntimeError:  # the loop is closed: nobody but this caller can tell it
+                self._tell()
 
         def stop() -> None:
             with self._guard:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coordinator import connect
 from coordinator.client import SessionState
 from coordinator.errors import (
     BadArgumentsError,
@@ -17,6 +18,7 @@ from coordinator.errors import (
 )
 from recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.client.server_thread import serving
 
 
 def fails_with(error: BaseException) -> Callable[[], None]:
@@ -118,3 +120,19 @@ async def test_a_failing_on_position_ends_the_wait_and_leaves_nothing(
         assert seen == [1]
         assert await world.queue(holder, "daily") == ["holder"]
         assert not (await waiter.session()).is_lost
+
+
+def test_who_asks_for_the_loss_when_the_sync_client_is_closed_is_told_at_once() -> None:
+    """There is no event loop any more that could tell it; a mistake of a callback is its own."""
+    heard: list[str] = []
+    with serving() as url:
+        with connect(url) as client:
+            lost, released = Lock(client, "lost").acquire(), Lock(client, "released").acquire()
+            released.release()
+
+        lost.on_lost(fails_with(ValueError("mine")))
+        stop = lost.on_lost(lambda: heard.append("lost"))
+        stop()
+        released.on_lost(lambda: heard.append("released"))
+
+        assert heard == ["lost"]
