@@ -185,10 +185,11 @@ class ElectionService:
         *,
         identity: str = "",
         if_held: tuple[IfHeld, ...] = (),
+        spares_repeated: bool = False,
     ) -> Released:
         """Step down, or leave the queue; again if need be. NotOwnerError if it has ended."""
         path, czxid = ELECTIONS.contender_path(name, grant_id)
-        release = Release(path, czxid)
+        release = Release(path, czxid, spares_repeated)
         try:
             committed = await self._proposals.submit(
                 release,

@@ -3,11 +3,12 @@
 1. A leave is tried again, with a pause, while nobody confirms it: a member without a leader, or
    with too much under way, must not leave a contender that is granted later and never released.
 2. One without a request number is nobody else's, and tried for as long as its session is open. One
-   with a number its client may repeat at another member, and hold there: what comes long after
-   could take the grant from under it. So that is given up after ``_DEADLINE_MS``.
+   with a number its client may repeat at another member, wait and hold there: so that is given up
+   after ``_DEADLINE_MS``, and takes no grant that a repetition may have told
+   (``spares_repeated``, ``spares_holder``).
 3. Nothing is tried by a member that stops, nor for a session that has ended: its contenders went
-   with it. Beyond ``count_max`` leaves under way, each further one is given up as those with a
-   number are.
+   with it (one that is not open here may be still to come here). Beyond ``count_max`` leaves under
+   way, each further one is given up as those with a number are.
 """
 
 from __future__ import annotations
@@ -88,19 +89,25 @@ class Leaving:
     async def _until_done(self, leave: Leave) -> bool:
         is_own = not leave.has_number and self.count < self._count_max
         give_up_ms = self._clock.monotonic_ms() + _DEADLINE_MS
+        was_open = self._is_open(leave)
         self.count += 1
         try:
             while True:
                 now_ms = self._clock.monotonic_ms()
                 is_done = await self._tried(leave, now_ms + _DEADLINE_MS if is_own else give_up_ms)
-                if is_done is not None or self._is_moot(leave):
+                has_ended = was_open and not self._is_open(leave)
+                if is_done is not None or has_ended or self._leadership.is_stopping:
                     return is_done is True
+                was_open = was_open or self._is_open(leave)
                 again_ms = self._clock.monotonic_ms() + _AGAIN_MS
                 if not is_own and again_ms >= give_up_ms:
                     return False
                 await self._timers.sleep_until(again_ms)
         finally:
             self.count -= 1
+
+    def _is_open(self, leave: Leave) -> bool:
+        return self._replica.machine.session(leave.session_id) is not None
 
     async def _tried(self, leave: Leave, deadline_ms: int) -> bool | None:
         """Return True when it is done, False when it never will be, None when it is to be tried
@@ -116,7 +123,3 @@ class Leaving:
         except CoordinatorError:
             return False
         return True
-
-    def _is_moot(self, leave: Leave) -> bool:
-        session = self._replica.machine.session(leave.session_id)
-        return session is None or self._leadership.is_stopping

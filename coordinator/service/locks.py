@@ -147,6 +147,7 @@ class LockService:
         *,
         identity: str = "",
         if_held: tuple[IfHeld, ...] = (),
+        spares_repeated: bool = False,
     ) -> Released:
         """Release a grant (a multi-lock as a whole), or leave the queue; again if need be.
 
@@ -154,7 +155,7 @@ class LockService:
             NotOwnerError: it is not, or no longer, in the queue; ``holder`` says who holds.
         """
         path, czxid = LOCKS.contender_path(name, grant_id)
-        release = Release(path, czxid)
+        release = Release(path, czxid, spares_repeated)
         try:
             committed = await self._proposals.submit(
                 release,

@@ -178,12 +178,14 @@ class Queues:
         started_ms = self._clock.monotonic_ms()
         self._attempt_count += 1
         self._metrics.contenders_waiting.set(self._attempt_count)
+        mine: tuple[_Mine, ...] = ()
         try:
             mine = await self._enter(attempt, request)
             won = await self._granted(attempt, mine)
         except asyncio.CancelledError:
             if attempt.leave_on_cancel and not self._leadership.is_stopping:
-                self._leaving.start(_abandoning(attempt, request))
+                known = _releasing(attempt, mine[0]) if mine and attempt.request else None
+                self._leaving.start(known or _abandoning(attempt, request))
             raise
         finally:
             self._attempt_count -= 1
@@ -262,7 +264,8 @@ class Queues:
         if not result.is_entered:
             self._raise_timeout(attempt, position=None)
         if not committed.is_local:  # it stands, but this member cannot see it
-            leave, path = _abandoning(attempt, request), directories[0]
+            first = result.contenders[0]
+            leave, path = _releasing(attempt, _Mine(first.path, first.stat.czxid)), directories[0]
             if self._clock.monotonic_ms() < deadline_ms:  # and never will: its disk is full
                 no_room = NoSpaceError("the disk of this member is full; acquire at another member")
                 await self._raise_unseen(attempt, leave, path, no_room)
@@ -422,13 +425,17 @@ class Queues:
 
 def _abandoning(attempt: Attempt, request: RequestId) -> Leave:
     """Return what takes back an attempt of which it may not be known where it stands."""
-    operation = Abandon(request.client_id, request.number, request.floor_index)
     has_number = attempt.request is not None
+    operation = Abandon(
+        request.client_id, request.number, request.floor_index, spares_holder=has_number
+    )
     return Leave(operation, attempt.session_id, attempt.recipe.word, has_number)
 
 
 def _releasing(attempt: Attempt, mine: _Mine) -> Leave:
-    operation, has_number = Release(mine.path, mine.czxid), attempt.request is not None
+    """Return what takes back an attempt whose own request was seen in the log."""
+    has_number = attempt.request is not None
+    operation = Release(mine.path, mine.czxid, spares_repeated=has_number)
     return Leave(operation, attempt.session_id, attempt.recipe.word, has_number)
 
 

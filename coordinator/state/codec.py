@@ -6,8 +6,8 @@
 3. An operation is its tag and its fields in the order of its class. Tags are never used again for
    something else; a new field or operation is a new format number.
 4. What the formats of before wrote is still read: logs, snapshots and members of before hold it.
-   Format 2 of commands had no ``failure`` and no ``directory`` to abandon in; format 1 had no
-   queues: no tag above 13, no ``silent_ms``, ``if_held`` and ``granted``.
+   Format 3 of commands spared nobody; format 2 had no ``failure`` and no ``directory`` to abandon
+   in; format 1 had no queues: no tag above 13, no ``silent_ms``, ``if_held`` and ``granted``.
 
 This is the only file of this room that knows msgpack.
 """
@@ -91,7 +91,7 @@ from coordinator.state.shapes import (
     texts_of,
 )
 
-COMMAND_FORMAT = 3
+COMMAND_FORMAT = 4
 OUTCOME_FORMAT = 2
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
@@ -142,10 +142,11 @@ def unpack_rows(pieces: Iterable[bytes]) -> Iterator[Row]:
 
 _ZNODE_OPERATIONS = Family()
 _OPERATIONS = Family()
+_OPERATIONS_3 = Family()
 _OPERATIONS_2 = Family()
 _OPERATIONS_1 = Family()
-_EVERY_FAMILY = (_OPERATIONS, _OPERATIONS_2, _OPERATIONS_1)
-_FAMILIES = {3: _OPERATIONS, 2: _OPERATIONS_2, 1: _OPERATIONS_1}
+_EVERY_FAMILY = (_OPERATIONS, _OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1)
+_FAMILIES = {4: _OPERATIONS, 3: _OPERATIONS_3, 2: _OPERATIONS_2, 1: _OPERATIONS_1}
 
 
 def _encode_create(each: Create) -> Row:
@@ -209,16 +210,20 @@ for _family in _EVERY_FAMILY:
     )  # fmt: skip
     _family.add(7, Guarded, ROW, ROW, ROW, encode=_encode_guarded, decode=_decode_guarded)
     _family.add(8, OpenSession, STR, INT, STR)
-    _family.add(11, Release, STR, INT)
     _family.add(13, Reap, STR, INT, INT, INT)
 _OPERATIONS_1.add_former(9, CloseSession, STR)
 _OPERATIONS_2.add_former(9, CloseSession, STR)
-_OPERATIONS.add(9, CloseSession, STR, STR)
+for _family in (_OPERATIONS, _OPERATIONS_3):
+    _family.add(9, CloseSession, STR, STR)
+for _family in (_OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1):
+    _family.add_former(11, Release, STR, INT)
+_OPERATIONS.add(11, Release, STR, INT, BOOL)
 _OPERATIONS_1.add_former(12, Abandon, STR, INT, INT)
 _OPERATIONS_2.add_former(12, Abandon, STR, INT, INT)
-_OPERATIONS.add(12, Abandon, STR, INT, INT, STR)
+_OPERATIONS_3.add_former(12, Abandon, STR, INT, INT, STR)
+_OPERATIONS.add(12, Abandon, STR, INT, INT, STR, BOOL)
 _OPERATIONS_1.add_former(10, ExpireSession, STR, INT)
-for _family in (_OPERATIONS, _OPERATIONS_2):
+for _family in (_OPERATIONS, _OPERATIONS_3, _OPERATIONS_2):
     _family.add(10, ExpireSession, STR, INT, INT)
     _family.add(
         14, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT,

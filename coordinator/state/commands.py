@@ -270,11 +270,13 @@ class Release:
 
     A multi-lock goes as a whole, whichever of its paths is named. A repeated release of the same
     contender succeeds again (a bounded table remembers them); one that ended otherwise (expired,
-    never was) is refused with NotOwner.
+    never was) is refused with NotOwner. With ``spares_repeated`` it is refused with BadArguments if
+    the contender holds, and its request came more than once: who repeated it may know of the grant.
     """
 
     path: str
     czxid: int
+    spares_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,13 +285,15 @@ class Abandon:
 
     Ephemeral znodes that it created and that still exist are deleted; if it was never seen, the
     number is spent, so that a late arrival of it is refused. Idempotent. With a ``directory`` it is
-    refused with NotOwner if the request made contenders and none of them there.
+    refused with NotOwner if the request made contenders and none of them there; with
+    ``spares_holder`` with BadArguments if one of its contenders holds.
     """
 
     client_id: str
     number: int
     floor_index: int = 0
     directory: str = ""
+    spares_holder: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,11 @@
 
 1. Release names one incarnation of a contender by its czxid: it can never free a later one, and
    repeating it succeeds again as long as the table of released contenders remembers it.
+   Who takes back what a repetition of the same request may hold elsewhere says so
+   (``spares_repeated``).
 2. Abandon undoes a request whose answer never came, or spends its number so that it never runs;
-   one that names a queue undoes nothing elsewhere.
+   one that names a queue undoes nothing elsewhere. ``spares_holder`` is for who does not know
+   whether the request that came was its own.
 3. Reap is void unless nothing changed since the leader looked, in its own term.
 """
 
@@ -29,6 +32,7 @@ from coordinator.state.outcomes import (
     Result,
     ZnodeResult,
 )
+from coordinator.state.places import Contender
 from coordinator.state.queues import LockTable
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
@@ -70,8 +74,10 @@ class ContenderOperations:
                     path=path,
                     num_children=znode.num_children,
                 )
-            self._tree.remove(path, znode)
             contender = self._locks.contenders.get(path)
+            if operation.spares_repeated and contender is not None and contender.is_repeated:
+                _check_waits(f"release {path}", contender)
+            self._tree.remove(path, znode)
             if contender is None or not contender.group:
                 self._released.add(path, czxid)
             else:
@@ -108,6 +114,11 @@ class ContenderOperations:
         first = self._requests.recall(abandoned, session)
         if first is not None:
             _check_directory(operation, first)
+        if first is not None and operation.spares_holder:
+            for created in _created_by(first):
+                contender = self._locks.contenders.get(created.path)
+                if contender is not None and contender.czxid == created.stat.czxid:
+                    _check_waits(f"abandon request {number} of client {client_id}", contender)
         deleted_path = None if first is None else self._delete_created(first)
         if first is None or deleted_path is not None:
             zxid = self._tree.zxid if self._tree.is_changed else self._tree.zxid - 1
@@ -143,6 +154,16 @@ class ContenderOperations:
             return Reaped(was_deleted=False)
         self._tree.remove(operation.path, znode)
         return Reaped(was_deleted=True)
+
+
+def _check_waits(what: str, contender: Contender) -> None:
+    """Raise BadArguments for a contender that holds: who repeated its request may know of it."""
+    if contender.is_holder:
+        raise BadArgumentsError(
+            f"{what}: expected a contender that waits, found that {contender.path} holds",
+            path=contender.path,
+            fencing_token=contender.czxid,
+        )
 
 
 def _check_directory(operation: Abandon, first: Outcome) -> None:

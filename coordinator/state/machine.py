@@ -67,6 +67,7 @@ from coordinator.state.multi import MultiOperations
 from coordinator.state.operations import ZnodeOperations
 from coordinator.state.outcomes import (
     Abandoned,
+    Entered,
     HoldEnded,
     Outcome,
     Reaped,
@@ -183,6 +184,8 @@ class StateMachine:
         is_bound = request.client_id in self._sessions
         if known is not None:
             self._requests.touch(request.client_id, index=index, is_bound=is_bound)
+            if type(known.result) is Entered:
+                self._locks.note_repeated(known.result.contenders)
             return known
         outcome = self._perform(command)
         if not self._requests.is_ended(request.client_id):

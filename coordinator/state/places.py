@@ -75,6 +75,8 @@ class Contender(NamedTuple):
     """None while it waits."""
     granted_ms: int = 0
     grant_number: int = 0
+    is_repeated: bool = False
+    """Its request came more than once, so another than who sent it first may know of it."""
 
     @property
     def directory(self) -> str:
@@ -93,7 +95,7 @@ class Contender(NamedTuple):
         # Every field by its place: this is on the way of every acquisition.
         return Contender(
             self[0], self[1], self[2], self[3], self[4], self[5], self[6], self[7], self[8],
-            self[9], self[10], self[11], zxid, wall_ms, grant_number,
+            self[9], self[10], self[11], zxid, wall_ms, grant_number, self[15],
         )  # fmt: skip
 
 

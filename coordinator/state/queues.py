@@ -20,7 +20,7 @@ events when a command is done, so that commands over the plain tree count as wel
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from coordinator.errors import BadArgumentsError
@@ -28,6 +28,7 @@ from coordinator.state.commands import Kind
 from coordinator.state.events import Event, EventType
 from coordinator.state.grants import Ended, GrantHistory
 from coordinator.state.limits import MachineLimits
+from coordinator.state.outcomes import Created
 from coordinator.state.paths import split
 from coordinator.state.places import (
     CONTENDER_DEPTH,
@@ -125,6 +126,13 @@ class LockTable:
         self.contenders[contender.path] = contender
         self._touched[contender.directory] = None
         self.is_changed = True
+
+    def note_repeated(self, entered: Iterable[Created]) -> None:
+        """The request that made these came again. It changes nothing that anybody can see."""
+        for created in entered:
+            contender = self.contenders.get(created.path)
+            if contender is not None and contender.czxid == created.stat.czxid:
+                self.contenders[created.path] = contender._replace(is_repeated=True)
 
     def resize(self, directory: str, size: int) -> None:
         self.sizes[directory] = size

@@ -8,7 +8,8 @@ grants that ended; then 32 raw bytes, the SHA-256 of everything before.
 1. A capture is cheap and does not change afterwards; encoding happens when pieces are drawn.
 2. Decoding yields a capture only if the stream is whole and its digest right: any damage is a
    ValueError before anything is replaced.
-3. Format 1 is still read: it had no rows of locks, and its capture none (``locks`` is None).
+3. Formats 1 and 2 are still read. Format 2 did not say whose request was repeated; format 1 had
+   no rows of locks, and its capture has none (``locks`` is None).
 4. Members with the same history write the same bytes. ``digest_of`` is over the same rows, with the
    znodes sorted by path and the applied index left out.
 """
@@ -26,6 +27,7 @@ from coordinator.state.places import Closing, Contender, Departure, Ending
 from coordinator.state.queues import LocksCapture
 from coordinator.state.sessions import Session
 from coordinator.state.shapes import (
+    BOOL,
     BYTES,
     INT,
     MAYBE_INT,
@@ -44,7 +46,7 @@ from coordinator.state.shapes import (
 from coordinator.state.tree import Znode
 
 MAGIC = "coordinator-state"
-FORMAT = 2
+FORMAT = 3
 PIECE_BYTES = 64 * 1024
 _DIGEST_BYTES = 32
 
@@ -153,10 +155,13 @@ _session_shape = shape("session", STR, INT, STR, INT, INT, INT)
 _client_shape = shape("client", STR, INT, INT, INT, INT)
 _remembered_shape = shape("remembered outcome", INT, ROW)
 _pair_shape = shape("pair", STR, INT)
-_contender_shape = shape(
-    "contender", STR, INT, INT, INT, MAYBE_STR, BYTES, INT, STR, INT, INT, ROW, BYTES, MAYBE_INT,
-    INT, INT,
+_CONTENDER_2 = (
+    STR, INT, INT, INT, MAYBE_STR, BYTES, INT, STR, INT, INT, ROW, BYTES, MAYBE_INT, INT, INT,
 )  # fmt: skip
+_contender_shapes = {
+    2: shape("contender", *_CONTENDER_2),
+    3: shape("contender", *_CONTENDER_2, BOOL),
+}
 _closing_shape = shape("lock-delay", STR, INT, INT)
 _ended_shape = shape("grant that ended", ROW, INT, INT, ROW)
 _departure_shape = shape("departure", STR, INT, STR, STR, INT)
@@ -172,9 +177,9 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
     header = next(rows, ())
     if header[:2] != (MAGIC, 1):
         header = _header_shape(header)
-        if header[:2] != (MAGIC, FORMAT):
+        if header[:2] not in ((MAGIC, FORMAT), (MAGIC, 2)):
             raise ValueError(
-                f"snapshot: expected {MAGIC!r} of format {FORMAT} or 1, "
+                f"snapshot: expected {MAGIC!r} of format 1 to {FORMAT}, "
                 f"found {described(header[0])} of format {header[1]}"
             )
     else:
@@ -188,7 +193,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
     bound = tuple([_client_of(rows, header[1]) for _ in range(header[9])])
     ended = tuple([_pair_of(_next(rows)) for _ in range(header[10])])
     released = tuple([_pair_of(_next(rows)) for _ in range(header[11])])
-    locks = None if header[1] == 1 else _locks_of(rows, header[12:])
+    locks = None if header[1] == 1 else _locks_of(rows, header[1], header[12:])
     if next(rows, None) is not None:
         raise ValueError("snapshot: expected its end, found more rows")
     return Capture(
@@ -249,24 +254,25 @@ def _pair_of(row: Row) -> tuple[str, int]:
     return path, number
 
 
-def _locks_of(rows: Iterator[Row], counts: Row) -> LocksCapture:
+def _locks_of(rows: Iterator[Row], number: int, counts: Row) -> LocksCapture:
     contender_count, size_count, closing_count, ended_count, grant_count = counts
     return LocksCapture(
-        tuple([_contender_of(_next(rows)) for _ in range(contender_count)]),
+        tuple([_contender_of(_next(rows), number) for _ in range(contender_count)]),
         tuple([_pair_of(_next(rows)) for _ in range(size_count)]),
         tuple([Closing(*_closing_shape(_next(rows))) for _ in range(closing_count)]),
-        tuple([_ended_of(_next(rows)) for _ in range(ended_count)]),
+        tuple([_ended_of(_next(rows), number) for _ in range(ended_count)]),
         grant_count,
     )
 
 
-def _contender_of(row: Row) -> Contender:
-    path, number, czxid, kind, *values = _contender_shape(row)
+def _contender_of(row: Row, number: int) -> Contender:
+    path, place, czxid, kind, *values = _contender_shapes[number](row)
     texts_of(values[6])
-    return Contender(path, number, czxid, kind_of_number(kind), *values)
+    return Contender(path, place, czxid, kind_of_number(kind), *values)
 
 
-def _ended_of(row: Row) -> Ended:
+def _ended_of(row: Row, number: int) -> Ended:
     contender, ended_zxid, ended_ms, departure = _ended_shape(row)
     how, *values = _departure_shape(departure)
-    return Ended(_contender_of(contender), ended_zxid, ended_ms, Departure(Ending(how), *values))
+    departed = Departure(Ending(how), *values)
+    return Ended(_contender_of(contender, number), ended_zxid, ended_ms, departed)

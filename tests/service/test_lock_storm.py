@@ -89,8 +89,8 @@ class Storm:
         """Let one thing happen."""
         chosen, world = self.chosen, self.world
         action = chosen.choices(
-            ["acquire", "retry", "release", "cancel", "elect", "lag", "close"],
-            weights=[30, 10, 30, 8, 4, 8, 2],
+            ["acquire", "retry", "release", "cancel", "elect", "lag", "close", "abandon"],
+            weights=[30, 10, 30, 8, 4, 8, 2, 16],
         )[0]
         if action == "acquire":
             self.number += 1
@@ -108,6 +108,9 @@ class Storm:
             engine = world.engines[chosen.choice(["1", "2", "3"])]
             engine.is_applying = not engine.is_applying or engine.is_leader
             engine.catch_up()
+        elif action == "abandon" and self.ended_unknown:
+            request = chosen.choice(self.ended_unknown)
+            self.run(self.abandon(request, self.member), RequestId("abandon", 1))
         elif action == "close" and len(self.session_ids) > 2:
             session_id = self.session_ids.pop()
             self.run(self.close(session_id, self.member), RequestId("close", 1))
@@ -133,6 +136,15 @@ class Storm:
             pass  # it had ended
         except (CoordinatorError, asyncio.CancelledError):
             self.held.append(grant)
+
+    async def abandon(self, request: RequestId, member: Member) -> None:
+        """Do what a client does of which the outcome is unknown; it is done again in the end."""
+        try:
+            await member.locks.abandon(
+                LOCK, request.client_id, request.number, 0, self.world.deadline(5_000)
+            )
+        except (CoordinatorError, asyncio.CancelledError):
+            pass
 
     async def close(self, session_id: str, member: Member) -> None:
         try:

@@ -16,6 +16,7 @@ from coordinator.errors import (
     LeaderChangedError,
     NoLeaderError,
     NotOwnerError,
+    OutcomeUnknownError,
     RequestForgottenError,
     ThrottledError,
 )
@@ -170,3 +171,66 @@ async def test_nothing_is_undone_for_a_session_that_has_ended() -> None:
         await world.advance(20_000)
 
         assert leaving.count == 0
+
+
+async def test_an_opening_that_is_still_to_come_is_not_taken_for_an_end() -> None:
+    """A member that lags behind does not know the session yet; the attempt is taken back later."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        held = await soon(acquired(world, await opened(world, 3_600_000)))
+        lagging = world.members["3"]
+        world.engines["3"].is_applying = False
+        waiter = await opened(world, 3_600_000)
+        waiting = acquiring(world, waiter, at=lagging, wait_deadline_ms=world.deadline(2_000))
+        await settle()
+        world.fault = lambda sender, _receiver, _kind: "unsent" if sender == "3" else None
+        await world.advance(30_000)
+        with pytest.raises(OutcomeUnknownError):
+            await soon(waiting)
+
+        world.fault = lambda _sender, _receiver, _kind: None
+        world.engines["3"].is_applying = True
+        world.engines["3"].catch_up()
+        await asyncio.sleep(0.1)  # a leader that could not be used is tried again, by the wall
+        await world.advance(5_000)
+        await released(world, held)
+
+        assert list((await looked(world)).holders) == []
+        assert lagging._queues._leaving.count == 0
+
+
+async def test_what_is_taken_back_late_is_not_what_its_client_holds_by_another_member() -> None:
+    """The client was cut off with the member, repeated its number elsewhere, and was granted; the
+    member's own time for it is up, and it comes back: it takes nothing from the holder."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        first, mine = await opened(world, 3_600_000), await opened(world, 3_600_000)
+        held = await soon(acquired(world, first))
+        cut_off, other = world.members["3"], world.members["2"]
+        ends_ms = world.deadline(10_000)
+        waiting = acquiring(
+            world, mine, request=NUMBERED, at=cut_off, wait_deadline_ms=ends_ms,
+            leave_on_cancel=False,
+        )  # fmt: skip
+        await settle()
+        world.engines["3"].is_applying = False
+        world.fault = lambda sender, _receiver, _kind: "unsent" if sender == "3" else None
+        await world.advance(7_000)
+        again = acquiring(
+            world, mine, request=NUMBERED, at=other, wait_deadline_ms=ends_ms,
+            leave_on_cancel=False,
+        )  # fmt: skip
+        await settle()
+        await released(world, held)
+        grant = await soon(again)
+        await world.advance(6_000)
+        with pytest.raises(OutcomeUnknownError):
+            await soon(waiting)
+
+        world.fault = lambda _sender, _receiver, _kind: None
+        world.engines["3"].is_applying = True
+        world.engines["3"].catch_up()
+        await asyncio.sleep(0.1)  # a leader that could not be used is tried again, by the wall
+        await world.advance(15_000)
+
+        holders = (await looked(world)).holders
+        assert [each.grant_id for each in holders] == [grant.grant_id]
+

@@ -31,6 +31,7 @@ from coordinator.state.commands import (
     Kind,
     Multi,
     Read,
+    Release,
 )
 from coordinator.state.events import Event, EventType
 from coordinator.state.machine import StateMachine
@@ -82,7 +83,11 @@ BAD_COMMANDS: list[Any] = [
     (1,),
     (2,),
     (2, CREATE_ROW, 0, None, ""),
-    (4, CREATE_ROW, 0, None, "", ()),
+    (5, CREATE_ROW, 0, None, "", ()),
+    (4, (11, "/locks/a/lock-1", 3), 0, None, "", ()),
+    (3, (11, "/locks/a/lock-1", 3, False), 0, None, "", ()),
+    (4, (12, "c1", 3, 0, "/locks/a"), 0, None, "", ()),
+    (3, (12, "c1", 3, 0, "/locks/a", False), 0, None, "", ()),
     (3, CREATE_ROW, 0, None, ""),
     (3, (9, "s1"), 0, None, "", ()),
     (2, (9, "s1", "sick"), 0, None, "", ()),
@@ -261,6 +266,8 @@ FORMER_COMMANDS = {
     "9501930aa273310705c0a0": Command(ExpireSession("s1", 7), 5),
     "96029209a2733105c0a090": Command(CloseSession("s1"), 5),
     "9602940ca26331030705c0a090": Command(Abandon("c1", 3, 7), 5),
+    "9603930bac2f6c6f636b732f612f6c2d310705c0a090": Command(Release("/locks/a/l-1", 7), 5),
+    "9603950ca263310307a82f6c6f636b732f6105c0a090": Command(Abandon("c1", 3, 7, "/locks/a"), 5),
     "9602940aa27331070905c0a090": Command(ExpireSession("s1", 7, 9), 5),
 }  # fmt: skip
 
@@ -285,9 +292,9 @@ def test_outcomes_of_format_1_are_still_read() -> None:
 
 
 def test_encoded_commands_keep_their_bytes() -> None:
-    """Format 3 does not change: logs on disk hold these bytes."""
+    """Format 4 does not change: logs on disk hold these bytes."""
     expected = (
-        "96039b0e91a82f6c6f636b732f61a56c6f636b2d00a27331c40178a27431c2cd03e800c0"
+        "96049b0e91a82f6c6f636b732f61a56c6f636b2d00a27331c40178a27431c2cd03e800c0"
         "cf0000018bcfe56800c0a09192a82f6c6f636b732f6207"
     )
     command = Command(

@@ -26,6 +26,7 @@ from coordinator.state.grants import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Created, Entered, GuardedDone, MultiDone, Outcome, Stat
 from coordinator.state.paths import split
+from coordinator.state.places import Contender
 from coordinator.state.tree import Tree
 from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories
 
@@ -62,10 +63,15 @@ def all_locks(machine: StateMachine) -> tuple[object, ...]:
     locks = machine.locks
     directories = sorted({*locks.directories(), *(path for path in all_znodes(machine))})
     return (
-        [(each, locks.contenders(each), locks.holders(each)) for each in directories],
+        [(each, once(locks.contenders(each)), once(locks.holders(each))) for each in directories],
         [(each, locks.size(each), locks.closed(each)) for each in directories],
         locks.history(GrantQuery()),
     )
+
+
+def once(contenders: tuple[Contender, ...]) -> list[Contender]:
+    """Return them without the mark that their requests were repeated."""
+    return [each._replace(is_repeated=False) for each in contenders]
 
 
 @thorough

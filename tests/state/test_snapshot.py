@@ -146,7 +146,7 @@ def sealed(rows: list[object]) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
-HEADER = ("coordinator-state", 2, 5, 4, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+HEADER = ("coordinator-state", 3, 5, 4, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 HEADER_1 = ("coordinator-state", 1, *HEADER[2:12])
 ROOT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None)
 ORPHAN_ROW = ("/a/b", b"", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, None, None)
@@ -155,9 +155,9 @@ PARENT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, None, None)
 
 WELL_SEALED = {
     "another kind": [("something else", *HEADER[1:]), ROOT_ROW],
-    "another format": [("coordinator-state", 3, *HEADER[2:]), ROOT_ROW],
+    "another format": [("coordinator-state", 4, *HEADER[2:]), ROOT_ROW],
     "the header of another format": [("coordinator-state", 1, *HEADER[2:]), ROOT_ROW],
-    "the former header": [("coordinator-state", 2, *HEADER_1[2:]), ROOT_ROW],
+    "the former header": [("coordinator-state", 3, *HEADER_1[2:]), ROOT_ROW],
     "no header": [],
     "header of other types": [(*HEADER[:-1], "0"), ROOT_ROW],
     "too few rows": [HEADER],
@@ -173,7 +173,7 @@ WELL_SEALED = {
 }
 
 
-LOCKED = ("coordinator-state", 2, 5, 4, 0, 0, 5, 2, 0, 0, 0, 0)
+LOCKED = ("coordinator-state", 3, 5, 4, 0, 0, 5, 2, 0, 0, 0, 0)
 LOCKED_ROWS = [
     ("/", b"", 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, None, None),
     ("/locks", b"", 2, 2, 2, 0, 0, 0, 1, 1, 0, 5, None, None),
@@ -184,10 +184,10 @@ LOCKED_ROWS = [
     ("s2", 5000, "", 0, 1, 1),
 ]
 HOLDS = (
-    "/locks/a/lock-0000000000", 0, 2, 0, "s1", b"", 0, "t1", 0, 0, (), b"", 2, 0, 1,
+    "/locks/a/lock-0000000000", 0, 2, 0, "s1", b"", 0, "t1", 0, 0, (), b"", 2, 0, 1, False,
 )  # fmt: skip
 WAITS = (
-    "/locks/a/lock-0000000001", 1, 3, 0, "s1", b"", 0, "", 0, 0, (), b"", None, 0, 0,
+    "/locks/a/lock-0000000001", 1, 3, 0, "s1", b"", 0, "", 0, 0, (), b"", None, 0, 0, False,
 )  # fmt: skip
 GAVE_BACK = ("released", 1, "", "", 0)
 LOCKS_SEALED = {
@@ -201,7 +201,7 @@ LOCKS_SEALED = {
     "a kind that is none": [(2, 0, 0, 0, 1), HOLDS, (*WAITS[:3], 3, *WAITS[4:])],
     "a group of numbers": [(2, 0, 0, 0, 1), HOLDS, (*WAITS[:10], (1,), *WAITS[11:])],
     "a holder behind one who waits": [
-        (2, 0, 0, 0, 1), (*HOLDS[:12], None, 0, 0), (*WAITS[:12], 3, 0, 1),
+        (2, 0, 0, 0, 1), (*HOLDS[:12], None, 0, 0, False), (*WAITS[:12], 3, 0, 1, False),
     ],
     "a size of nothing": [(2, 1, 0, 0, 1), HOLDS, WAITS, ("/locks/b", 3)],
     "a lock-delay of nothing": [
@@ -213,6 +213,7 @@ LOCKS_SEALED = {
     "a group that is not whole": [
         (2, 0, 0, 0, 1), HOLDS, (*WAITS[:10], (WAITS[0], HOLDS[0]), *WAITS[11:]),
     ],
+    "without whether it was repeated": [(2, 0, 0, 0, 1), HOLDS, WAITS[:-1]],
     "a row too few": [(2, 0, 0, 1, 1), HOLDS, WAITS],
     "a row too many": [(2, 0, 0, 0, 1), HOLDS, WAITS, WAITS],
 }  # fmt: skip
@@ -259,7 +260,7 @@ FORMER_SNAPSHOT = bytes.fromhex(
 
 
 def test_a_snapshot_of_format_1_is_still_read() -> None:
-    """Who holds is derived from the znodes; requests are remembered; it is written as format 2."""
+    """Who holds is derived from the znodes; requests are remembered; it is written as of now."""
     machine = StateMachine()
 
     machine.restore([FORMER_SNAPSHOT])
@@ -279,6 +280,41 @@ def test_a_snapshot_of_format_1_is_still_read() -> None:
     assert released.granted == ("/locks/a/read-0000000001",)
     restored = StateMachine()
     restored.restore(machine.snapshot())
+    assert restored.digest() == machine.digest()
+
+
+def test_a_snapshot_of_format_2_is_still_read() -> None:
+    """It does not say whose request was repeated: nobody's, then."""
+    machine = StateMachine()
+    rows = [
+        ("coordinator-state", 2, *LOCKED[2:], 2, 0, 0, 1, 2),
+        *LOCKED_ROWS,
+        HOLDS[:-1],
+        WAITS[:-1],
+        (HOLDS[:-1], 4, 0, GAVE_BACK),
+    ]
+
+    machine.restore([sealed(rows)])
+
+    assert machine.locks.standing("/locks/a/lock-0000000000").is_holder
+    assert not any(each.is_repeated for each in machine.locks.contenders("/locks/a"))
+
+
+def test_a_snapshot_says_whose_request_was_repeated() -> None:
+    """A member that begins from it spares the same grants as the others."""
+    machine, restored = StateMachine(), StateMachine()
+    machine.apply(Command(OpenSession("s1", 10_000), 0), 1, 1)
+    enter = Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s1", b"")
+    for index in (2, 3):
+        machine.apply(Command(enter, 0, RequestId("c1", 1)), index, 1)
+
+    restored.restore(machine.snapshot())
+
+    release = Command(Release("/locks/a/lock-0000000000", 2, spares_repeated=True), 0)
+    for each in (machine, restored):
+        refusal = each.apply(release, 4, 1).refusal
+        assert refusal is not None
+        assert refusal.code == "BadArguments"
     assert restored.digest() == machine.digest()
 
 

@@ -214,11 +214,12 @@ def operation_of(words: Words, more: list[str]) -> Operation:
         case "expire":
             return ExpireSession(words.first, words.number("term", TERM), words.number("silent", 0))
         case "release":
-            return Release(words.first, words.number("czxid", 0))
+            return Release(words.first, words.number("czxid", 0), words.has("spares_repeated"))
         case "abandon":
             client_id, _, number = words.first.partition(":")
             floor_index = words.number("floor", 0)
-            return Abandon(client_id, int(number), floor_index, words.text("at"))
+            spares = words.has("spares_holder")
+            return Abandon(client_id, int(number), floor_index, words.text("at"), spares)
         case "reap":
             return Reap(
                 words.first,

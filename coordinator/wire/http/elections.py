@@ -79,7 +79,13 @@ class ElectionRoutes:
             )
 
         async def give_back(grant: acquire.Grant, deadline_ms: int) -> object:
-            return await door.member.elections.resign(name, grant.grant_id, None, deadline_ms)
+            return await door.member.elections.resign(
+                name,
+                grant.grant_id,
+                None,
+                deadline_ms,
+                spares_repeated=request_id is not None,
+            )
 
         contest = Contest(begin, give_back, is_election=True)
         return await Attempt(door, request, asked, contest).answer()

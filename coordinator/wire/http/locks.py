@@ -92,7 +92,13 @@ class LockRoutes:
             return grant_shape(grant)
 
         async def give_back(grant: wishes.Grant, deadline_ms: int) -> object:
-            return await door.member.locks.release(grant.lock, grant.grant_id, None, deadline_ms)
+            return await door.member.locks.release(
+                grant.lock,
+                grant.grant_id,
+                None,
+                deadline_ms,
+                spares_repeated=request_id is not None,
+            )
 
         return await Attempt(door, request, asked, Contest(begin, give_back)).answer()
 
