@@ -17,7 +17,10 @@ ids of its last chapters; the others keep the last one that they have met of eac
    later cannot be told then, and it is accused, to be safe, and has to catch up once more.
 4. A chapter is stable where it began before it is shown; so nobody knows one that a member has
    forgotten without having lost data.
-5. Numbers only grow, and of the ids as many are kept as decide where numbers are close.
+5. Numbers only grow, and of the ids as many are kept as decide where numbers are close. Beyond
+   those a number alone decides, within one life. A life, from an empty directory on, is known by
+   the id of its first chapter, which is never dropped: a member that met others on probation and
+   was away for longer than the ids reach must not accuse them, for they may be all there are.
 
 What is not found out: a copy younger than the chapter in which it was taken, that is, one that
 forgets less than a minute; and one that meets nobody who knew better.
@@ -28,7 +31,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple
 from zlib import crc32
@@ -71,6 +74,8 @@ class Met(NamedTuple):
     number: int
     chapter_id: bytes
     proof: Proof
+    life_id: bytes = b""
+    """Empty: noted before lives had ids."""
 
 
 @dataclass(slots=True)
@@ -80,14 +85,17 @@ class Record:
     number: int = 0
     ids: list[bytes] = field(default_factory=list)
     met: dict[str, Met] = field(default_factory=dict)
+    life_id: bytes = b""
+    """The id of this life's first chapter; of a file of before, of the next that began."""
 
     def begin(self, chapter_id: bytes) -> None:
         self.number += 1
         self.ids = [*self.ids, chapter_id][-CHAPTERS_KEPT:]
+        self.life_id = self.life_id or chapter_id
 
     def begun(self, chapter_id: bytes) -> Record:
         """Return it with one more chapter; this one stays as it is."""
-        record = Record(self.number, self.ids, self.met)
+        record = replace(self)
         record.begin(chapter_id)
         return record
 
@@ -100,10 +108,12 @@ def knows(number: int, ids: list[bytes], met: Met) -> bool:
     return behind >= len(ids) or ids[-1 - behind] == met.chapter_id
 
 
-def is_older_copy(number: int, ids: list[bytes], proof: Proof, met: Met) -> bool:
+def is_older_copy(number: int, ids: list[bytes], life_id: bytes, proof: Proof, met: Met) -> bool:
     """Whether a proven member that shows this may have forgotten what it was when it was met."""
     if met.proof == NO_PROOF_IS_LATER:
-        return number - met.number >= len(ids) or not knows(number, ids, met)
+        is_same_life = life_id == met.life_id != b""
+        is_too_far = number - met.number >= len(ids) and not is_same_life
+        return is_too_far or not knows(number, ids, met)
     if proof != met.proof:
         return proof < met.proof  # another life: numbers begin anew with each
     return not knows(number, ids, met)
@@ -123,17 +133,20 @@ def load(disk: Disk, directory: str) -> Record:
             " told what this member has forgotten: it must be replaced",
             path=path,
         )
-    number, ids, met = msgpack.unpackb(body)
-    return Record(number, list(ids), {key: _met(*each) for key, each in met.items()})
+    number, ids, met, *life = msgpack.unpackb(body)
+    of_others = {key: _met(*each) for key, each in met.items()}
+    return Record(number, list(ids), of_others, life[0] if life else b"")
 
 
-def _met(number: int, chapter_id: bytes, proof: Iterable[int] = (0, 0)) -> Met:
-    return Met(number, chapter_id, Proof(*proof))  # without one: noted before they were kept
+def _met(
+    number: int, chapter_id: bytes, proof: Iterable[int] = (0, 0), life_id: bytes = b""
+) -> Met:
+    return Met(number, chapter_id, Proof(*proof), life_id)  # without: noted before they were kept
 
 
 def packed(record: Record) -> bytes:
     """Return what ``save`` keeps of ``record``."""
-    body: bytes = msgpack.packb((record.number, record.ids, record.met))
+    body: bytes = msgpack.packb((record.number, record.ids, record.met, record.life_id))
     return body
 
 
@@ -277,7 +290,8 @@ class Chapters:
         is_asking = not is_answer and member_id not in self._heard
         ids = b"".join(record.ids)
         is_proven, proof = self._probation.is_proven, self._probation.proof
-        self._send(member_id, Chapter(record.number, ids, is_proven, is_asking, *proof))
+        shown = Chapter(record.number, ids, record.life_id, is_proven, is_asking, *proof)
+        self._send(member_id, shown)
 
     def _show_all(self) -> None:
         for member_id in sorted(self._connected):
@@ -296,8 +310,9 @@ class Chapters:
         number, is_proven = message.number, message.is_proven
         proof = Proof(message.proof_term, message.proof_index)
         met = self._record.met.get(member_id)
-        shown = Met(number, found[-1], proof if is_proven else NO_PROOF_IS_LATER)
-        if met is not None and is_proven and is_older_copy(number, found, proof, met):
+        life_id = message.life_id
+        shown = Met(number, found[-1], proof if is_proven else NO_PROOF_IS_LATER, life_id)
+        if met is not None and is_proven and is_older_copy(number, found, life_id, proof, met):
             self._heard.discard(member_id)
             if member_id not in self._accused:
                 self._accused.add(member_id)
@@ -305,7 +320,7 @@ class Chapters:
                     "member %s runs on an older copy of its data: in chapter %d, it was in %d",
                     member_id, number, met.number,
                 )  # fmt: skip
-            self._send(member_id, ChapterLost(met.number, met.chapter_id, *met.proof))
+            self._send(member_id, ChapterLost(met.number, met.chapter_id, met.life_id, *met.proof))
         elif met == shown:
             self._hear(member_id, number)
         else:
@@ -320,9 +335,11 @@ class Chapters:
 
     def _on_lost(self, member_id: str, message: ChapterLost) -> None:
         proof = Proof(message.proof_term, message.proof_index)
-        met = Met(message.number, message.chapter_id, proof)
-        record, own = self._record, self._probation
-        if not own.is_proven or not is_older_copy(record.number, record.ids, own.proof, met):
+        met = Met(message.number, message.chapter_id, proof, message.life_id)
+        shown, own = self._record, self._probation
+        if not own.is_proven or not is_older_copy(
+            shown.number, shown.ids, shown.life_id, own.proof, met
+        ):
             return
         self._on_older_copy(
             f"member {member_id} has met it in chapter {message.number}, which is not known here;"
@@ -337,7 +354,7 @@ class Chapters:
     def _maybe_save(self) -> None:
         if self._saving is None and self._noted and not self._is_stopped:
             met = {**self._record.met, **self._noted}
-            self._start_saving(Record(self._record.number, self._record.ids, met))
+            self._start_saving(replace(self._record, met=met))
 
     def _start_saving(self, record: Record) -> None:
         self._saving = asyncio.get_running_loop().create_task(self._save(record))
@@ -352,7 +369,7 @@ class Chapters:
             logger.warning("chapters are not noted for now: %s", error)
             self._try_again_ms = self._now_ms() + TRY_AGAIN_MS
             self._owes_chapter = record.number > self._record.number
-            record = Record(self._record.number, self._record.ids, record.met)
+            record = replace(self._record, met=record.met)
         except Exception as error:
             self._on_failure(error)
             return

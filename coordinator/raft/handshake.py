@@ -27,7 +27,7 @@ import msgpack  # type: ignore[import-untyped]
 
 from coordinator.raft.messages import FrameError
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 HANDSHAKE_FRAME_BYTES_MAX = 1024
 NONCE_BYTES = 32
 _PROOF_BYTES = 32

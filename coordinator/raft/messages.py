@@ -138,11 +138,13 @@ class StandNow(NamedTuple):
 
 class Chapter(NamedTuple):
     """What copy of its data I run on (``chapters``): the number of its last chapter, and the ids of
-    that one and those before. ``is_asking``: show me yours. With what I was last proven: the term
-    of a leader, and what that one had committed; zeros if I never had to catch up."""
+    that one and those before; ``life_id`` is that of the first. ``is_asking``: show me yours. With
+    what I was last proven: the term of a leader, and what that one had committed; zeros if I never
+    had to catch up."""
 
     number: int
     ids: bytes
+    life_id: bytes
     is_proven: bool
     is_asking: bool
     proof_term: int
@@ -161,6 +163,7 @@ class ChapterLost(NamedTuple):
 
     number: int
     chapter_id: bytes
+    life_id: bytes
     proof_term: int
     proof_index: int
 

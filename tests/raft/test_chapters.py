@@ -85,33 +85,51 @@ def test_of_two_lives_the_one_proven_with_more_is_the_later(
     """Where neither knows the chapters of the other; who is not known to be later is accused."""
     met = Met(7, b"of then!", Proof(*met_proof))
 
-    assert is_older_copy(2, [b"one now!", b"two now!"], Proof(*proof), met) is expected
+    assert is_older_copy(2, [b"one now!", b"two now!"], b"life now", Proof(*proof), met) is expected
     is_less = proof < met_proof != NO_PROOF_IS_LATER
-    assert is_older_copy(8, [b"of then!", b"two now!"], Proof(*proof), met) is is_less
+    assert is_older_copy(8, [b"of then!", b"two now!"], b"life now", Proof(*proof), met) is is_less
 
 
-def test_a_number_far_ahead_says_nothing_about_another_life() -> None:
-    """Numbers begin anew with each: an old disk may be hundreds of chapters ahead."""
+@pytest.mark.parametrize(
+    ("life_id", "proof", "met", "expected"),
+    [
+        (b"life now", Proof(0, 0), Met(1, b"one now!", Proof(1, 8), b"of then!"), True),
+        (b"life now", Proof(0, 0), Met(1, b"one now!", NO_PROOF_IS_LATER, b"of then!"), True),
+        (b"life now", Proof(1, 8), Met(1, b"one now!", Proof(1, 8), b"life now"), False),
+        (b"life now", Proof(0, 0), Met(1, b"one now!", NO_PROOF_IS_LATER, b"life now"), False),
+        (b"life now", Proof(0, 0), Met(1, b"one now!", NO_PROOF_IS_LATER), True),
+        (b"", Proof(0, 0), Met(1, b"one now!", NO_PROOF_IS_LATER), True),
+    ],
+)
+def test_a_number_far_ahead_decides_within_one_life_only(
+    life_id: bytes, proof: Proof, met: Met, expected: bool
+) -> None:
+    """They begin anew with each: an old disk may be hundreds of chapters ahead."""
     ids = [b"of then!"] * CHAPTERS_KEPT
 
-    assert is_older_copy(9_000, ids, Proof(0, 0), Met(1, b"one now!", Proof(1, 8)))
-    assert is_older_copy(9_000, ids, Proof(0, 0), Met(1, b"one now!", NO_PROOF_IS_LATER))
-    assert not is_older_copy(9_000, ids, Proof(1, 8), Met(1, b"one now!", Proof(1, 8)))
+    assert is_older_copy(9_000, ids, life_id, proof, met) is expected
 
 
-def test_what_was_noted_without_a_proof_is_read_as_of_a_first_life() -> None:
+def test_what_was_noted_without_a_proof_or_a_life_is_read_as_of_a_first_life() -> None:
+    """Of its own life it has an id with the next chapter, and ever after."""
     disk = SimulatedDisk()
     disk.make_directory("data")
-    save(disk, "data", chapters.msgpack.packb((1, [b"8 bytes!"], {"2": (7, b"8 bytes?")})))
+    met = {"2": (7, b"8 bytes?"), "3": (8, b"8 bytes?", (4, 900))}
+    save(disk, "data", chapters.msgpack.packb((1, [b"8 bytes!"], met)))
 
-    assert load(disk, "data").met == {"2": Met(7, b"8 bytes?", Proof(0, 0))}
+    record = load(disk, "data")
+
+    assert record.met == {"2": Met(7, b"8 bytes?", Proof(0, 0)), "3": Met(8, *met["3"][1:])}
+    assert (record.life_id, record.begun(b"9 bytes!").life_id) == (b"", b"9 bytes!")
+    assert record.begun(b"9 bytes!").begun(b"another ").life_id == b"9 bytes!"
 
 
 def test_what_is_noted_is_there_again_and_damage_is_refused() -> None:
     """Every byte counts: a member that cannot tell what it has forgotten does not start."""
     disk = SimulatedDisk()
     disk.make_directory("data")
-    record = Record(3, [b"8 bytes!"] * 3, {"2": Met(7, b"8 bytes?", Proof(4, 900))})
+    met = {"2": Met(7, b"8 bytes?", Proof(4, 900), b"its life")}
+    record = Record(3, [b"8 bytes!"] * 3, met, b"one life")
     assert load(disk, "data") == Record()
     save(disk, "data", chapters.packed(record))
     disk.crash()
@@ -276,6 +294,46 @@ def test_one_that_was_away_does_not_accuse_those_that_were_replaced_meanwhile() 
         await leader.kill()
         await replaced[0].kill()
         await cluster.leader([away, *replaced[1:]])  # it counts on them, and they on it
+        await cluster.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("cut_on", [say.VoteRequest, say.VoteGrant])
+def test_one_that_was_away_since_the_first_election_accuses_nobody(
+    cut_on: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It met all others on probation, as all were, and none of the chapters of then is kept."""
+    monkeypatch.setattr(chapters, "CHAPTERS_KEPT", 8)  # 4,096 are days of writes
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(3)
+        away: list[Member] = []
+
+        def note(source: str, target: str, message: say.Message) -> bool:
+            if isinstance(message, cut_on) and not away:
+                away_id = target if cut_on is say.VoteRequest else source
+                away.append(cluster.members[int(away_id) - 1])
+                cluster.network.isolate(away_id)
+            return True
+
+        cluster.network.on_message = note
+        await cluster.start()
+        await cluster.until(lambda: bool(away))
+        (third,) = away
+        rest = cluster.others(third)
+        await (await cluster.leader(rest)).engine.propose(b"first")
+        assert any(met.proof == NO_PROOF_IS_LATER for met in load(third.disk, "data").met.values())
+        await third.kill()
+        for number in range(chapters.CHAPTERS_KEPT + 2):
+            await asyncio.sleep(CHAPTER_MS / 1000 + 1)
+            await (await cluster.leader(rest)).engine.propose(b"%d" % number)
+
+        cluster.network.heal()
+        await third.start()
+
+        await cluster.equal()
+        await cluster.until(lambda: not any(member.is_unproven for member in cluster.members))
         await cluster.stop()
 
     run(scenario())
