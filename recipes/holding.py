@@ -5,8 +5,9 @@
    never hidden: what fails on the way out is added to it as a note (S149).
 3. asyncio: when the grant is lost the task in the body is cancelled, and the ``async with`` raises
    LockLostError instead, the way ``asyncio.timeout`` raises TimeoutError. A sync body learns it
-   from ``grant.check()`` or ``grant.on_lost``, at the latest when it leaves the ``with``. With
-   ``when_unsure="continue"`` neither happens: only ``grant.is_unsure`` tells (S041).
+   from ``grant.check()`` or ``grant.on_lost``, at the latest when it leaves the ``with``. A body
+   that has taken its object anew is told of the loss of what it has now. With
+   ``when_unsure="continue"`` nothing of this happens: only ``grant.is_unsure`` tells (S041).
 4. One object is one contender: taking it twice would wait for itself, so it raises (S082). An
    object whose body is entered belongs to who entered it until the body is left, even if the grant
    is over by then: what a body leaves is the grant that it entered with, and nobody else's.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic
 
 from coordinator.client.facing import ClientT
@@ -70,7 +72,10 @@ class Holding(Generic[ClientT]):
     async def acquire(self, wait_ms: int | None) -> Grant[ClientT]:
         grant = await self._take(wait_ms)
         if self._entered:  # a body takes anew what it lost or gave back, and leaves that
-            self._entered[-1].grant, self._entered[-1].loss = grant, None
+            entered = self._entered[-1]
+            entered.grant, entered.loss = grant, None
+            if entered.interruption is not None:
+                entered.interruption.turn_to(grant)
         return grant
 
     async def try_acquire(self, wait_ms: int | None) -> Grant[ClientT] | None:
@@ -121,8 +126,8 @@ class Holding(Generic[ClientT]):
         is_lost = not grant.is_released and grant.is_lost
         loss = (grant.loss() if is_lost else entered.loss) if self._is_to_stop else None
         await self._release_on_the_way_out(grant, error)
-        if is_ours:
-            raise grant.loss() if loss is None else loss from error
+        if interruption is not None and is_ours:
+            raise interruption.loss() if loss is None else loss from error
         if error is None and loss is not None:
             raise loss
 
@@ -194,17 +199,28 @@ class _Interruption:
         assert task is not None, "async with runs in a task"
         self._task = task
         self._cancelling = task.cancelling()
-        self._has_fired = False
-        self._stop = grant.on_lost(self._fire)
+        self._lost: list[Grant[Any]] = []
+        """For which grants the task was cancelled; more than one if it took another one since."""
+        self._stop = grant.on_lost(partial(self._fire, grant))
 
-    def _fire(self) -> None:
-        self._has_fired = True
+    def turn_to(self, grant: Grant[Any]) -> None:
+        """Watch over ``grant`` from now on, and no more over the one before."""
+        self._stop()
+        self._stop = grant.on_lost(partial(self._fire, grant))
+
+    def _fire(self, grant: Grant[Any]) -> None:
+        self._lost.append(grant)
         self._task.cancel()
+
+    def loss(self) -> LockLostError:
+        """Return why the task was cancelled last."""
+        return self._lost[-1].loss()
 
     def end(self, error: BaseException | None) -> bool:
         """Stop watching; return whether ``error`` is our cancellation and nobody else's."""
         self._stop()
-        if not self._has_fired:
+        if not self._lost:
             return False
-        is_only_ours = self._task.uncancel() <= self._cancelling
-        return is_only_ours and isinstance(error, asyncio.CancelledError)
+        for _ in self._lost:
+            cancelling = self._task.uncancel()
+        return cancelling <= self._cancelling and isinstance(error, asyncio.CancelledError)

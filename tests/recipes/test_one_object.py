@@ -104,6 +104,54 @@ async def test_a_body_may_take_anew_what_it_gave_back(world: MemoryCluster, kind
         assert await standing(client) == {}
 
 
+@pytest.mark.parametrize("ends", ["lost", "given back"])
+@in_memory
+async def test_a_body_is_stopped_when_it_loses_what_it_has_taken_anew(
+    world: MemoryCluster, ends: str
+) -> None:
+    """Whatever became of the first grant, it is the second one that the body relies on (S041)."""
+    async with world.client() as client, world.client() as operator:
+        lock = Lock(client, "daily")
+        task = asyncio.current_task()
+        assert task is not None
+        with pytest.raises(LockLostError) as raised:  # noqa: PT012
+            async with lock:
+                if ends == "lost":
+                    await operator.revoke("daily", by="ops", reason="stuck")
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.sleep(60)
+                else:
+                    await lock.release()
+                second = await lock.acquire()
+                await operator.revoke("daily", by="ops", reason="stuck again")
+                await asyncio.sleep(60)
+                pytest.fail("it was not stopped")
+
+        assert raised.value.fencing_token == second.fencing_token
+        assert task.cancelling() == 0
+        assert await standing(client) == {}
+
+
+@in_memory
+async def test_a_body_that_was_stopped_names_the_grant_for_which_it_was(
+    world: MemoryCluster,
+) -> None:
+    """Also when it takes another one, to clean up under it; that one is given back."""
+    async with world.client() as client, world.client() as operator:
+        lock = Lock(client, "daily")
+        with pytest.raises(LockLostError, match="ops") as raised:  # noqa: PT012
+            async with lock as first:
+                await operator.revoke("daily", by="ops", reason="stuck")
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    second = await lock.acquire()
+
+        assert raised.value.fencing_token == first.fencing_token
+        assert second.is_released
+        assert await standing(client) == {}
+
+
 @in_memory
 async def test_a_body_within_a_body_that_lost_its_grant_leaves_it_to_that(
     world: MemoryCluster,
