@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
+from coordinator.raft import chapters, probation
 from coordinator.raft.records import HEADER_BYTES, MAGIC
-from tests.raft.simulated_disk import SimulatedDisk
+from tests.raft.simulated_disk import Directory, Inode, SimulatedDisk
 
 Found = Iterator[tuple[str, str]]
 
@@ -43,6 +44,35 @@ def check_quorum(
             f"entry {index} of term {term} is applied, and stable on {holding} disks of "
             f"{len(members)}: {payload[:80]!r}",
         )
+
+
+def is_marked(disk: SimulatedDisk) -> bool:
+    """Say whether it is stable that the member of this disk may have forgotten something."""
+    return probation.NAME in _files(disk)
+
+
+def chapter_of(disk: SimulatedDisk) -> int:
+    """Return the chapter that the member of this disk is in, as far as it is stable."""
+    return _chapters(disk).number
+
+
+def chapter_met(disk: SimulatedDisk, member_id: str) -> int:
+    """Return the last chapter of ``member_id`` that the member of this disk will remember."""
+    met = _chapters(disk).met.get(member_id)
+    return 0 if met is None else met.number
+
+
+def _chapters(disk: SimulatedDisk) -> chapters.Record:
+    stable = SimulatedDisk()
+    stable.directories["data"] = Directory(_files(disk))
+    return chapters.load(stable, "data")
+
+
+def _files(disk: SimulatedDisk) -> dict[str, Inode]:
+    """Return the files of a member as far as they are stable, those of its log aside."""
+    found = disk.directories.get("data")
+    stable = {} if found is None else found.stable
+    return {name: Inode(inode.stable, inode.stable) for name, inode in stable.items()}
 
 
 def _holds(stable: bytearray, place: bytes, payload: bytes) -> bool:

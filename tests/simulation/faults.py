@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation import more_faults
 from tests.simulation.members import SimulatedMember
 from tests.simulation.schemes import Schemes
 
@@ -71,13 +72,13 @@ class Faults:
         self._weights = [weight * self._random.choice((0, 0.5, 1, 1, 3)) for _, weight in table]
         if only := world.settings.only_faults:
             self._weights = [float(fault.__name__.strip("_") in only) for fault in self._faults]
-        if not any(self._weights):
+        if not any(self._weights) and not set(only) & set(more_faults.NAMES):
             self._weights[0] = 1
         self._pace = self._random.choice((0.6, 1.0, 2.0))
 
     async def run(self) -> None:
         """Break things until cancelled."""
-        while True:
+        while any(self._weights):
             await asyncio.sleep(self._random.uniform(*GAP_S) * self._pace)
             fault = self._random.choices(self._faults, self._weights)[0]
             name = fault.__name__.strip("_")

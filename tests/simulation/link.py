@@ -98,7 +98,7 @@ class ClientLink:
         """Connect; nothing was sent if that fails."""
         member = self._world.member_at(endpoint)
         await asyncio.sleep(self._delay_s())
-        if not member.is_started:
+        if not member.is_started or member.is_stopping:
             raise UnavailableError(f"{endpoint}: connection refused")
         if self._world.is_client_cut(self._owner, member):
             await asyncio.sleep(min(2_000, timeout_ms / 2) / 1000)

@@ -46,6 +46,8 @@ _HOW = {
     Revoke: "forced",
     EndHold: "max_hold",
 }
+BY_OTHERS = ("forced", "deleted")
+"""What ends a grant at once, and is told to its holder afterwards: by force, or over the tree."""
 UNCLEAN = ("expired", "failed")
 """Ends after which what the holder had sent may still be under way."""
 
@@ -210,11 +212,11 @@ class LockModel:
         self.queues[place.directory].remove(path)
         if not _may_take(operation, place):
             yield "one's own grant", f"{path} went by {operation}"
-        if isinstance(operation, Revoke):
+        how = _HOW.get(type(operation), "deleted")
+        if how in BY_OTHERS:
             self.forced.add(path)
         if not place.is_holder:
             return
-        how = _HOW.get(type(operation), "deleted")
         if isinstance(operation, CloseSession) and operation.failure:
             how = "failed"
         ended = self._last[place.directory] = Ended(place, how, entry.outcome.zxid)

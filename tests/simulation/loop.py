@@ -48,6 +48,7 @@ class Owner:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_paused = False
+        self.pause_count = 0
         self.is_dead = False
         self.is_still = False
         """Paused or dead: nothing runs."""
@@ -68,6 +69,7 @@ class Owner:
 
     def pause(self) -> None:
         self.is_paused = self.is_still = True
+        self.pause_count += 1
 
     def resume(self) -> None:
         """Let everything run that came while it was paused."""

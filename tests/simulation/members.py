@@ -33,7 +33,9 @@ Result = TypeVar("Result")
 
 EXIT_S = (0.0, 0.3)
 """How long the process of a failed member takes to end."""
-
+STOP_S_MAX = 13.0
+"""After so long whoever stops a member in order ends it, as ``server`` does."""
+CALM_SYNC_MS = 100.0
 
 STALL_S = 1.25
 """A leader that stood still for so long begins all leases anew (``service.leases``, rule 4)."""
@@ -81,6 +83,8 @@ class SimulatedMember:
         self.disk = SimulatedDisk(draw.randrange(1 << 30), is_orderly=draw.random() < 0.5)
         self.disks_before: list[SimulatedDisk] = []
         """Those that were lost."""
+        self.is_old_copy = False
+        """An old copy of its disk was put back, and nobody has noticed yet."""
         self.clock = OwnClock(world.loop, draw.uniform(0.99, 1.01), draw.randrange(1_000_000))
         self.random = random.Random(draw.randrange(1 << 30))
         self.sync_ms_max = 0.0
@@ -88,6 +92,7 @@ class SimulatedMember:
         self.life = 0
         self.is_up = False
         self.is_started = False
+        self.is_stopping = False
         self.may_fail = False
         """A fault of its disk was injected in this life: it may, and soon must, stop."""
         self.failure: BaseException | None = None
@@ -110,6 +115,7 @@ class SimulatedMember:
         world = self.world
         self.life += 1
         self.is_up, self.is_started, self.failure = True, False, None
+        self.is_stopping = False
         self.may_fail = any(fault.count for fault in self.disk.faults) or (
             self.disk.capacity_bytes is not None or self.rotten_path is not None
         )
@@ -173,10 +179,42 @@ class SimulatedMember:
         for listener in self.on_gone:
             listener(self)
 
-    def replace_disk(self, disk: SimulatedDisk) -> None:
+    def stop(self, grace_s: float) -> None:
+        """Stop it in order: its door takes nobody new, requests have a moment, then it stops."""
+        if self.is_started and not self.is_stopping:
+            self.is_stopping = True
+            self.world.record.trace.add(self.who, "is told to stop")
+            self.owner.spawn(self._stop(self.owner, grace_s))
+
+    async def _stop(self, owner: Owner, grace_s: float) -> None:
+        record, pauses = self.world.record, owner.pause_count
+        was_calm = self.sync_ms_max <= CALM_SYNC_MS
+        try:
+            async with asyncio.timeout(STOP_S_MAX):
+                await asyncio.sleep(grace_s)
+                await self.service.stop()
+            record.trace.add(self.who, "has stopped")
+        except TimeoutError:
+            record.trace.add(self.who, "does not stop in time")
+            is_calm = was_calm and self.sync_ms_max <= CALM_SYNC_MS
+            if is_calm and owner.pause_count == pauses:
+                record.violate("stops in order", f"{self.who} has not stopped in {STOP_S_MAX} s")
+        except SimulatedCrashError as error:
+            self._fail(owner, error)
+        except Exception as error:
+            record.violate("stops in order", f"{self.who}: {error!r}")
+        record.tally.stops += 1
+        asyncio.get_running_loop().call_soon(self._end, owner, context=NOBODY)
+
+    def _end(self, owner: Owner) -> None:
+        if owner is self.owner:
+            self.kill(is_power_cut=False)
+
+    def replace_disk(self, disk: SimulatedDisk, *, is_old_copy: bool = False) -> None:
         assert not self.is_up, f"{self.who} is up"
         self.disks_before.append(self.disk)
         self.disk = disk
+        self.is_old_copy = is_old_copy
 
     def _fail(self, owner: Owner, error: BaseException) -> None:
         """It says that it must stop; its process ends soon."""
@@ -242,7 +280,7 @@ class SimulatedMember:
     def is_proven(self) -> bool:
         """Its disk holds what it promised (``raft.probation``), whether it runs or not."""
         disk = self.disk
-        if self.rotten_path is not None:
+        if self.rotten_path is not None or self.is_old_copy:
             return False
         return "data" in disk.directories and not disk.exists(f"data/{probation.NAME}")
 

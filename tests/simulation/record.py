@@ -18,7 +18,7 @@ from coordinator.state.codec import decode_command
 from coordinator.state.commands import ExpireSession
 from coordinator.state.events import EventType
 from coordinator.state.outcomes import Outcome, SessionEnded, SessionOpened
-from tests.simulation.lock_model import LockModel
+from tests.simulation.lock_model import BY_OTHERS, LockModel
 from tests.simulation.log import CLOCK_RATE_LEAST, Entry
 
 DIGEST_EVERY_ENTRIES = 128
@@ -69,6 +69,8 @@ class Tally:
     events: int = 0
     expiries: int = 0
     snapshots_installed: int = 0
+    stops: int = 0
+    """Orderly ones, to their end."""
     reached: int = 0
     """Reads at least as new as asked for that were answered."""
     elections: int = 0
@@ -197,7 +199,7 @@ class Record:
         over: list[str] = []
         for ended in self.locks.ended:
             place = ended.place
-            if ended.how not in ("forced", "max_hold") or place.session_id is None:
+            if ended.how not in (*BY_OTHERS, "max_hold") or place.session_id is None:
                 continue
             self._taken.setdefault(place.session_id, []).append((place.czxid, self.now_s()))
             if ended.how == "max_hold":

@@ -24,6 +24,7 @@ from coordinator.wire.messages import acquire
 from coordinator.wire.messages.sessions import SessionLease
 from coordinator.wire.strict_json import decode_json
 from tests.history.operations import Recorder
+from tests.simulation import more_faults
 from tests.simulation.clients import SimulatedClient
 from tests.simulation.contending import Key
 from tests.simulation.durable import check_quorum
@@ -37,6 +38,7 @@ from tests.simulation.loop import (
     run,
 )
 from tests.simulation.members import SimulatedMember
+from tests.simulation.more_faults import MoreFaults
 from tests.simulation.network import MemberNetwork, Weather
 from tests.simulation.onlooker import Onlooker
 from tests.simulation.overdue import Overdue
@@ -98,7 +100,8 @@ class World:
         self.loop = loop
         self.seed = seed
         self.settings = settings
-        self.has_more = seed % MORE_EVERY == MORE_EVERY - 1
+        is_asked_for = bool(set(settings.only_faults) & set(more_faults.NAMES))
+        self.has_more = is_asked_for or seed % MORE_EVERY == MORE_EVERY - 1
         self.random = draw = random.Random(seed)
         self.record = Record(loop.time, keep_lines=settings.keep_lines)
         self.recorder = Recorder()
@@ -119,6 +122,8 @@ class World:
             for number in range(1, draw.randint(6, 9) + 1)
         ]
         self.faults = Faults(self, draw.randrange(1 << 60))
+        self.more_faults = MoreFaults(self)
+        self.onlooker = Onlooker(self)
         self.watchings: list[Watching] = []
         self.grants: list[Told] = []
         """Each grant that a member told, whether it was heard or not."""
@@ -165,11 +170,15 @@ class World:
         for client in self.clients:
             client.begin()
         if self.has_more:
-            Onlooker(self).begin()
+            self.onlooker.begin()
         watching = asyncio.create_task(self._watch_over())
-        breaking = asyncio.create_task(self.faults.run())
+        breaking = [asyncio.create_task(self.faults.run())]
+        if self.has_more:
+            breaking.append(asyncio.create_task(self.more_faults.run()))
         await asyncio.sleep(self.settings.seconds)
-        breaking.cancel()
+        for each in breaking:
+            each.cancel()
+        await self.more_faults.heal()
         await self.faults.heal()
         self.healed_s = self.loop.time()
         await self._settle()
@@ -198,6 +207,10 @@ class World:
             if not client.is_finished:
                 waits = [task.get_name() for task in client.workers if not task.done()]
                 self.record.violate("progress", f"{client.name} has not finished: {waits}")
+        for member in self.members:
+            if member.is_old_copy:
+                what = f"{member.who} takes part with what it has forgotten"
+                self.record.violate("an old copy is found out", what)
         if not self._is_quiet():
             states = [
                 f"{member.who} up={member.is_up} started={member.is_started} "
@@ -208,6 +221,8 @@ class World:
 
     def _is_quiet(self) -> bool:
         """All members have applied all there is; no session is left, and no queue is closed."""
+        if any(member.is_old_copy for member in self.members):
+            return False
         if not all(member.is_started and member.failure is None for member in self.members):
             return False
         statuses = [member.engine.status() for member in self.members]
