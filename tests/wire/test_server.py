@@ -494,6 +494,29 @@ async def test_stopping_does_not_wait_for_ever() -> None:
         assert await wire.rest() == b""
 
 
+@pytest.mark.parametrize("ends_by", ["grace", "an end that is sooner"])
+async def test_a_body_that_does_not_come_is_broken_off(ends_by: str) -> None:
+    """aiohttp alone waits its time-out for the handler, and then once more for the body."""
+    entered = asyncio.Event()
+
+    async def reading(door: Door, request: web.Request) -> web.StreamResponse:
+        entered.set()
+        await request.read()
+        raise AssertionError("unreachable")
+
+    is_grace = ends_by == "grace"
+    grace_ms = 50 if is_grace else 3_600_000
+    async with serving(reading, shutdown_grace_ms=grace_ms, body_deadline_ms=3_600_000) as server:
+        wire = await Wire.to(server)
+        await wire.send(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n{")
+        await entered.wait()
+
+        async with asyncio.timeout(PATIENCE_S):
+            await server.stop(break_after_s=None if is_grace else 0.05)
+
+        assert await wire.rest() == b""
+
+
 async def test_our_own_mistake_is_logged_once_and_not_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -91,21 +91,21 @@ class HttpServer:
         self._port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self, *, break_after_s: float | None = None) -> None:
-        """Stop accepting, end the streams, let requests finish within the grace, close the rest.
+        """Stop accepting, end the streams, let requests finish within the grace, break the rest.
 
-        ``break_after_s``: break what is left after so long, if that is sooner."""
+        ``break_after_s``: another grace than that of the configuration."""
         if self._listener is None or self._runner is None:
             return
         self._listener.close()
         self._listener = None
         self._app[DOOR].close()
-        breaking = None
-        if break_after_s is not None:
-            loop = asyncio.get_running_loop()
-            breaking = loop.call_later(break_after_s, self._break_connections)
+        if break_after_s is None:
+            break_after_s = self._config.shutdown_grace_ms / 1_000
+        loop = asyncio.get_running_loop()
+        # aiohttp's own time-out is for the handler, and once more for a body that does not come.
+        breaking = loop.call_later(break_after_s, self._break_connections)
         await self._runner.cleanup()
-        if breaking is not None:
-            breaking.cancel()
+        breaking.cancel()
         await self._app[DOOR].settle()
 
     def abort(self) -> None:
