@@ -6,7 +6,8 @@ ids of its last chapters; the others keep the last one that they have met of eac
 
 1. What a member says about the log does not count on a connection before it has shown a chapter,
    and that one, unless it was known, is stable here. So whoever counted on a member remembers of
-   which chapter it was, whatever happens to itself.
+   which chapter it was, whatever happens to itself; but not while there is no room for that, nor
+   of the chapter that the member begins on the same connection before that is noted, too.
 2. One that does not know the chapter that another member has met of it runs on an older copy. It is
    told, goes on probation (``probation``), and shows itself again as one that is. So does one whose
    directory was emptied, from the beginning.
@@ -49,7 +50,7 @@ from coordinator.raft.messages import (
     ChapterSeen,
     Message,
 )
-from coordinator.raft.probation import Probation, Proof
+from coordinator.raft.probation import TRY_AGAIN_MS, Probation, Proof
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +61,6 @@ CHAPTERS_KEPT = 4_096
 """32 KiB: starts, or minutes, after which a number alone must do."""
 CHAPTER_MS = 60_000
 """A chapter in which something was written ends after so long."""
-TRY_AGAIN_MS = 1_000
-"""Without room on the disk."""
-
 
 NO_PROOF_IS_LATER = Proof(INTEGER_MAX, INTEGER_MAX)
 """Of a life that was not proven when it was met: which one is the later is not known."""
@@ -368,7 +366,7 @@ class Chapters:
             # Of the others it is remembered in this life; the chapter here goes on.
             logger.warning("chapters are not noted for now: %s", error)
             self._try_again_ms = self._now_ms() + TRY_AGAIN_MS
-            self._owes_chapter = record.number > self._record.number
+            self._owes_chapter |= record.number > self._record.number
             record = replace(self._record, met=record.met)
         except Exception as error:
             self._on_failure(error)

@@ -8,8 +8,8 @@ Recovery for Consensus-Based Storage", Alagappan et al., FAST 2018):
 1. It gives no vote and no pre-vote to a candidate that has, or ever had, anything to lose, and does
    not stand for election. As long as the logs of *all* members are empty a new one may be elected
    as the first leader; it needs the pre-vote of each of them. (With those of a majority, one lost
-   disk and a member that had never been started could begin a second history.) Whoever asks,
-   grants or is granted in that election is proven.
+   disk and a member that had never been started could begin a second history.) Who gives a vote
+   in that election is proven before it leaves, a candidate when it is given its first.
 2. It follows no leader before so many of the others told their terms that one of them knows every
    term in which this member may have voted or acknowledged. An older leader is then refused: what
    this member acknowledged to it could contradict what it acknowledged before. It asks for the
@@ -25,6 +25,9 @@ Recovery for Consensus-Based Storage", Alagappan et al., FAST 2018):
    file. By rules 2 and 3 that grows from proof to proof, also over lost disks: so of two lives of
    this member that share no memory, the one proven with more is the later one (``chapters``).
    Without room for it a member stays on probation.
+
+These files are synced on the loop, and hold it up: a few bytes, a few times in the life of a disk,
+while the member has no say yet, or, in a first election, all the others wait for that very vote.
 
 What stays unsafe: losing the disks of a majority, at whatever times, before they are proven again.
 """
@@ -46,6 +49,8 @@ NAME = "unproven"
 PROOF_NAME = "proof"
 MARKED_BY = "chapters"
 """A file that whoever can be accused has."""
+TRY_AGAIN_MS = 1_000
+"""Without room on the disk."""
 _PROOF = struct.Struct("<QQ")
 
 
@@ -93,6 +98,7 @@ class Probation:
         self._question = 0
         self._caught_up: Proof | None = None
         self._first_told: int | None = None
+        self._try_again_ms: int | None = None
         self.proof = self._load_proof()
         self.standing = Standing.PROVEN
         if disk.exists(self._path):
@@ -158,23 +164,31 @@ class Probation:
         """The log agrees up to its index with what the leader of its term has committed."""
         self._caught_up = proof
 
-    def maybe_end(self, durable_index: int) -> None:
-        """End it if what was caught up with is stable."""
+    def maybe_end(self, durable_index: int, now_ms: int) -> None:
+        """End it if what was caught up with is stable, and there is room to say so."""
         proof = self._caught_up
-        is_stable = proof is not None and durable_index >= proof.commit_index
-        if proof is not None and is_stable and (self.is_proven or self._keep_proof(proof)):
+        if proof is None or durable_index < proof.commit_index:
+            return
+        if self._try_again_ms is not None and now_ms < self._try_again_ms:
+            return
+        try:
+            if not self.is_proven:
+                self._keep_proof(proof)
             self.end()
+        except DiskFullError as error:
+            logger.warning("member %s is not proven for now: %s", self._member_id, error)
+            self._try_again_ms = now_ms + TRY_AGAIN_MS
 
     def end(self) -> None:
-        """From now on this member votes; returns when that is stable."""
-        self._caught_up = None
-        if self.is_proven:
-            return
-        if self._disk.exists(self._path):
-            self._disk.remove(self._path)
-        self._disk.sync_directory(self._directory)
-        logger.info("member %s may vote", self._member_id)
-        self.standing = Standing.PROVEN
+        """From now on this member votes; returns when that is stable. DiskFullError, where even a
+        removal takes room, leaves it on probation; in an election that stops it."""
+        if not self.is_proven:
+            if self._disk.exists(self._path):
+                self._disk.remove(self._path)
+            self._disk.sync_directory(self._directory)
+            logger.info("member %s may vote", self._member_id)
+            self.standing = Standing.PROVEN
+        self._caught_up = self._try_again_ms = None
 
     def _store(self, standing: Standing) -> None:
         self.standing = standing
@@ -212,16 +226,11 @@ class Probation:
             path=path,
         )
 
-    def _keep_proof(self, proof: Proof) -> bool:
+    def _keep_proof(self, proof: Proof) -> None:
         data = _PROOF.pack(*proof)
-        try:
-            data += crc32(data).to_bytes(4, "little")
-            replace_file(self._disk, self._directory, PROOF_NAME, data)
-        except DiskFullError as error:
-            logger.warning("member %s is not proven for now: %s", self._member_id, error)
-            return False
+        data += crc32(data).to_bytes(4, "little")
+        replace_file(self._disk, self._directory, PROOF_NAME, data)
         self.proof = proof
-        return True
 
     def _write(self, standing: Standing) -> None:
         replace_file(self._disk, self._directory, NAME, standing.encode())

@@ -462,7 +462,7 @@ class PySyncObjEngine:
         self._tell_leader(consensus)
         if consensus.is_leader_ready:
             self._tell_role(Role.LEADER)
-        consensus.probation.maybe_end(self._log.durable_index)
+        consensus.probation.maybe_end(self._log.durable_index, self._clock.monotonic_ms())
         self._is_ready(consensus)
         snapshots.maybe_make(consensus.core.applied_index)
         snapshots.resend(consensus)

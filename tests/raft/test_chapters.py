@@ -393,6 +393,27 @@ def test_a_member_with_a_full_disk_can_be_started_again() -> None:
     run(scenario())
 
 
+def test_a_chapter_that_found_no_room_begins_though_another_note_found_none_either() -> None:
+    """Whom it met is one note, its own chapter another; the later of two attempts owes both."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        full, other = cluster.others(leader)
+        await full.kill()
+        await other.kill()
+        before = load(full.disk, "data").number
+        full.disk.fail("write", error=errno.ENOSPC, path_part="chapters", count=2)
+
+        await full.start()
+        await other.start()
+        await asyncio.sleep(5)
+
+        assert load(full.disk, "data").number == before + 1
+        await cluster.stop()
+
+    run(scenario())
+
+
 def test_whom_a_member_met_without_room_is_noted_when_there_is_some() -> None:
     """What it counted on must be known in its next life."""
 
