@@ -3,7 +3,8 @@
 1. Only a ready leader has leases. On becoming one it starts the lease of every session in full; on
    stepping down it drops them all (house law 10).
 2. A session is never expired before ``timeout_ms`` have passed since the arrival of its last
-   acknowledged heartbeat, and in calm at most one tick after that.
+   acknowledged heartbeat; in calm its end is proposed at the next tick, ``_EXPIRING_AT_ONCE_MAX``
+   in one.
 3. Expiry is a command that carries the leader's term; the log decides a race. While it is
    undecided, no heartbeat of that session is acknowledged: until one was certainly not proposed, or
    an outcome is known, which in one term tells of those proposed before it too. One at a time.

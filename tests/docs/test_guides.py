@@ -120,11 +120,33 @@ def test_each_promise_names_tests_that_are_there() -> None:
     """A promise without a test is a wish."""
     promises = re.split(r"^\d+\. ", below("guarantees.md", "Promised"), flags=re.MULTILINE)[1:]
 
-    assert len(promises) >= 17
+    assert len(promises) >= 18
     for promise in promises:
         tests = re.findall(r"`(tests/[\w/]+(?:\.py)?)`", promise)
         assert tests, promise
         for test in tests:
+            assert (ROOT / test).exists(), test
+
+
+def test_each_promise_is_examined_by_something_that_is_there() -> None:
+    """The table names every promise, properties that worlds judge, and tests."""
+    promises = re.findall(r"^(\d+)\. ", below("guarantees.md", "Promised"), flags=re.MULTILINE)
+    rows = re.findall(
+        r"^\| (\d+) [^|]+\| ([^|]+) \| ([^|]+) \|$",
+        below("testing.md", "Which promise is examined by what"),
+        flags=re.MULTILINE,
+    )
+    judgements = "".join(
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "tests/simulation").glob("*.py")
+        if not path.name.startswith("test_")
+    )
+
+    assert [number for number, _, _ in rows] == promises
+    for _, properties, besides in rows:
+        for name in properties.split(", "):
+            assert f'"{name}"' in judgements, name
+        for test in re.findall(r"`(tests/[\w/]+(?:\.py)?)`", besides):
             assert (ROOT / test).exists(), test
 
 
