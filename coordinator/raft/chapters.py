@@ -195,6 +195,9 @@ class Chapters:
         self._heard: set[str] = set()
         """Those who have shown, on this connection, that they are what is known of them."""
         self._seen_by: set[str] = set()
+        """Those who have noted the chapter of now."""
+        self._heard_by: set[str] = set()
+        """Those who have noted one on this connection, and hear this member since."""
         self._accused: set[str] = set()
         self._shown_ms = 0
         self._shown_standing = probation.standing
@@ -234,15 +237,19 @@ class Chapters:
         self._show(member_id)
 
     def on_disconnected(self, member_id: str) -> None:
-        for known in (self._connected, self._heard, self._seen_by, self._accused):
+        for known in (
+            self._connected, self._heard, self._seen_by, self._heard_by, self._accused,
+        ):  # fmt: skip
             known.discard(member_id)
         self._noted.pop(member_id, None)
 
     def on_message(self, member_id: str, message: Chapter | ChapterSeen | ChapterLost) -> None:
         if isinstance(message, ChapterSeen):
-            if message.number == self._record.number and member_id not in self._seen_by:
+            if message.number == self._record.number:
                 self._seen_by.add(member_id)
-                self._on_met(member_id)
+                if member_id not in self._heard_by:
+                    self._heard_by.add(member_id)
+                    self._on_met(member_id)
         elif isinstance(message, Chapter):
             self._on_chapter(member_id, message)
         else:
@@ -345,6 +352,7 @@ class Chapters:
         )
         self._shown_standing = self._probation.standing
         self._seen_by.clear()
+        self._heard_by.clear()
         self._show_all()
 
     # Making it stable.

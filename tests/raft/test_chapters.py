@@ -489,6 +489,28 @@ def test_members_started_again_and_again_are_never_accused() -> None:
     run(scenario())
 
 
+def test_a_chapter_that_begins_while_a_leader_leads_sends_nothing_again() -> None:
+    """Its followers have heard it all the time: what is under way to them is not lost."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        consensus = leader.engine._consensus
+        assert consensus is not None
+        followers = consensus.replication.followers.values()
+        number, epochs = load(leader.disk, "data").number, [each.epoch for each in followers]
+
+        for _ in range(150):
+            await leader.engine.propose(b"more")
+            await asyncio.sleep(1)
+
+        assert load(leader.disk, "data").number >= number + 2
+        assert [each.epoch for each in followers] == epochs
+        await cluster.equal()
+        await cluster.stop()
+
+    run(scenario())
+
+
 def test_what_a_member_says_does_not_count_before_it_is_known_who_says_it() -> None:
     """Until its chapter has come, and is stable here, its acknowledgements are nobody's."""
 
