@@ -154,5 +154,3 @@ class MoreFaults:
 
 def _name(fault: Callable[..., Any]) -> str:
     return fault.__name__.strip("_")
-
-
