@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from coordinator.raft.messages import Chapter, Message
 from tests.simulation import durable
 from tests.simulation.members import STOP_S_MAX, SimulatedMember
+from tests.simulation.schemes import both_ways
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -97,7 +99,8 @@ class MoreFaults:
 
         It was started between, so the copy is of an earlier chapter; and it is put back when all
         the others have met it in a later one, and hold what they promised themselves. What else
-        is not found out is not promised (``raft.chapters``).
+        is not found out is not promised (``raft.chapters``). At worst the others that are left
+        know nothing of what it has forgotten, and with it they would be a quorum.
         """
         draw = self._random
         member = draw.choice(self._world.members)
@@ -119,14 +122,39 @@ class MoreFaults:
                 break
         else:
             return
-        await asyncio.sleep(draw.choice((0.0, 0.5, 2.0)))
-        if member.disk is not disk or not (self._are_proven() and self._have_met(member, number)):
-            return
-        member.kill(is_power_cut=True)
-        member.replace_disk(copy, is_old_copy=True)
-        self._world.record.trace.add(member.who, f"comes back as it was in chapter {number}")
+        far: list[SimulatedMember] = []
+        if draw.random() < 0.5:
+            others = [each for each in self._world.members if each is not member]
+            draw.shuffle(others)
+            far = others[: len(others) // 2]
+        with self._cut_from(far):
+            await asyncio.sleep(draw.choice((0.0, 0.5, 2.0)))
+            is_met = self._are_proven() and self._have_met(member, number)
+            if member.disk is not disk or not is_met:
+                return
+            near = [each for each in self._world.members if far and each not in (member, *far)]
+            for each in (member, *near):
+                each.kill(is_power_cut=True)
+            member.replace_disk(copy, is_old_copy=True)
+            self._world.record.trace.add(member.who, f"comes back as it was in chapter {number}")
         await asyncio.sleep(draw.choice((0.05, 0.5)))
         self._world.boot(member)
+        await asyncio.sleep(draw.uniform(1.0, 4.0))
+        for each in near:
+            self._world.boot(each)
+
+    @contextmanager
+    def _cut_from(self, far: list[SimulatedMember]) -> Iterator[None]:
+        """Cut off so many that what is acknowledged meanwhile is on no disk but the others'."""
+        network = self._world.network
+        cuts = both_ways([each for each in self._world.members if each not in far], far)
+        for source, target in cuts:
+            network.cut(source, target)
+        try:
+            yield
+        finally:
+            for source, target in cuts:
+                network.mend(source, target)
 
     def _are_proven(self) -> bool:
         """Whether all hold what they promised: it would be one lost disk too many otherwise."""

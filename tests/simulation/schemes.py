@@ -127,7 +127,7 @@ class Schemes:
         quorum = len(world.members) // 2
         near, far = others[:quorum], others[quorum:]
         leader.sync_ms_max = draw.choice((200.0, 800.0))
-        cuts = _both_ways([leader, *near], far)
+        cuts = both_ways([leader, *near], far)
         for source, target in cuts:
             world.network.cut(source, target)
         await asyncio.sleep(draw.uniform(0.2, 1.2))
@@ -155,7 +155,7 @@ class Schemes:
         alone = leader.member_id
         others = [member for member in world.members if member is not leader]
         here = {client.name for client in world.live_clients() if draw.random() < 0.6}
-        cuts = _both_ways([leader], others)
+        cuts = both_ways([leader], others)
         away = {(name, member.member_id) for name in sorted(here) for member in others}
         away |= {(each.name, alone) for each in world.live_clients() if each.name not in here}
         life = leader.owner
@@ -301,7 +301,7 @@ class Schemes:
         return self._random.choice(leading) if leading else None
 
 
-def _both_ways(
+def both_ways(
     here: list[SimulatedMember], there: list[SimulatedMember]
 ) -> list[tuple[str, str]]:
     pairs = [(one.member_id, other.member_id) for one in here for other in there]
