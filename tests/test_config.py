@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.client.lines import SILENCE_MS_MAX
 from coordinator.config import Config
 from coordinator.config_file import load
 from coordinator.config_rules import bounds_of
@@ -276,6 +277,11 @@ def test_every_default_is_within_its_bounds() -> None:
             if type(value) is int:
                 low, high = bounds_of(section, field.name)
                 assert low <= value <= high
+
+
+def test_bookmarks_come_before_a_client_takes_the_stream_for_dead() -> None:
+    """What a member may wait with a line is well below what clients wait for one."""
+    assert bounds_of("limits", "bookmark_interval_ms")[1] + 2_000 <= SILENCE_MS_MAX
 
 
 KEYS = [
