@@ -669,6 +669,53 @@ def test_a_replaced_member_catches_up_under_writes_that_do_not_stop() -> None:
     run(scenario())
 
 
+def test_nobody_is_proven_without_the_term_that_was_won_with_its_forgotten_vote() -> None:
+    """A candidate has one vote of two that it needs when the voter's disk is lost; a leader of the
+    term before, which was paused, takes that member in; then the candidate gets the other vote."""
+
+    async def scenario() -> None:
+        cluster, old = await settled(5)
+        candidate, voter, late, other = cluster.others(old)
+        held: list[tuple[str, str, say.Message]] = []
+
+        def sees(source: str, target: str, message: say.Message) -> bool:
+            if isinstance(message, say.PreVoteRequest):
+                return source == candidate.member_id
+            if isinstance(message, say.VoteRequest) and target != voter.member_id:
+                held.extend([(source, target, message)] * (target == late.member_id))
+                return False
+            return True
+
+        cluster.network.on_message = sees
+        old.pause()
+        await cluster.until(lambda: bool(held))
+        term = candidate.term
+        for each in (candidate, late):
+            for one, two in ((each, old), (old, each), (candidate, other), (other, candidate)):
+                cluster.network.cut(one.member_id, two.member_id)
+        await cluster.until(lambda: voter.term == term)
+        await asyncio.sleep(0.005)  # its vote is on the way
+        await voter.lose_disk()
+        await voter.start()
+        cluster.network.cut(candidate.member_id, voter.member_id)
+        old.resume()
+        await asyncio.sleep(0.5)
+
+        cluster.network.on_message = None
+        cluster.network.carry(*held[0])
+
+        await cluster.until(lambda: candidate.engine.status().role is Role.LEADER, 100)
+        assert candidate.term == term
+        for _ in range(100):
+            assert voter.is_unproven or voter.term >= term, "it would vote in that term again"
+            await asyncio.sleep(0.01)
+        cluster.network.heal()
+        await cluster.equal()
+        await cluster.stop()
+
+    run(scenario())
+
+
 def test_an_older_leader_does_not_count_on_a_member_that_forgot_its_vote() -> None:
     """A deposed leader wakes up and reaches only the emptied member: it commits nothing."""
 
