@@ -218,6 +218,34 @@ async def test_a_lease_of_its_own_ends_with_a_failed_attempt(api: Api) -> None:
     assert (session["label"], session["ephemerals"]) == ("curl", [held["path"]])
 
 
+@pytest.mark.parametrize("breaks_at", ["the line of the grant", "the end"])
+async def test_a_grant_that_was_told_stands(
+    api: Api, breaks_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client may read the last line and hang up: its session does not end, nor is the grant
+    given back; it was told that it holds."""
+    first = (await api.post("/v1/locks/daily", {"session_id": await api.session_id()})).body
+    wish = {"lease_ms": 60_000}
+    async with api.stream("POST", "/v1/locks/daily", wish) as lines:
+        assert (await lines.next())["type"] == "queued"
+
+        async def broken(*_: object) -> None:
+            raise ConnectionResetError("the client has hung up")
+
+        name = "drain" if breaks_at == "the line of the grant" else "write_eof"
+        monkeypatch.setattr(f"aiohttp.http_writer.StreamWriter.{name}", broken)
+        await api.member.locks.release("daily", first["grant"]["grant_id"], None, 2**50)
+        granted = await lines.next()
+        monkeypatch.undo()
+    await api.server.stop()  # what tidies up is done then
+
+    assert granted["type"] == "granted"
+    assert api.member._replica.machine.session(granted["grant"]["session_id"]) is not None
+    contender = api.member._replica.machine.locks.record(granted["grant"]["path"])
+    assert contender is not None
+    assert contender.is_holder
+
+
 async def test_locks_are_listed_in_pages(api: Api) -> None:
     """Who holds what, and how many wait; any name is one segment."""
     session_id = await api.session_id()

@@ -3,7 +3,8 @@
 1. The wait is in the server: one request, answered by the grant, or streamed line by line.
 2. ``on_disconnect: leave``: a client that goes away leaves the queue, and a grant that it can no
    longer be told is given back. ``stay``: the contender stays until abandoned or its session ends.
-3. ``lease_ms``: the session opened for this grant ends with an attempt that failed.
+3. ``lease_ms``: the session opened for this grant ends with an attempt that failed; not with one
+   whose grant may have been read, whatever becomes of the connection then.
 4. When the door closes, the wait is given up with an indefinite error: the contender may stand.
 """
 
@@ -54,6 +55,8 @@ class Attempt:
         self._contest = contest
         self._session_id = ""
         self._leaves = asked.on_disconnect == "leave"
+        self._is_told = False
+        """Whether the client may have read, in a stream, that it was granted."""
 
     async def answer(self) -> web.StreamResponse:
         """Return the response: the grant, or why not."""
@@ -64,7 +67,8 @@ class Attempt:
         try:
             return await self._answer()
         except BaseException:
-            self._close_session()
+            if not self._is_told:
+                self._close_session()
             raise
 
     async def _answer(self) -> web.StreamResponse:
@@ -86,10 +90,9 @@ class Attempt:
         except TimeoutError:
             if not scope.expired():
                 raise
-            stands = "is leaving the queue" if self._leaves else "still stands in the queue"
             raise ConnectionLostError(
-                f"this member is stopping; the attempt {stands}. Repeat it at another member with "
-                "the same request number, or abandon it"
+                "this member is stopping; the attempt may still stand in the queue. Repeat it at "
+                "another member with the same request number, or abandon it"
             ) from None
 
     # --- line by line
@@ -99,20 +102,21 @@ class Attempt:
         positions = _Positions()
         waiting = asyncio.create_task(self._granted(positions.put))
         waiting.add_done_callback(positions.wake)
-        is_told = False
+        is_granting = False
         try:
             while not waiting.done():
                 await self._tell_position(stream, positions)
             grant = waiting.result()
+            is_granting = True
             await stream.send(shapes.Granted(grant).to_body(is_election=self._contest.is_election))
-            is_told = True
         except CoordinatorError as error:
             if not stream.is_open:
                 raise  # the status can still say it
             await stream.send_error(error)
             self._close_session()
         finally:
-            if not is_told:
+            self._is_told = is_granting and stream.is_line_out
+            if not self._is_told:
                 await self._give_up(waiting)
         await stream.end()
         return stream.response

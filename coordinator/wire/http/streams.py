@@ -42,6 +42,8 @@ class LineStream:
         headers = {"Content-Type": content_type, **_HEADERS, **labels}
         self.response = web.StreamResponse(headers=headers)
         self.is_open = False
+        self.is_line_out = False
+        """Whether the client may have read the last line that was sent, as a whole."""
 
     async def send(self, body: Mapping[str, Any]) -> None:
         """Send one line; waits while the client's buffers are full."""
@@ -76,11 +78,15 @@ class LineStream:
         # A long line is not copied: many streams that wait may share it.
         is_long = len(line) > _PIECE_BYTES
         parts = (head, memoryview(line), end) if is_long else (head + line + end,)
-        is_whole = False
+        is_whole = self.is_line_out = False
+        size = sum(map(len, parts))
         try:
             for part in parts:
                 for at in range(0, len(part), _PIECE_BYTES):
-                    await self.response.write(part[at : at + _PIECE_BYTES])
+                    piece = part[at : at + _PIECE_BYTES]
+                    await self.response.write(piece)
+                    size -= len(piece)
+                    self.is_line_out = size == 0
                     await self._request.writer.drain()
                     if is_long:
                         await asyncio.sleep(0)
