@@ -79,7 +79,7 @@ def test_every_world_keeps_every_promise() -> None:
     assert not [name for name in COUNTED if total.sums[name] < len(SEEDS)]
     assert not [name for name in HAPPENS if total.locks[name] < len(SEEDS) / 4]
     assert total.locks["deadlocks"] >= 5
-    assert total.sums["reached"] > 3 * len(SEEDS)
+    assert total.sums["reached"] > len(SEEDS)
 
 
 @pytest.mark.timeout(300)
