@@ -227,8 +227,12 @@ class Load:
         now = time.monotonic()
         self.readings.append(Reading(called_at, now, answer.zxid, is_change, what))
 
-    async def gap(self, source: random.Random) -> None:
-        await asyncio.sleep(source.uniform(0.2, 1.8) * self._gap_s)
+    async def gap(self, source: random.Random, since: float) -> None:
+        """Wait until it is time for the next request of a client that sent its last at ``since``.
+
+        One that was answered too late for that waits no more, and does not make up for it."""
+        due = since + source.uniform(0.2, 1.8) * self._gap_s
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     def on_deleted(self, path: str) -> None:
         """A watcher saw a znode go."""
@@ -260,6 +264,7 @@ class _RegisterClient:
 
     async def run(self) -> None:
         while not self._load.is_stopping:
+            began = time.monotonic()
             kind = self._random.choices(
                 ("read", "set", "create", "delete", "add"), (60, 20, 5, 3, 12)
             )[0]
@@ -267,7 +272,7 @@ class _RegisterClient:
                 await self._add()
             else:
                 await self._operate(kind)
-            await self._load.gap(self._random)
+            await self._load.gap(self._random, began)
 
     async def _operate(self, kind: str) -> None:
         load, key = self._load, self._load.next_key(self._random)

@@ -16,7 +16,7 @@ async def test_a_fault_of_each_kind(number: int) -> None:
     """Lying wall clocks, a failed sync, damaged files, no files left: nothing promised breaks."""
     seed, tally = random.randrange(10**6), Tally()
     try:
-        await ROWS[number](Plan(seed, scale=0.1, members=(3,), per_second=80), tally)
+        await ROWS[number](Plan(seed, scale=0.1, members=(3,), per_second=80, watchers=3), tally)
     except Skipped as reason:
         pytest.skip(str(reason))
 

@@ -40,8 +40,8 @@ class Plan:
     seed: int
     scale: float = 1.0
     members: tuple[int, ...] = (3, 5)
-    per_second: int = 150
-    watchers: int = 3
+    per_second: int = 500
+    watchers: int = 20
 
     def count(self, short: int) -> int:
         return max(1, round(short * self.scale))
