@@ -16,7 +16,9 @@
 3. Others wait for it as for a ``Lock`` of the same name.
 4. Several tasks or threads in the name of one owner count together, also when they take it at the
    same moment: the others wait for the first one's attempt. Each leaves its own body, and each body
-   the part that it was entered with; one that was given back by hand is nothing to leave.
+   the part that it was entered with; one that was given back by hand is nothing to leave, unless
+   the body has acquired again since. ``release`` gives back what was acquired by hand first, then
+   the part of the innermost body.
 5. Taking it again after it was lost raises LockLostError: whoever called is not protected any more
    either, and has to leave first.
 """
@@ -54,7 +56,7 @@ class _Counts:
         self.held.pop(key, None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Taken(Generic[ClientT]):
     """What ``caller``, a task or a thread, took over an object; a body has it until it is left."""
 
@@ -110,7 +112,7 @@ class ReentrantLock(Generic[ClientT]):
             return None
 
     async def _release(self) -> bool:
-        """Give back what this owner took last over this object.
+        """Give back a part that this owner took over this object (rule 4).
 
         False when it was not held any more. The last release of all frees the lock.
 
@@ -118,7 +120,7 @@ class ReentrantLock(Generic[ClientT]):
             NotOwnerError: this owner took nothing over this object.
             OutcomeUnknownError, UnavailableError: it may be tried again.
         """
-        taken = self._last()
+        taken = self._next_to_release()
         was_held = await taken.holding.release()
         if not taken.is_body:
             self._forget(taken)
@@ -126,7 +128,9 @@ class ReentrantLock(Generic[ClientT]):
 
     async def _undo_acquire(self, grant: Grant[ClientT] | None) -> None:
         for each in [each for own in self._taken.values() for each in own]:
-            if each.grant is grant:
+            if each.grant is grant and each.is_body:
+                await each.holding.undo_acquire(grant)
+            elif each.grant is grant:
                 await self._undo_take(each)
 
     acquire = both(_acquire, undo=_undo_acquire)
@@ -162,6 +166,10 @@ class ReentrantLock(Generic[ClientT]):
 
     async def _take(self, wait_ms: int | None, *, is_body: bool) -> _Taken[ClientT]:
         owner = self._terms.owner_now()
+        emptied = None if is_body else self._emptied_body(owner)
+        if emptied is not None:
+            emptied.grant = await emptied.holding.acquire(wait_ms)
+            return emptied
 
         async def obtain_once(wait_ms: int | None) -> Grant[ClientT]:
             return await self._obtain(owner, wait_ms)
@@ -176,7 +184,7 @@ class ReentrantLock(Generic[ClientT]):
         return taken
 
     async def _leave(self, error: BaseException | None) -> None:
-        taken = self._last(is_body=True)
+        taken = self._own(is_body=True)[-1]
         self._forget(taken)
         await taken.holding.leave(error)
 
@@ -217,8 +225,20 @@ class ReentrantLock(Generic[ClientT]):
             ) from None
         return None if wait_ms is None else max(0, wait_ms - (clock.monotonic_ms() - began_ms))
 
-    def _last(self, *, is_body: bool = False) -> _Taken[ClientT]:
-        """Return what the caller took last, or else its owner; ``is_body``: of the bodies."""
+    def _emptied_body(self, owner: str) -> _Taken[ClientT] | None:
+        """Return the caller's innermost body if its part was given back."""
+        caller = current_owner()
+        own = [e for e in self._taken.get(owner, ()) if e.is_body and e.caller == caller]
+        return own[-1] if own and own[-1].grant.is_released else None
+
+    def _next_to_release(self) -> _Taken[ClientT]:
+        """Return what was taken by hand last, and is held, or else the innermost body."""
+        own = self._own()
+        by_hand = [each for each in own if not each.is_body and not each.grant.is_released]
+        return (by_hand or [each for each in own if each.is_body] or own)[-1]
+
+    def _own(self, *, is_body: bool = False) -> list[_Taken[ClientT]]:
+        """Return what the caller took, or else its owner; ``is_body``: the bodies alone."""
         owner = self._terms.owner_now()
         taken = [each for each in self._taken.get(owner, ()) if each.is_body or not is_body]
         if not taken:
@@ -229,8 +249,7 @@ class ReentrantLock(Generic[ClientT]):
                 f"both one name with owner=)"
             )
         caller = current_owner()
-        own = [each for each in taken if each.caller == caller]
-        return (own or taken)[-1]
+        return [each for each in taken if each.caller == caller] or taken
 
     def _forget(self, taken: _Taken[ClientT]) -> None:
         self._forget_all(lambda each: each is taken)

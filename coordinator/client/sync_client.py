@@ -94,12 +94,12 @@ class LoopThread:
             self._calls.discard(task)
             done.set()
 
-        try:
-            self._loop.call_soon_threadsafe(start)
-        except RuntimeError:
-            work.close()
-            raise ClientClosedError("this client was closed meanwhile") from None
-        try:
+        try:  # an interrupt may come at any moment from here on
+            try:
+                self._loop.call_soon_threadsafe(start)
+            except RuntimeError:
+                work.close()
+                raise ClientClosedError("this client was closed meanwhile") from None
             while not done.wait(_LOOK_S):
                 if not self._thread.is_alive() and not done.is_set():
                     if not started:
@@ -107,6 +107,8 @@ class LoopThread:
                     raise _closed_under(started)
         except BaseException as error:
             self._interrupt(started, done, undo, error)
+            if done.is_set() and not started:
+                work.close()
             raise
         if started[0].cancelled():
             raise _closed_under(started)
@@ -138,11 +140,17 @@ class LoopThread:
         undo: Callable[[T], Coroutine[Any, Any, object]] | None,
         error: BaseException,
     ) -> None:
+        def cancel() -> None:
+            for task in started:
+                task.cancel()
+            if not started:  # nor will it be: it would have come before this
+                done.set()
+
         try:
-            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
+            self._loop.call_soon_threadsafe(cancel)
         except RuntimeError:
             return  # the loop is closed, and has cancelled everything
-        if not done.wait(_CLEAN_UP_S_MAX) or undo is None:
+        if not done.wait(_CLEAN_UP_S_MAX) or undo is None or not started:
             return
         task = started[0]
         if not task.cancelled() and task.exception() is None:

@@ -9,7 +9,8 @@ grants that ended; then 32 raw bytes, the SHA-256 of everything before.
 2. Decoding yields a capture only if the stream is whole and its digest right: any damage is a
    ValueError before anything is replaced.
 3. Formats 1 and 2 are still read. Format 2 did not say whose request was repeated; format 1 had
-   no rows of locks, and its capture has none (``locks`` is None).
+   no rows of locks, and its capture has none (``locks`` is None). A member that begins with such a
+   snapshot and one that replays the same log may differ in that mark, and in nothing else.
 4. Members with the same history write the same bytes. ``digest_of`` is over the same rows, with the
    znodes sorted by path and the applied index left out.
 """

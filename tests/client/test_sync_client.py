@@ -322,6 +322,37 @@ def test_what_an_interrupted_call_had_obtained_is_given_back(client: Client, nam
     assert lock.grant is None
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("is_posted", [False, True])
+def test_an_interrupt_as_a_call_begins_leaves_nothing(
+    client: Client, monkeypatch: pytest.MonkeyPatch, is_posted: bool
+) -> None:
+    """Before the other thread knows of it, or just after; by then it may have its result."""
+    loop = client._thread._loop
+    post, has_result, undone = loop.call_soon_threadsafe, threading.Event(), []
+
+    async def quick() -> str:
+        has_result.set()
+        return "obtained"
+
+    async def undo(result: str) -> None:
+        undone.append(result)
+
+    def interrupted(callback: Callable[[], object]) -> None:
+        monkeypatch.undo()
+        if is_posted:
+            post(callback)
+            has_result.wait()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        client.call(quick(), undo)
+
+    assert undone == (["obtained"] if is_posted else [])
+    assert client.status().is_ready
+
+
 def test_threads_share_one_client(client: Client, name: str) -> None:
     """Sixteen threads contend over one client, one at a time (S084)."""
     inside = 0

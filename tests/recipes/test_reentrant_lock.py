@@ -184,7 +184,7 @@ async def test_each_body_leaves_the_part_that_it_was_entered_with(world: MemoryC
 async def test_a_body_may_give_back_its_part_by_hand_and_take_another(
     world: MemoryCluster, by: str
 ) -> None:
-    """Leaving it is no error then, and leaves what was acquired by hand to be released so."""
+    """Leaving it is no error then, and leaves what the body has acquired since, as with a Lock."""
     async with world.client() as client:
         lock = ReentrantLock(client, "daily")
         async with lock as grant:
@@ -193,11 +193,32 @@ async def test_a_body_may_give_back_its_part_by_hand_and_take_another(
                 pass
             assert lock.count == 0
             another = await lock.acquire()
-        another.check()
-        assert lock.count == 1
+            assert lock.count == 1
+            another.check()
 
-        assert await lock.release()
         assert another.is_released
+        assert lock.count == 0
+        assert lock._taken == {}
+        assert await world.queue(client, "daily") == []
+
+
+@in_memory
+async def test_what_is_taken_as_often_as_given_back_is_free(world: MemoryCluster) -> None:
+    """By hand or by a body, in whatever order; each release gives back a part that is held."""
+    async with world.client() as client:
+        lock = ReentrantLock(client, "daily")
+        await lock.acquire()
+        async with lock as inner:
+            assert await lock.release() is True
+            inner.check()
+        assert lock.count == 0
+
+        await lock.acquire()
+        async with lock:
+            assert [await lock.release(), await lock.release()] == [True, True]
+            assert lock.count == 0
+            assert await lock.release() is False
+
         assert lock._taken == {}
         assert await world.queue(client, "daily") == []
 
