@@ -72,7 +72,8 @@ class EngineStatus:
     """``is_reachable`` maps each other member to whether it answered recently.
 
     ``leader_id`` is None when no leader is known. ``is_ready`` is True once this member has
-    applied what was committed when it started (as leader: its own term's first entry)."""
+    applied what was committed when it started (as leader: its own term's first entry), and not
+    while it is known to be far behind: it needs a snapshot, or has no room for what comes."""
 
     member_id: str
     role: Role

@@ -8,6 +8,7 @@ from coordinator.raft.application import Application
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.durability import Durability
 from coordinator.raft.engine import EngineStatus, Role
+from coordinator.raft.fitness import Fitness
 from coordinator.raft.journal import Journal
 from coordinator.raft.proposals import Proposals
 from coordinator.raft.snapshot_exchange import SnapshotExchange
@@ -56,11 +57,15 @@ def figures_of_proposals(application: Application, proposals: Proposals) -> dict
 
 
 def figures_of_storage(
-    consensus: Consensus, durability: Durability, snapshots: SnapshotExchange, log: Journal
+    consensus: Consensus,
+    durability: Durability,
+    snapshots: SnapshotExchange,
+    fitness: Fitness,
+    log: Journal,
 ) -> Mapping[str, float]:
     return {
         "is_unproven": float(not consensus.probation.is_proven),
-        "is_disk_full": float(log.is_full),
+        "is_disk_full": float(fitness.is_disk_full),
         "is_disk_slow": float(durability.is_slow),
         "sync_count": float(durability.sync_count),
         "sync_seconds_total": durability.sync_seconds_total,

@@ -15,6 +15,7 @@ from coordinator.errors import NoSpaceError
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.durability import Durability
 from coordinator.raft.journal import Journal
+from coordinator.raft.snapshot_exchange import SnapshotExchange
 
 logger = logging.getLogger(__name__)
 
@@ -23,20 +24,32 @@ class Fitness:
     """One member's; ``slow_ms``: how long a leader's disk may keep its followers waiting."""
 
     def __init__(
-        self, member_id: str, log: Journal, durability: Durability, *, slow_ms: int
+        self,
+        member_id: str,
+        log: Journal,
+        durability: Durability,
+        snapshots: SnapshotExchange,
+        *,
+        slow_ms: int,
     ) -> None:
         self._member_id = member_id
         self._log = log
         self._durability = durability
+        self._snapshots = snapshots
         self._slow_ms = slow_ms
         self._said = ""
 
     @property
     def trouble(self) -> str:
         """What is wrong with the disk, in words; "" when nothing is."""
-        if self._log.is_full:
+        if self.is_disk_full:
             return "its disk is full"
         return "its disk is slow" if self._durability.is_slow else ""
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether what was written last, an entry or a snapshot, found no room."""
+        return self._log.is_full or self._snapshots.lacks_room
 
     @property
     def may_lead(self) -> bool:
@@ -62,7 +75,7 @@ class Fitness:
         trouble = self.trouble
         if trouble == self._said:
             return
-        if self._log.is_full:
+        if self.is_disk_full:
             logger.error(
                 "member %s: its disk is full (No space left on device); it acknowledges nothing"
                 " new and tries again by itself", self._member_id,

@@ -184,10 +184,6 @@ class PySyncObjEngine:
             on_durable=self._wake,
             on_failure=self._fail,
         )
-        self._fitness = Fitness(
-            self._member_id, self._log, self._durability,
-            slow_ms=self._raft.election_timeout_ms_max,
-        )  # fmt: skip
         self._snapshots = SnapshotExchange(
             store=store,
             log=self._log,
@@ -198,6 +194,10 @@ class PySyncObjEngine:
             on_installed=self._wake,
             on_failure=self._fail,
         )
+        self._fitness = Fitness(
+            self._member_id, self._log, self._durability, self._snapshots,
+            slow_ms=self._raft.election_timeout_ms_max,
+        )  # fmt: skip
         self._consensus = Consensus(
             self._member_id,
             self._member_ids,
@@ -356,9 +356,9 @@ class PySyncObjEngine:
 
     def metrics(self) -> Mapping[str, float]:
         found = facts.figures_of_proposals(self._application, self._proposals)
-        if self._consensus and self._durability and self._snapshots:
+        if self._consensus and self._durability and self._snapshots and self._fitness:
             found |= facts.figures_of_storage(
-                self._consensus, self._durability, self._snapshots, self._log
+                self._consensus, self._durability, self._snapshots, self._fitness, self._log
             )
         return found
 
@@ -492,5 +492,6 @@ class PySyncObjEngine:
                 self._is_caught_up = True
         if consensus.core.role is Role.LEADER:
             return consensus.is_leader_ready
+        is_behind = self._snapshots is not None and self._snapshots.is_needed
         is_fit = consensus.probation.is_proven and not consensus.is_out_of_reach()
-        return self._is_caught_up and is_fit
+        return self._is_caught_up and is_fit and not is_behind

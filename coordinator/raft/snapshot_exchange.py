@@ -91,6 +91,9 @@ class SnapshotExchange:
         self._receiving: tuple[int, bytes] | None = None
         self._making: asyncio.Task[None] | None = None
         self._installing: asyncio.Task[None] | None = None
+        self._needed_ms: int | None = None
+        """When a piece last came of a snapshot that this member lacks; None when it lacks none."""
+        self._is_without_room = False
         self._finishing = asyncio.Lock()
         """The store finishes one snapshot at a time, written or received."""
         self._bytes_since = 0
@@ -291,19 +294,36 @@ class SnapshotExchange:
 
     # Installing.
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether this member is behind the log of its leader, which sends a snapshot."""
+        if self._needed_ms is None:
+            return False
+        # A leader that has come since may not need to: then no piece comes any more.
+        limit_ms = 2 * RESEND_ELECTION_TIMEOUTS * self._raft.election_timeout_ms_max
+        return self._now_ms() - self._needed_ms <= limit_ms
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether that snapshot finds no room on the disk."""
+        return self._is_without_room and self.is_needed
+
     def receive(self, consensus: Consensus, member_id: str, piece: SnapshotPiece) -> None:
         """Take a piece and answer it; with the last one begin to install the snapshot."""
         if self._installing is not None:
             return  # one at a time; the leader sends the piece again
         if piece.snapshot_index <= consensus.core.commit_index:
+            self._needed_ms = None
             self._reply(consensus, member_id, piece, 0, is_installed=True)
             return
+        self._needed_ms = self._now_ms()
         try:
             if self._receiving != (piece.snapshot_index, piece.sha256):
                 self._store.begin_receive(piece.total_bytes, piece.sha256)
                 self._receiving = (piece.snapshot_index, piece.sha256)
             if piece.offset == self._store.received_bytes < piece.total_bytes:
                 self._store.receive(piece.offset, piece.data)
+            self._is_without_room = False
             if self._store.received_bytes < piece.total_bytes:
                 self._reply(consensus, member_id, piece, self._store.received_bytes)
                 return
@@ -330,6 +350,7 @@ class SnapshotExchange:
                 consensus.core.install(info.index)
                 self.installed_total += 1
                 logger.info("installed the snapshot at entry %d of %s", info.index, member_id)
+            self._needed_ms = None
             self._reply(consensus, member_id, piece, 0, is_installed=True)
         except SnapshotTransferError as error:
             self._refuse(consensus, member_id, piece, error)
@@ -358,6 +379,7 @@ class SnapshotExchange:
         """Say nothing: the piece is sent again later, and then it begins anew."""
         logger.warning("the snapshot cannot be received for now: %s", error)
         self._receiving = None
+        self._is_without_room = True
         self._store.abort_receive()
 
     def _reply(

@@ -14,7 +14,7 @@ from coordinator.raft.blocking import start_in_place
 from coordinator.raft.durability import Durability
 from coordinator.raft.engine import Role
 from coordinator.raft.journal import Journal
-from coordinator.raft.messages import Message, VoteGrant
+from coordinator.raft.messages import Message, SnapshotPiece, VoteGrant
 from tests.raft.simulated_cluster import SimulatedCluster
 from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulated_loop import run
@@ -486,6 +486,63 @@ def test_a_snapshot_that_cannot_be_received_for_lack_of_room_is_asked_for_again(
         assert len(await cluster.equal(within_ms=30_000)) == 200
         assert behind.replica.restored_total == 1
         assert not behind.failures
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_member_that_lacks_room_for_a_snapshot_says_that_its_disk_is_full() -> None:
+    """It was ready once, and is not while it is behind the log of the leader: its reads would wait
+    in vain. Nothing is written to its log meanwhile, so that does not tell (row 12)."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(
+            3, snapshot_every_entries=50, keep_entries_after_snapshot=5, snapshot_piece_bytes=512
+        ).start()
+        leader = await cluster.leader()
+        behind = cluster.others(leader)[0]
+        await cluster.until(lambda: behind.engine.status().is_ready)
+        cluster.network.isolate(behind.member_id)
+        for number in range(200):
+            await leader.engine.propose(b"%d" % number * 20)
+        fill(behind.disk, 1_500)
+        cluster.network.heal()
+        await asyncio.sleep(20)
+        status = behind.engine.status()
+        assert (status.trouble, status.is_ready) == ("its disk is full", False)
+        assert behind.engine.metrics()["is_disk_full"] == 1.0
+
+        behind.disk.capacity_bytes = None
+
+        assert len(await cluster.equal(within_ms=30_000)) == 200
+        status = behind.engine.status()
+        assert (status.trouble, status.is_ready) == ("", True)
+        assert behind.engine.metrics()["is_disk_full"] == 0.0
+        assert not behind.failures
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_snapshot_that_is_not_needed_any_more_keeps_nobody_from_being_ready() -> None:
+    """Its leader died in the midst of sending it, and the next one has the entries."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(3).start()
+        leader = await cluster.leader()
+        behind = cluster.others(leader)[0]
+        await cluster.until(lambda: behind.engine.status().is_ready)
+        snapshots, consensus = behind.engine._snapshots, behind.engine._consensus
+        assert snapshots is not None
+        assert consensus is not None
+        piece = SnapshotPiece(
+            term=behind.term, snapshot_index=10_000, total_bytes=9_000, sha256=bytes(32),
+            offset=0, data=b"x" * 500,
+        )  # fmt: skip
+        snapshots.receive(consensus, leader.member_id, piece)
+        assert not behind.engine.status().is_ready
+
+        await cluster.until(lambda: behind.engine.status().is_ready)
         await cluster.stop()
 
     run(scenario())
