@@ -178,7 +178,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
     header = next(rows, ())
     if header[:2] != (MAGIC, 1):
         header = _header_shape(header)
-        if header[:2] not in ((MAGIC, FORMAT), (MAGIC, 2)):
+        if header[0] != MAGIC or header[1] not in _contender_shapes:
             raise ValueError(
                 f"snapshot: expected {MAGIC!r} of format 1 to {FORMAT}, "
                 f"found {described(header[0])} of format {header[1]}"
