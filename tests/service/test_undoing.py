@@ -24,7 +24,7 @@ from coordinator.service.leaving import Leave
 from coordinator.service.locks import Grant
 from coordinator.service.proposals import Committed, Proposals
 from coordinator.state.commands import Abandon, Create, RequestId
-from tests.service.fake_cluster import World, cluster, settle, soon
+from tests.service.fake_cluster import STEP_MS, World, cluster, settle, soon
 from tests.service.lock_scenes import WITHOUT_LEASES, acquired, acquiring, looked, opened, released
 
 SMALL = Config(raft=RaftConfig(proposals_bytes_max=3_000))
@@ -173,6 +173,22 @@ async def test_nothing_is_undone_for_a_session_that_has_ended() -> None:
         assert leaving.count == 0
 
 
+def nothing_from_3(sender: str, _receiver: str, _kind: str) -> str | None:
+    """Member 3 is cut off: what it asks of others is not sent."""
+    return "unsent" if sender == "3" else None
+
+
+async def comes_back(world: World) -> None:
+    """Member 3 follows again; return once it has taken back what it had to."""
+    world.fault = lambda _sender, _receiver, _kind: None
+    world.engines["3"].is_applying = True
+    world.engines["3"].catch_up()
+    async with asyncio.timeout(30):
+        while world.members["3"]._queues._leaving.count:
+            await asyncio.sleep(0.01)  # a leader that could not be used is tried again, by the wall
+            await world.advance(STEP_MS)
+
+
 async def test_an_opening_that_is_still_to_come_is_not_taken_for_an_end() -> None:
     """A member that lags behind does not know the session yet; the attempt is taken back later."""
     async with cluster(config=WITHOUT_LEASES) as world:
@@ -182,16 +198,12 @@ async def test_an_opening_that_is_still_to_come_is_not_taken_for_an_end() -> Non
         waiter = await opened(world, 3_600_000)
         waiting = acquiring(world, waiter, at=lagging, wait_deadline_ms=world.deadline(2_000))
         await settle()
-        world.fault = lambda sender, _receiver, _kind: "unsent" if sender == "3" else None
+        world.fault = nothing_from_3
         await world.advance(30_000)
         with pytest.raises(OutcomeUnknownError):
             await soon(waiting)
 
-        world.fault = lambda _sender, _receiver, _kind: None
-        world.engines["3"].is_applying = True
-        world.engines["3"].catch_up()
-        await asyncio.sleep(0.1)  # a leader that could not be used is tried again, by the wall
-        await world.advance(5_000)
+        await comes_back(world)
         await released(world, held)
 
         assert list((await looked(world)).holders) == []
@@ -212,7 +224,7 @@ async def test_what_is_taken_back_late_is_not_what_its_client_holds_by_another_m
         )  # fmt: skip
         await settle()
         world.engines["3"].is_applying = False
-        world.fault = lambda sender, _receiver, _kind: "unsent" if sender == "3" else None
+        world.fault = nothing_from_3
         await world.advance(7_000)
         again = acquiring(
             world, mine, request=NUMBERED, at=other, wait_deadline_ms=ends_ms,
@@ -225,11 +237,7 @@ async def test_what_is_taken_back_late_is_not_what_its_client_holds_by_another_m
         with pytest.raises(OutcomeUnknownError):
             await soon(waiting)
 
-        world.fault = lambda _sender, _receiver, _kind: None
-        world.engines["3"].is_applying = True
-        world.engines["3"].catch_up()
-        await asyncio.sleep(0.1)  # a leader that could not be used is tried again, by the wall
-        await world.advance(15_000)
+        await comes_back(world)
 
         holders = (await looked(world)).holders
         assert [each.grant_id for each in holders] == [grant.grant_id]
