@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,19 +15,10 @@ from coordinator.service.lock_views import LockView, LockViews
 from coordinator.service.member import Member
 from coordinator.service.reads import STALE, ReadMode, ReadReply, Reads
 from coordinator.state.places import Ending
-from tests.simulation.campaign import quiet
 from tests.simulation.door import Door
 from tests.simulation.world import Settings, Verdict, simulate
 
-
-@pytest.fixture(autouse=True)
-def is_quiet() -> Iterator[None]:
-    """Be quiet for the length of a test only: other tests read the log."""
-    level = logging.root.manager.disable
-    with warnings.catch_warnings():
-        quiet()
-        yield
-    logging.disable(level)
+pytestmark = pytest.mark.usefixtures("is_quiet")
 
 
 def first_broken(*faults: str, seeds: range = range(5), seconds: float = 15.0) -> str | None:

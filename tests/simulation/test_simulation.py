@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +13,11 @@ import pytest
 from coordinator.client.tidings import Tidings
 from coordinator.client.transport import Request, Response
 from coordinator.service.hold_timers import HoldTimers
-from tests.simulation.campaign import COUNTED, Total, failure_text, quiet, verdicts
+from tests.simulation.campaign import COUNTED, Total, failure_text, verdicts
 from tests.simulation.door import Door
 from tests.simulation.world import Settings, simulate
+
+pytestmark = pytest.mark.usefixtures("is_quiet")
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -50,16 +49,6 @@ from tests.simulation.world import Settings, simulate
 quiet()
 print(simulate({seed}, {settings}).trace_digest)
 """
-
-
-@pytest.fixture(autouse=True)
-def is_quiet() -> Iterator[None]:
-    """Be quiet for the length of a test only: other tests read the log."""
-    level = logging.root.manager.disable
-    with warnings.catch_warnings():
-        quiet()
-        yield
-    logging.disable(level)
 
 
 @pytest.mark.timeout(1_500)
