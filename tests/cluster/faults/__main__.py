@@ -1,12 +1,16 @@
 """``make faults``: do to real clusters what the rows of the matrix of faults say, and judge.
 
     python -m tests.cluster.faults [--rows 1,2,16-18] [--scale 1.0] [--members 3,5] [--seed N]
+    python -m tests.cluster.faults --rows 4 --until 500 --minutes 9 --ledger FILE
 
 Each row runs its "short" number of faults times ``--scale``. A row that this machine can not do is
 skipped with its reason. At the end there is a table, and a line of JSON for each row that goes into
-``--ledger`` too, as soon as the row is done. Exit status: 0 nothing violated and no pass mark
-missed, 1 something was, 2 wrong usage. A pass mark of time that this machine is too busy for is not
-judged, and says so (``tests/cluster/marks.py``).
+``--ledger`` too, as soon as the row is done. With ``--until N`` the rows are run again and again,
+each time with another seed, until the ledger counts N faults of each, over all runs that wrote to
+it: a long count can be taken in pieces. After ``--minutes`` nothing more is begun.
+
+Exit status: 0 nothing violated and no pass mark missed, 1 something was, 2 wrong usage. A pass mark
+of time that this machine is too busy for is not judged, and says so (``tests/cluster/marks.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +49,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = options.rows or list(rows.ORDER)
     print(f"seed {plan.seed}, scale {plan.scale}, members {plan.members}", flush=True)
     ledger = []
-    for number in chosen:
-        ledger.append(_run(number, plan))
+    end = time.monotonic() + 60 * options.minutes
+    for number, seed in _turns(chosen, plan.seed, options):
+        if time.monotonic() > end:
+            print(f"{options.minutes:g} minutes are over", flush=True)
+            break
+        ledger.append(_run(number, replace(plan, seed=seed)))
         if options.ledger is not None:
             with options.ledger.open("a") as file:
                 file.write(json.dumps(ledger[-1]) + "\n")
     _show(ledger)
+    if options.until:
+        for number in chosen:
+            print(f"row {number}: {_counted_faults(options.ledger, number)} faults in all")
     for entry in ledger:
         print(json.dumps(entry))
     return 1 if any(entry["violations"] or entry["missed"] for entry in ledger) else 0
+
+
+def _turns(
+    chosen: Sequence[int], seed: int, options: argparse.Namespace
+) -> Iterator[tuple[int, int]]:
+    """Yield (row, seed): each row once, or until the ledger counts enough of its faults."""
+    if not options.until:
+        yield from ((number, seed) for number in chosen)
+        return
+    tries, is_short = 0, True
+    while is_short and tries < options.until:
+        short = [each for each in chosen if _counted_faults(options.ledger, each) < options.until]
+        is_short = bool(short)
+        yield from ((number, seed + tries) for number in short)
+        tries += 1
+
+
+def _counted_faults(ledger: Path, number: int) -> int:
+    """Return how many faults of a row are in the ledger."""
+    entries = [json.loads(line) for line in ledger.read_text().splitlines()]
+    return sum(entry["faults"] for entry in entries if entry["row"] == number)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -68,7 +101,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--watchers", type=int, default=20, help="of the whole tree")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
     parser.add_argument("--ledger", type=Path, help="a file that gets a line for each row")
+    parser.add_argument("--until", type=int, default=0, help="faults of each row in the ledger")
+    parser.add_argument("--minutes", type=float, default=1e6, help="after which nothing is begun")
     options = parser.parse_args(arguments)
+    if options.until and options.ledger is None:
+        parser.error("--until counts what is in --ledger FILE")
+    if options.until:
+        options.ledger.touch()
     unknown = [n for n in options.rows or () if n not in rows.ROWS]
     if unknown:
         parser.error(f"no such rows: {unknown}; there are {sorted(rows.ROWS)}")
@@ -126,7 +165,8 @@ def _run(number: int, plan: Plan) -> dict[str, Any]:
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     return {
         "row": number, "title": title, "seed": plan.seed, "members": list(plan.members),
-        "faults": tally.faults, "operations": tally.operations, "violations": tally.violations,
+        "faults": tally.faults, "kinds": dict(tally.kinds),
+        "operations": tally.operations, "violations": tally.violations,
         "missed": tally.missed, "marks": [str(mark) for mark in tally.marks], "commit": _commit(),
         "notes": tally.summary(), "skipped": skipped,
         "seconds": round(time.monotonic() - began, 1), "machine": machine,

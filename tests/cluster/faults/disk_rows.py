@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import signal
 import struct
 import subprocess
 import time
@@ -22,6 +23,7 @@ from tests.cluster.wire import Wire
 _EXT4_SHUTDOWN = 0x8004587D
 """EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32)."""
 _WITHOUT_FLUSHING_THE_LOG = 2
+_FROZEN_WITHIN_S = 30.0
 _RECOVERS_WITHIN_S = 10.0
 _FILLED_TIMES = 40
 
@@ -64,7 +66,14 @@ class DiskCluster(ProcessCluster):
         self._mounted.discard(member_id)
 
     def cut_power(self, *member_ids: str) -> None:
-        """Lose at once whatever was not synced, then the processes; the disks come back mounted."""
+        """Lose whatever was not synced, and the processes; the disks come back mounted.
+
+        The processes are stopped first. A machine without power acknowledges nothing any more, but
+        one whose ext4 is shut down does: beside a sync under way, a later fdatasync can return 0
+        for bytes that are lost (seen without any product, in 9 of 160 cuts; never when stopped).
+        """
+        for each in member_ids:
+            self.freeze(each)
         for each in member_ids:
             descriptor = os.open(self.disk(each), os.O_RDONLY)
             try:
@@ -77,6 +86,16 @@ class DiskCluster(ProcessCluster):
         for each in member_ids:
             self.unmount(each)
             self.mount(each)
+
+    def freeze(self, member_id: str) -> None:
+        """Stop a process; returns when no thread of it runs, or is within a system call."""
+        process = self.processes[member_id]
+        self.signal(member_id, signal.SIGSTOP)
+        tasks, end = Path(f"/proc/{process.pid}/task"), time.monotonic() + _FROZEN_WITHIN_S
+        while not all(_is_stopped(each) for each in tasks.iterdir()):
+            if time.monotonic() > end:
+                raise TimeoutError(f"member {member_id} does not stop")
+            time.sleep(0.001)
 
     def stop(self) -> None:
         super().stop()
@@ -99,11 +118,10 @@ async def row_4(plan: Plan, tally: Tally) -> None:
         async with World(plan, tally, members=members, make=DiskCluster) as world:
             cluster = world.cluster
             assert isinstance(cluster, DiskCluster)
-            # A disk that is gone is an error to the member that still runs for a moment.
-            world.may_trace = True
             for number in numbers:
                 await world.calm()
-                size = (1, members // 2 + 1, members)[number % 3]
+                kind = ("one", "most", "all")[number % 3]
+                size = {"one": 1, "most": members // 2 + 1, "all": members}[kind]
                 victims = world.random.sample(cluster.ids, size)
                 await asyncio.to_thread(cluster.cut_power, *victims)
                 at = time.monotonic()
@@ -113,6 +131,7 @@ async def row_4(plan: Plan, tally: Tally) -> None:
                 tally.measured("all serving again", time.monotonic() - at)
                 await world.flowing(at)
                 tally.faults += 1
+                tally.kinds[f"{kind} of {members}"] += 1
     again = tally.measured_s.get("all serving again", [])
     tally.marks.append(marks.within("all serving again", again, 10.0, tally.calm))
 
@@ -198,6 +217,11 @@ async def _fill_all(world: World) -> None:
         ballast.unlink()
     world.tally.measured("writes with room on all disks", await world.flowing(at))
     await world.ready(*cluster.ids)
+
+
+def _is_stopped(task: Path) -> bool:
+    # After the name in brackets, which may hold anything, comes the state.
+    return (task / "stat").read_text().rpartition(") ")[2][0] == "T"
 
 
 def _take_all(ballast: Path) -> None:

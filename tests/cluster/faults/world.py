@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,6 +69,8 @@ class Tally:
 
     faults: int = 0
     operations: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Of the faults of a row that has several, how many there were of each."""
     violations: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
