@@ -1,6 +1,7 @@
 """The seam between the client and the network: one request, one response.
 
-1. A transport never retries and never interprets a body; it says what happened.
+1. A transport never retries and never interprets a body; it says what happened. Nor may a library
+   below it: the answer to a second sending says nothing of the first (``_send_once``).
 2. ``UnavailableError`` means that nothing was sent (refused, no route, no such host): definite.
 3. ``ConnectionLostError`` means that the request may have arrived: indefinite.
 4. ``HttpTransport`` is the network; a test passes its own, or ``InProcessTransport``.
@@ -120,6 +121,28 @@ class _HttpStream:
             raise ConnectionLostError(f"the stream broke: {_said(error)}") from error
 
 
+class _BrokenError(Exception):
+    """A connection broke after something may have been sent on it."""
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Send ``request`` at most once, whatever its method.
+
+    aiohttp sends PUT and DELETE again by itself when a kept connection breaks (RFC 9112, 9.3.1
+    allows it). If the second sending is refused, its error says that nothing was sent, although
+    the first sending may have taken effect. aiohttp repeats only its own errors, so this one ends
+    the request.
+    """
+    try:
+        return await handler(request)
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+        raise  # there was no connection to send on
+    except (aiohttp.ClientError, OSError) as error:
+        raise _BrokenError(_said(error)) from error
+
+
 class HttpTransport:
     """Members over HTTP; connections are kept and shared. Belongs to one event loop.
 
@@ -194,7 +217,7 @@ class HttpTransport:
                     ) from error
                 except aiohttp.InvalidURL as error:
                     raise UnavailableError(f"{endpoint}: not a URL of a member") from error
-                except (aiohttp.ClientError, OSError) as error:
+                except (_BrokenError, aiohttp.ClientError, OSError) as error:
                     raise ConnectionLostError(
                         f"{endpoint}: the connection broke before the answer: {_said(error)}",
                         endpoint=endpoint,
@@ -219,6 +242,7 @@ class HttpTransport:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 read_bufsize=256 * 1024,
+                middlewares=(_send_once,),
             )
         return self._session
 

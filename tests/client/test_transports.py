@@ -88,6 +88,33 @@ async def test_a_refused_connection_and_an_unknown_host_are_definite() -> None:
         await transport.request("http://127.0.0.1:9", Request("GET", "/v1/status"), 1_000)
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "POST"])
+@pytest.mark.parametrize("body", [None, b"{}"])
+async def test_a_request_is_sent_once_when_a_kept_connection_breaks(
+    method: str, body: bytes | None
+) -> None:
+    """aiohttp would send the idempotent ones again; the answer to that is not the first one's."""
+    seen: list[bytes] = []
+
+    async def breaks_at_the_second(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        for _ in range(2):
+            seen.append(await reader.readuntil(b" "))
+            await head(reader)
+            if len(seen) == 1:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                await writer.drain()
+        writer.close()
+
+    async with listening(breaks_at_the_second) as (transport, url):
+        assert (await transport.request(url, Request("POST", "/", {}, None), 2_000)).status == 200
+        with pytest.raises(ConnectionLostError):
+            await transport.request(url, Request(method, "/v1/tree/a", {}, body), 2_000)
+
+        assert seen == [b"POST ", f"{method} ".encode()]
+
+
 async def test_a_redirect_is_not_followed() -> None:
     """A write must not wander to where nobody asked for it."""
 
