@@ -13,6 +13,7 @@ from typing import Any
 
 from coordinator.wire.strict_json import (
     DEPTH_MAX,
+    ITEMS_MAX,
     decode_json,
     decode_msgpack,
     encode_json,
@@ -35,11 +36,16 @@ def encode(body: Any, encoding: Encoding = Encoding.JSON) -> bytes:
     return encode_json(body) if encoding is Encoding.JSON else encode_msgpack(body)
 
 
-def decode(raw: bytes, encoding: Encoding = Encoding.JSON, depth_max: int = DEPTH_MAX) -> Any:
+def decode(
+    raw: bytes,
+    encoding: Encoding = Encoding.JSON,
+    depth_max: int = DEPTH_MAX,
+    items_max: int = ITEMS_MAX,
+) -> Any:
     """Return the body in ``raw``, strictly read; raises BadArgumentsError."""
     if encoding is Encoding.JSON:
-        return decode_json(raw, depth_max)
-    return decode_msgpack(raw, depth_max)
+        return decode_json(raw, depth_max, items_max)
+    return decode_msgpack(raw, depth_max, items_max)
 
 
 def data_fields(data: bytes, encoding: Encoding) -> dict[str, Any]:

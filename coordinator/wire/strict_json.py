@@ -8,7 +8,9 @@ and what was found (RFC 8259 leaves most of these to the reader, and readers dif
 3. An object with the same name twice.
 4. Integers beyond 64 bits with a sign.
 5. Nesting deeper than ``depth_max``.
-6. In msgpack: the above, names that are not text, extension types, bytes after the value.
+6. More than ``items_max`` values: a value may take one byte to send, and costs a hundred times the
+   work of a byte of text. They are counted before, or while, they are made.
+7. In msgpack: the above, names that are not text, extension types, bytes after the value.
 """
 
 from __future__ import annotations
@@ -22,13 +24,16 @@ import msgpack  # type: ignore[import-untyped]
 from coordinator.errors import BadArgumentsError
 
 DEPTH_MAX = 32
+ITEMS_MAX = 50_000
+"""Values in one body: the largest watch has three for each of its selectors."""
 INTEGER_MIN = -(2**63)
 INTEGER_MAX = 2**63 - 1
 _SHOWN_CHARACTERS_MAX = 60
 
 
-def decode_json(raw: bytes, depth_max: int = DEPTH_MAX) -> Any:
+def decode_json(raw: bytes, depth_max: int = DEPTH_MAX, items_max: int = ITEMS_MAX) -> Any:
     """Return the value that ``raw`` holds; raises BadArgumentsError if it is not strict JSON."""
+    _check_json_items(raw, items_max)
     try:
         value = _DECODER.decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -53,10 +58,13 @@ def encode_json(value: Any) -> bytes:
     return _ENCODER.encode(value).encode("utf-8", "backslashreplace")
 
 
-def decode_msgpack(raw: bytes, depth_max: int = DEPTH_MAX) -> Any:
+def decode_msgpack(raw: bytes, depth_max: int = DEPTH_MAX, items_max: int = ITEMS_MAX) -> Any:
     """Return the value that ``raw`` holds; raises BadArgumentsError if it is not strict msgpack."""
+    items = _Items(items_max)
     try:
-        value = msgpack.unpackb(raw, raw=False, object_pairs_hook=_object)
+        value = msgpack.unpackb(
+            raw, raw=False, list_hook=items.of_list, object_pairs_hook=items.of_object
+        )
     except BadArgumentsError:
         raise
     except msgpack.StackError:
@@ -142,6 +150,47 @@ def _check_text(text: str) -> None:
         ) from None
 
 
+class _Items:
+    """Counts the values of one msgpack body as its arrays and maps are completed."""
+
+    __slots__ = ("_left", "_maximum")
+
+    def __init__(self, items_max: int) -> None:
+        self._maximum = self._left = items_max
+
+    def of_list(self, items: list[Any]) -> list[Any]:
+        self._count(len(items))
+        return items
+
+    def of_object(self, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
+        self._count(len(pairs))
+        return _object(pairs)
+
+    def _count(self, items: int) -> None:
+        self._left -= items + 1
+        if self._left < 0:
+            _refuse_items(self._maximum)
+
+
+def _check_json_items(raw: bytes, items_max: int) -> None:
+    """Refuse a text with more values than ``items_max``, without making one of them.
+
+    Each value but the first of all stands behind a comma or a bracket; in a text that has few of
+    both there is nothing to count, in others those within strings are left out.
+    """
+    if _separators(raw) < items_max:
+        return
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")  # only quotes that begin and end strings
+    if plain.count(b'"') > 4 * items_max:  # at most a name and a text for each value
+        _refuse_items(items_max)
+    if _separators(b"".join(plain.split(b'"')[::2])) >= items_max:
+        _refuse_items(items_max)
+
+
+def _separators(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
 def _object(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
     for name, _ in pairs:
         if type(name) is not str:
@@ -156,6 +205,10 @@ def _object(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
                 )
             seen.add(name)
     return value
+
+
+def _refuse_items(items_max: int) -> NoReturn:
+    raise BadArgumentsError(f"body: expected at most {items_max} values, found more")
 
 
 def _refuse_constant(name: str) -> NoReturn:

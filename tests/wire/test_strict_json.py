@@ -31,7 +31,11 @@ HOSTILE_JSON = {
     b"1" * 5_000: "thousands of digits",
     b"[" * 33 + b"]" * 33: "32 levels",
     b'{"a":' * 33 + b"1" + b"}" * 33: "32 levels",
-    b"[" * 500_000: "32 levels",
+    b"[" * 40_000: "32 levels",
+    b"[" * 500_000: "at most 50000 values",
+    b"[" + b"{}," * 50_000 + b"{}]": "at most 50000 values",
+    b'["' + b'","' * 60_000 + b'"]': "at most 50000 values",
+    b'["\\\\",' + b'"\\"",' * 60_000 + b"0]": "at most 50000 values",
     b"\xff": "0xff at offset 0",
     b'"\xed\xa0\x80"': "UTF-8",
     b"\xef\xbb\xbf{}": "expecting value",
@@ -47,6 +51,9 @@ HOSTILE_MSGPACK = {
     b"\xa1\xff": "msgpack",
     b"\xdd\xff\xff\xff\xff": "msgpack",
     b"\x91" * 5_000: "32 levels",
+    b"\xdd\x00\x01\x00\x00" + b"\x90" * 65_536: "at most 50000 values",
+    b"\xdd\x00\x01\x00\x00" + b"\x80" * 65_536: "at most 50000 values",
+    b"\xdd\x00\x01\x00\x00" + b"\x01" * 65_536: "at most 50000 values",
     msgpack.packb({1: 2}): "msgpack",
     msgpack.packb({b"a": 2}): "names that are text",
     b"\x82\xc4\x01a\x01\xc4\x01a\x02": "names that are text",  # the same bytes twice
@@ -82,6 +89,8 @@ def test_the_limits_themselves_pass() -> None:
     assert decode_json(b"[9223372036854775807,-9223372036854775808]") == [INTEGER_MAX, INTEGER_MIN]
     assert decode_json(b"[" * 32 + b"]" * 32)
     assert decode_msgpack(msgpack.packb([INTEGER_MAX, INTEGER_MIN])) == [INTEGER_MAX, INTEGER_MIN]
+    assert decode_json(b'"' + b"[,{" * 100_000 + b'\\",\\\\"'), "what is in a text is no value"
+    assert decode_json(b"[" + b"0," * 49_998 + b"0]")
     assert decode_json(b'"\\ud83d\\ude00"') == "😀"
 
 

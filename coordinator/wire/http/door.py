@@ -34,6 +34,7 @@ from coordinator.service.reads import ReadReply
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
 from coordinator.wire.encoding import Encoding, decode, encode
+from coordinator.wire.http.bodies import SMALL, BodyBounds, HeavyWork, whole_body
 from coordinator.wire.http.queries import parsed_integer
 from coordinator.wire.strict_json import encode_json, shortened
 
@@ -63,6 +64,7 @@ class Door:
         self.names: frozenset[str] | None = None
         """The names it may be called by, beside addresses; None: by any. Set by who listens."""
         self._partial_bytes = 0
+        self._heavy = HeavyWork()
         self._chores: set[asyncio.Future[None]] = set()
         self._on_closing: set[Callable[[], None]] = set()
         self._member_id = member.labels()[0]
@@ -90,6 +92,7 @@ class Door:
         """Wait for what is being tidied up; each chore has a deadline, and is not begun again."""
         while self._chores:
             await asyncio.wait(set(self._chores))
+        self._heavy.close()
 
     async def _until_tidied(self, chore: Chore, name: str, *, is_lasting: bool) -> None:
         give_up_ms = self.cleanup_deadline_ms()
@@ -177,29 +180,29 @@ class Door:
                 )
             )
         try:
-            self._refuse_too_long(request)
+            self._refuse_too_long(request, self.config.body_bytes_max)
         except DataTooLargeError as error:
             return self.problem(error)
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # it is not a part of the response
         return None
 
-    async def raw_body(self, request: web.Request) -> bytes:
-        """Return the bytes of the body, within the limit and the deadline for bodies.
+    async def raw_body(self, request: web.Request, bounds: BodyBounds = SMALL) -> bytes:
+        """Return the bytes of the body, within the limits and the deadline for bodies.
 
         Once only: aiohttp's own ``read`` would keep them for as long as the request is answered,
         and a wait may last for hours.
         """
         if not request.body_exists:
             return b""
-        self._refuse_too_long(request)
+        maximum = min(bounds.bytes_max, self.config.body_bytes_max)
+        self._refuse_too_long(request, maximum)
         try:
             if request.content.is_eof():
-                return self._whole_body(request)
+                return whole_body(request, maximum)
             async with asyncio.timeout(self.config.body_deadline_ms / 1_000):
-                return await self._slow_body(request)
+                return await self._slow_body(request, maximum)
         except web.HTTPRequestEntityTooLarge:
-            maximum = self.config.body_bytes_max
             raise DataTooLargeError(
                 f"body: expected at most {maximum} bytes, found more", limit=maximum
             ) from None
@@ -216,13 +219,7 @@ class Door:
         if request.body_exists and not request.content.at_eof():
             raise BadArgumentsError("body: expected none with a request for a stream, found one")
 
-    def _whole_body(self, request: web.Request) -> bytes:
-        body = request.content.read_nowait()
-        if len(body) > self.config.body_bytes_max:
-            raise web.HTTPRequestEntityTooLarge(self.config.body_bytes_max, len(body))
-        return body
-
-    async def _slow_body(self, request: web.Request) -> bytes:
+    async def _slow_body(self, request: web.Request, maximum: int) -> bytes:
         """Read what comes bit by bit. Many of those together are bounded, as one is: their number
         times their size could be more than there is memory."""
         config, body = self.config, bytearray()
@@ -230,8 +227,8 @@ class Door:
             while chunk := await request.content.readany():
                 body += chunk
                 self._partial_bytes += len(chunk)
-                if len(body) > config.body_bytes_max:
-                    raise web.HTTPRequestEntityTooLarge(config.body_bytes_max, len(body))
+                if len(body) > maximum:
+                    raise web.HTTPRequestEntityTooLarge(maximum, len(body))
                 if self._partial_bytes > config.bodies_bytes_max:
                     raise ThrottledError(
                         f"{self._partial_bytes} bytes of bodies have come in part already"
@@ -240,20 +237,28 @@ class Door:
         finally:
             self._partial_bytes -= len(body)
 
-    def _refuse_too_long(self, request: web.Request) -> None:
-        maximum = self.config.body_bytes_max
+    def _refuse_too_long(self, request: web.Request, maximum: int) -> None:
         length = request.content_length
         if length is not None and length > maximum:
             raise DataTooLargeError(
                 f"body: expected at most {maximum} bytes, found {length}", limit=maximum
             )
 
-    async def body(self, request: web.Request) -> Any:
+    async def body(self, request: web.Request, bounds: BodyBounds = SMALL) -> Any:
         """Return the decoded body; an empty one is an empty object."""
-        raw = await self.raw_body(request)
+        return await self.body_read(request, lambda decoded: decoded, bounds)
+
+    async def body_read(
+        self, request: web.Request, read: Callable[[Any], Any], bounds: BodyBounds = SMALL
+    ) -> Any:
+        """Return what ``read`` makes of the decoded body; of a large one off the loop."""
+        raw = await self.raw_body(request, bounds)
         if not raw:
-            return _NO_BODY
-        return decode(raw, self.body_encoding(request), self.config.json_depth_max)
+            return read(_NO_BODY)
+        encoding, depth_max = self.body_encoding(request), self.config.json_depth_max
+        return await self._heavy.run(
+            lambda: read(decode(raw, encoding, depth_max, bounds.items_max)), len(raw)
+        )
 
     def body_encoding(self, request: web.Request) -> Encoding:
         """Return what the Content-Type says; a form, a plain text, a compressed body are refused.

@@ -6,12 +6,16 @@ from typing import Any
 
 from aiohttp import web
 
+from coordinator.state.commands import IfHeld, Operation
+from coordinator.wire.http.bodies import MANY
 from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.convert import multi_command, result_body
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.queries import CONDITIONS, Query
 from coordinator.wire.http.routes import Route
-from coordinator.wire.messages.operations import Guarded, read_multi
+from coordinator.wire.messages.operations import Guarded, Multi, read_multi
+
+Conditions = tuple[IfHeld, ...]
 
 
 class MultiRoutes:
@@ -27,12 +31,13 @@ class MultiRoutes:
         """Do all operations or none; of a guarded write, those of the branch that applies."""
         door = self._door
         query = Query(request.rel_url.raw_query_string, CONDITIONS)
-        body_given = await door.body(request)
-        shape = read_multi(body_given)
+        shape, operation, if_held = await door.body_read(
+            request, lambda body: _read(query, body), MANY
+        )
         committed = await door.member.submit(
-            multi_command(shape),
+            operation,
             request=door.request_id(request),
-            if_held=conditions(query, body_given),
+            if_held=if_held,
             deadline_ms=door.deadline_ms(request),
         )
         done: Any = committed.outcome.unwrap()
@@ -44,3 +49,8 @@ class MultiRoutes:
         if isinstance(shape, Guarded):
             body["branch"] = "then" if done.is_then else "otherwise"
         return door.reply(request, body, zxid=committed.outcome.zxid, index=committed.index)
+
+
+def _read(query: Query, body: Any) -> tuple[Multi | Guarded, Operation, Conditions]:
+    shape = read_multi(body)
+    return shape, multi_command(shape), conditions(query, body)

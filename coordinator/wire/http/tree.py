@@ -13,6 +13,7 @@ from coordinator.state.outcomes import GuardedDone
 from coordinator.wire import messages
 from coordinator.wire.encoding import data_fields
 from coordinator.wire.fields import Fields
+from coordinator.wire.http.bodies import DATA
 from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.convert import create_command, written_body
 from coordinator.wire.http.door import Door
@@ -115,11 +116,11 @@ class TreeRoutes:
         if query.flag("raw"):
             fields: dict[str, Any] = {name: query.text(name) for name in _CREATE_FIELDS}
             fields["ttl_ms"] = query.integer("ttl_ms")
-            body, data = None, await door.raw_body(request)
+            body, data = None, await door.raw_body(request, DATA)
             shape = shapes.Create.from_fields(path, Fields(fields, "query"), data)
         else:
             _refuse_without_raw(query, _CREATE_FIELDS)
-            body = await door.body(request)
+            body = await door.body(request, DATA)
             known = shapes.Create.FIELDS | {IF_HELD_FIELD}
             shape = shapes.Create.from_fields(path, Fields(body, "body", known))
         if_held = conditions(query, body)
@@ -133,11 +134,11 @@ class TreeRoutes:
         query = Query(request.rel_url.raw_query_string, _SET_QUERY)
         tag = expected(request)
         if query.flag("raw"):
-            body, data = None, await door.raw_body(request)
+            body, data = None, await door.raw_body(request, DATA)
             given = _queried_version(query)
         else:
             _refuse_without_raw(query, ("expected_version",))
-            body = await door.body(request)
+            body = await door.body(request, DATA)
             known = shapes.SetData.FIELDS | {IF_HELD_FIELD}
             shape = shapes.SetData.from_fields(path, Fields(body, "body", known))
             data, given = shape.data, shape.expected_version

@@ -10,6 +10,7 @@ from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.service.watches import Bookmark, Resync, WatchSelector, WatchStream
 from coordinator.state.events import Change
 from coordinator.wire import messages
+from coordinator.wire.http.bodies import MANY
 from coordinator.wire.http.convert import change_message
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.queries import Query, parsed_integer
@@ -58,7 +59,7 @@ class WatchRoutes:
     async def watch_body(self, request: web.Request) -> web.StreamResponse:
         """Stream the changes that the selectors in the body ask for."""
         Query(request.rel_url.raw_query_string)
-        asked = shapes.WatchRequest.from_body(await self._door.body(request))
+        asked = await self._door.body_read(request, shapes.WatchRequest.from_body, MANY)
         watch = await self._begun(request, asked)
         del asked  # thousands of selectors, which nobody asks for again while it streams
         return await self._stream(request, watch)

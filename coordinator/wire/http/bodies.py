@@ -1,0 +1,66 @@
+"""Bodies of requests: how large each route takes them, and where large ones are decoded.
+
+The loop that answers requests carries Raft, too. So each route bounds the bytes and the values of
+its body before a value is made of it, and what takes longer than a moment is done in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from aiohttp import web
+
+Done = TypeVar("Done")
+
+_IN_PLACE_BYTES_MAX = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BodyBounds:
+    """How large a body a route takes (``body_bytes_max`` bounds all), and of how many values."""
+
+    bytes_max: int
+    items_max: int
+
+
+SMALL = BodyBounds(64 * 1024, 2_000)
+"""Of every route that does not say otherwise: it takes a few fields."""
+DATA = BodyBounds(sys.maxsize, 2_000)
+"""Of a route that takes the data of one znode."""
+MANY = BodyBounds(sys.maxsize, 50_000)
+"""Of a route that takes many operations or selectors."""
+
+
+class HeavyWork:
+    """Work on large bodies, off the loop.
+
+    In one thread for all: it takes turns with the loop, and several would take several turns."""
+
+    def __init__(self) -> None:
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def run(self, work: Callable[[], Done], size: int) -> Done:
+        """Return what ``work`` on a body of ``size`` bytes comes to."""
+        if size <= _IN_PLACE_BYTES_MAX:
+            return work()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="bodies")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def close(self) -> None:
+        """Take no more work. Idempotent."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+
+
+def whole_body(request: web.Request, bytes_max: int) -> bytes:
+    """Return a body of which all has come."""
+    body = request.content.read_nowait()
+    if len(body) > bytes_max:
+        raise web.HTTPRequestEntityTooLarge(bytes_max, len(body))
+    return body
