@@ -16,14 +16,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-MARGIN_RATIO = 0.025
-MARGIN_MS_MIN = 50
+from coordinator.wire.messages.sessions import MARGIN_RATIO as MARGIN_RATIO
+from coordinator.wire.messages.sessions import margin_ms as margin_ms
+
 ATTEMPT_MS_MIN = 200
-
-
-def margin_ms(timeout_ms: int, ratio: float = MARGIN_RATIO) -> int:
-    """Return how much earlier than the server the client gives up."""
-    return max(MARGIN_MS_MIN, round(timeout_ms * ratio))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from coordinator.service.heartbeats import HeartbeatAck, Heartbeats
 from coordinator.service.hold_timers import HoldTimers
 from coordinator.service.holding import HoldingService
 from coordinator.service.holds import LOOK_EVERY_MS, Holds, LockClasses
+from coordinator.service.kept_sessions import KeptSessions
 from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
 from coordinator.service.lock_views import LockViews
@@ -127,6 +128,9 @@ class Member:
         )
         self._holds = Holds(clock, replica, leadership, metrics, classes, limits.long_hold_ms)
         promises = Promises(engine, clock, timers, leadership, self._leases, self._hold_timers)
+        self.kept_sessions = KeptSessions(
+            self._proposals, self._heartbeats, replica, timers, clock, self._random
+        )
         self.locks = LockService(self._proposals, replica, self._queues)
         self.lock_views = LockViews(self._reads, replica, self._holds, promises)
         self.holding = HoldingService(self._proposals, self._reads, replica, leadership)

@@ -3,8 +3,9 @@
 1. The wait is in the server: one request, answered by the grant, or streamed line by line.
 2. ``on_disconnect: leave``: a client that goes away leaves the queue, and a grant that it can no
    longer be told is given back. ``stay``: the contender stays until abandoned or its session ends.
-3. ``lease_ms``: the session opened for this grant ends with an attempt that failed; not with one
-   whose grant may have been read, whatever becomes of the connection then.
+3. ``lease_ms``: the session opened for this grant is kept alive while its client waits, begins its
+   lease in full with the grant, and ends with an attempt that failed; not with one whose grant
+   may have been read, whatever becomes of the connection then.
 4. When the door closes, the wait is given up with an indefinite error: the contender may stand.
 """
 
@@ -18,6 +19,7 @@ from functools import partial
 from aiohttp import web
 
 from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
+from coordinator.service.kept_sessions import KeptSession
 from coordinator.wire import messages
 from coordinator.wire.http.door import Door, checked_client_id
 from coordinator.wire.http.paths import name_at
@@ -53,23 +55,23 @@ class Attempt:
         self._request = request
         self._asked = asked
         self._contest = contest
-        self._session_id = ""
+        self._kept: KeptSession | None = None
+        """The session opened for this grant, when the client gave a lease."""
         self._leaves = asked.on_disconnect == "leave"
         self._is_told = False
-        """Whether the client may have read, in a stream, that it was granted."""
+        """Whether the client may have read that it was granted."""
 
     async def answer(self) -> web.StreamResponse:
         """Return the response: the grant, or why not."""
-        if self._asked.session_id is not None:
-            self._session_id = self._asked.session_id
+        if self._asked.lease_ms is None:
             return await self._answer()
-        await self._open_session()
+        self._kept = kept = self._new_session(self._asked.lease_ms)
         try:
+            await kept.open(self._door.deadline_ms(self._request))
             return await self._answer()
-        except BaseException:
+        finally:
             if not self._is_told:
-                self._close_session()
-            raise
+                self._door.spawn(kept.end, f"end session {kept.session_id}", is_lasting=True)
 
     async def _answer(self) -> web.StreamResponse:
         if wants(self._request, messages.NDJSON_TYPE):
@@ -79,14 +81,16 @@ class Attempt:
             self._give_back(grant)
             raise ConnectionResetError("the client went away while it waited")
         body = shapes.grant_reply_body(grant, is_election=self._contest.is_election)
-        return self._door.reply_now(self._request, body)
+        response = self._door.reply_now(self._request, body)
+        self._is_told = True
+        return response
 
     async def _granted(self, on_position: Callable[[int], None] | None) -> shapes.Grant:
         """Return the grant; gives up when the door closes."""
         try:
             async with asyncio.timeout(None) as scope:
                 with self._door.told_of_closing(lambda: scope.reschedule(0)):
-                    return await self._contest.begin(self._session_id, on_position)
+                    return await self._begun(on_position)
         except TimeoutError:
             if not scope.expired():
                 raise
@@ -94,6 +98,19 @@ class Attempt:
                 "this member is stopping; the attempt may still stand in the queue. Repeat it at "
                 "another member with the same request number, or abandon it"
             ) from None
+
+    async def _begun(self, on_position: Callable[[int], None] | None) -> shapes.Grant:
+        """Return the grant, with what is promised of its lease when it is one of its own."""
+        begin, kept = self._contest.begin, self._kept
+        if kept is None:
+            assert self._asked.session_id is not None, "a request has a session or a lease"
+            return await begin(self._asked.session_id, on_position)
+        async with kept.kept():
+            grant = await begin(kept.session_id, on_position)
+        paths = [grant.path, *(each.path for each in grant.grants)]
+        await kept.begin_in_full(paths)
+        safe_ms = shapes.safe_ms(kept.lease_ms, kept.remaining_ms(paths))
+        return grant.with_lease(kept.lease_ms, safe_ms)
 
     # --- line by line
 
@@ -113,7 +130,6 @@ class Attempt:
             if not stream.is_open:
                 raise  # the status can still say it
             await stream.send_error(error)
-            self._close_session()
         finally:
             self._is_told = is_granting and stream.is_line_out
             if not self._is_told:
@@ -151,22 +167,13 @@ class Attempt:
         chore = partial(self._contest.give_back, grant)
         self._door.spawn(chore, f"give back {grant.grant_id}", is_lasting=is_lasting)
 
-    async def _open_session(self) -> None:
+    def _new_session(self, lease_ms: int) -> KeptSession:
         if self._door.request_id(self._request) is not None:
             raise BadArgumentsError(
                 "body.lease_ms: expected session_id in a request that carries a request number "
                 "(its repetition would open another session), found lease_ms"
             )
-        door = self._door
-        opened = await door.member.open_session(
-            self._asked.lease_ms, self._asked.label, None, door.deadline_ms(self._request)
-        )
-        self._session_id = opened.session_id
-
-    def _close_session(self) -> None:
-        if self._asked.session_id is None:
-            chore = partial(self._door.member.close_session, self._session_id, None)
-            self._door.spawn(chore, f"close session {self._session_id}", is_lasting=True)
+        return self._door.member.kept_sessions.new(lease_ms, self._asked.label)
 
 
 def wait_deadline_ms(door: Door, request: web.Request, asked: shapes.Acquire) -> int:

@@ -82,7 +82,12 @@ LOCK_ACQUIRE = {
     "kind": choice(*KINDS),
     "size": integer(1, SIZE_MAX, description="of a semaphore that does not exist yet"),
 }
+GRANT_LEASE = {
+    "lease_ms": maybe(integer(1, description="of a lease of its own; null with session_id")),
+    "safe_ms": maybe(integer(description="safe for so long after the answer left, not renewed")),
+}
 GRANT_FIELDS = {
+    **GRANT_LEASE,
     "grant_id": TEXT,
     "lock": TEXT,
     "fencing_token": integer(1),
@@ -161,6 +166,7 @@ LOCK_SCHEMAS: dict[str, Schema] = {
             "epoch": integer(1),
             "fencing_token": integer(1),
             "session_id": TEXT,
+            **GRANT_LEASE,
             "path": TEXT,
             "zxid": integer(1),
         }

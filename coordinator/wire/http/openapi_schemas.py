@@ -170,7 +170,11 @@ SCHEMAS: dict[str, Schema] = {
         },
     ),
     "SessionLease": response(
-        {"session_id": TEXT, "timeout_ms": integer(1)},
+        {
+            "session_id": TEXT,
+            "timeout_ms": integer(1),
+            "safe_ms": maybe(integer(description="safe for so long after the answer left")),
+        },
         {
             "holds": {
                 "type": "object",

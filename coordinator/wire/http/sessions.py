@@ -38,14 +38,17 @@ class SessionRoutes:
         door = self._door
         query = Query(request.rel_url.raw_query_string, CONDITIONS)
         shape = shapes.OpenSession.from_body(await door.body(request))
+        request_id = door.request_id(request)
+        sent_ms = door.clock.monotonic_ms()
         opened = await door.member.open_session(
             shape.timeout_ms,
             shape.label,
-            door.request_id(request),
+            request_id,
             door.deadline_ms(request),
             if_held=conditions(query),
         )
-        body = shapes.SessionLease(opened.session_id, opened.timeout_ms).to_body()
+        safe_ms = self._safe_ms(opened.timeout_ms, sent_ms) if request_id is None else None
+        body = shapes.SessionLease(opened.session_id, opened.timeout_ms, safe_ms=safe_ms).to_body()
         response = door.reply_now(request, body, status=201)
         response.headers["Location"] = f"/v1/sessions/{opened.session_id}"
         return response
@@ -89,10 +92,17 @@ class SessionRoutes:
         Query(request.rel_url.raw_query_string)
         if await door.raw_body(request) not in (b"", b"{}"):
             raise BadArgumentsError("body: expected none, found one")
+        sent_ms = door.clock.monotonic_ms()
         ack = await door.member.heartbeat(_session_id(request), door.deadline_ms(request))
         lost = tuple([lost_shape(each) for each in ack.lost])
-        body = shapes.SessionLease(ack.session_id, ack.timeout_ms, ack.holds, lost).to_body()
-        return door.reply_now(request, body)
+        safe_ms = self._safe_ms(ack.timeout_ms, sent_ms)
+        lease = shapes.SessionLease(ack.session_id, ack.timeout_ms, ack.holds, lost, safe_ms)
+        return door.reply_now(request, lease.to_body())
+
+    def _safe_ms(self, timeout_ms: int, sent_ms: int) -> int:
+        """Return for how long a lease is safe that was begun or renewed after ``sent_ms``."""
+        ends_ms = sent_ms + timeout_ms
+        return shapes.safe_ms(timeout_ms, ends_ms - self._door.clock.monotonic_ms())
 
 
 def _session_id(request: web.Request) -> str:

@@ -6,7 +6,7 @@ token. So both share their shapes; ``is_election`` says which words are used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from coordinator.errors import BadArgumentsError, from_problem
@@ -14,6 +14,7 @@ from coordinator.wire.encoding import Encoding, bytes_fields
 from coordinator.wire.fields import Fields, read_bytes
 from coordinator.wire.messages.history import Previous
 from coordinator.wire.messages.if_held import IF_HELD_FIELD
+from coordinator.wire.messages.sessions import safe_ms as safe_ms
 from coordinator.wire.messages.watches import StreamError
 from coordinator.wire.strict_json import found
 
@@ -186,7 +187,9 @@ class Grant:
     ``lock`` is the lock's name; for an election it is the election's, and the fencing token is
     called ``epoch`` as well. ``previous`` is the grant of this lock that ended last, as far as the
     history reaches. A multi-lock has one token; ``grants`` are those of its locks, the first one
-    of which is this; releasing any of them releases all.
+    of which is this; releasing any of them releases all. ``lease_ms`` and ``safe_ms`` are those of
+    a lease of its own, None when the client brought its session: it is safe for so long after the
+    answer left, if it is not renewed, given back or forced to end.
     """
 
     grant_id: str
@@ -199,6 +202,13 @@ class Grant:
     max_hold_ms: int = 0
     previous: Previous | None = None
     grants: tuple[Grant, ...] = ()
+    lease_ms: int | None = None
+    safe_ms: int | None = None
+
+    def with_lease(self, lease_ms: int, safe_ms: int) -> Grant:
+        """Return the grant with what is promised of its lease."""
+        grants = tuple([each.with_lease(lease_ms, safe_ms) for each in self.grants])
+        return replace(self, lease_ms=lease_ms, safe_ms=safe_ms, grants=grants)
 
     def to_body(self, *, is_election: bool = False) -> dict[str, Any]:
         body: dict[str, Any] = {"grant_id": self.grant_id}
@@ -209,6 +219,8 @@ class Grant:
             body["lock"] = self.lock
         body["fencing_token"] = self.fencing_token
         body["session_id"] = self.session_id
+        body["lease_ms"] = self.lease_ms
+        body["safe_ms"] = self.safe_ms
         body["path"] = self.path
         body["zxid"] = self.zxid
         if not is_election:
@@ -236,6 +248,8 @@ class Grant:
             if previous is None
             else Previous.from_body(previous, fields.of("previous")),
             grants=fields.items("grants", Grant.from_body, ()),
+            lease_ms=fields.integer("lease_ms", None),
+            safe_ms=fields.integer("safe_ms", None),
         )
 
 

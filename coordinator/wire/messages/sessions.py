@@ -8,8 +8,22 @@ from typing import Any, ClassVar
 
 from coordinator.wire.fields import Fields
 
+MARGIN_RATIO = 0.025
+MARGIN_MS_MIN = 50
+"""How much earlier than the server a holder gives up; ``client/lease`` says why it is so much."""
+
 LABEL_CHARACTERS_MAX = 200
 FAILURE_CHARACTERS_MAX = 512
+
+
+def margin_ms(timeout_ms: int, ratio: float = MARGIN_RATIO) -> int:
+    """Return how much earlier than the server the client gives up."""
+    return max(MARGIN_MS_MIN, round(timeout_ms * ratio))
+
+
+def safe_ms(timeout_ms: int, remaining_ms: int) -> int:
+    """Return how long a holder is safe of whose lease so much remains."""
+    return max(0, remaining_ms - margin_ms(timeout_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +94,22 @@ class SessionLease:
     contender, how many ms of it are left; like the lease it is counted from when the heartbeat
     was sent. A bounded hold that is missing there has ended. ``lost`` are the grants that were
     taken from the session while it lives, the latest ``LOST_MAX``; each heartbeat says them again.
+    ``safe_ms`` is for how long after the answer left whatever the session holds is safe, as far as
+    the lease goes; None when the opening was numbered, because it may have been an earlier one.
     """
 
     session_id: str
     timeout_ms: int
     holds: Mapping[str, int] = field(default_factory=dict)
     lost: tuple[LostGrant, ...] = ()
+    safe_ms: int | None = None
 
     def to_body(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"session_id": self.session_id, "timeout_ms": self.timeout_ms}
+        body: dict[str, Any] = {
+            "session_id": self.session_id,
+            "timeout_ms": self.timeout_ms,
+            "safe_ms": self.safe_ms,
+        }
         if self.holds:
             body["holds"] = dict(self.holds)
         if self.lost:
@@ -104,6 +125,7 @@ class SessionLease:
             fields.integer("timeout_ms"),
             {path: holds.integer(path) for path in fields.inner("holds") or ()},
             fields.items("lost", LostGrant.from_body, ()),
+            fields.integer("safe_ms", None),
         )
 
 

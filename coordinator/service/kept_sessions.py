@@ -1,0 +1,206 @@
+"""Sessions opened for one grant, kept alive by this member while their client waits for it.
+
+A client that gives a lease with its request cannot send heartbeats before it has the answer: it
+does not know the session yet. So the member that holds its connection sends them.
+
+1. Renewals go out three times in each lease while the client waits, to whoever leads then. If this
+   member dies they end, and the lease runs out as any other does.
+2. Once granted, the lease is renewed once more before the client is told: it begins in full with
+   the grant. If nobody confirms that while the lease lasts, the grant is not told.
+3. What remains is counted from when the last confirmed renewal was *sent* on this member's clock.
+   The leader counts from when it arrived, so this member never promises more than the leader keeps.
+4. A session that was opened, or may have been, is ended exactly: an opening of which nobody knows
+   is repeated under its request number first, so none comes to be after its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from coordinator.clock import Clock
+from coordinator.errors import (
+    BadArgumentsError,
+    ConnectionLostError,
+    CoordinatorError,
+    LockLostError,
+    OutcomeUnknownError,
+    RequestError,
+    SessionExpiredError,
+    ShuttingDownError,
+    UnavailableError,
+)
+from coordinator.service.heartbeats import HeartbeatAck, Heartbeats
+from coordinator.service.proposals import Proposals
+from coordinator.service.replica import MachineReplica
+from coordinator.service.timers import Timers
+from coordinator.state.commands import CloseSession, OpenSession, RequestId
+
+_ATTEMPT_MS_MIN = 200
+
+
+class KeptSessions:
+    """Makes them; holds nothing itself, each belongs to the request it was made for."""
+
+    def __init__(
+        self,
+        proposals: Proposals,
+        heartbeats: Heartbeats,
+        replica: MachineReplica,
+        timers: Timers,
+        clock: Clock,
+        entropy: random.Random,
+    ) -> None:
+        self.proposals = proposals
+        self.heartbeats = heartbeats
+        self.replica = replica
+        self.timers = timers
+        self.clock = clock
+        self._entropy = entropy
+
+    def new(self, lease_ms: int, label: str) -> KeptSession:
+        """Return a session that is not open yet, under an id drawn here."""
+        session_id = f"{self._entropy.getrandbits(64):016x}"
+        client_id = f"member-{self._entropy.getrandbits(128):032x}"
+        request = RequestId(client_id, 1, self.replica.machine.applied_index)
+        return KeptSession(self, OpenSession(session_id, lease_ms, label), request)
+
+
+class KeptSession:
+    """One session of one waiting client."""
+
+    def __init__(self, parts: KeptSessions, opening: OpenSession, request: RequestId) -> None:
+        self._parts = parts
+        self._opening = opening
+        self._request = request
+        self._is_known = False
+        self._may_be_open = False
+        self._sent_ms = 0
+        """When the last confirmed renewal was sent, or the opening."""
+        self._hold_ends_ms: dict[str, int] = {}
+
+    @property
+    def session_id(self) -> str:
+        return self._opening.session_id
+
+    @property
+    def lease_ms(self) -> int:
+        return self._opening.timeout_ms
+
+    async def open(self, deadline_ms: int) -> None:
+        """Open it; raises what a proposal raises."""
+        sent_ms = self._parts.clock.monotonic_ms()
+        self._may_be_open = True
+        try:
+            await self._submit_opening(deadline_ms)
+        except CoordinatorError as error:
+            self._may_be_open = not error.definite
+            raise _in_words_of_a_lease(error) from None
+        self._sent_ms = sent_ms
+
+    async def end(self, deadline_ms: int) -> None:
+        """End it, whether it was opened or only may have been; nothing is left afterwards."""
+        if not self._may_be_open:
+            return
+        if not self._is_known:
+            try:
+                await self._submit_opening(deadline_ms)
+            except RequestError:
+                return  # refused: there never was one
+        await self._parts.proposals.submit(
+            CloseSession(self.session_id), request=None, deadline_ms=deadline_ms, need_local=False
+        )
+
+    async def _submit_opening(self, deadline_ms: int) -> None:
+        await self._parts.proposals.submit(
+            self._opening, request=self._request, deadline_ms=deadline_ms
+        )
+        self._is_known = True
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Renew the lease for as long as the block runs."""
+        keeping = asyncio.create_task(self._keep(), name=f"keep session {self.session_id}")
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.wait({keeping})
+            if not keeping.cancelled():
+                keeping.result()  # a defect of ours is raised, not dropped
+
+    async def begin_in_full(self, paths: Sequence[str]) -> None:
+        """Renew the lease now that ``paths`` hold; return once that is confirmed.
+
+        Raises:
+            SessionExpiredError, LockLostError: the grant has ended before it could be told.
+            ConnectionLostError: no leader confirmed it while the lease lasted.
+        """
+        clock, ends_ms = self._parts.clock, self._sent_ms + self.lease_ms
+        while clock.monotonic_ms() < ends_ms:
+            try:
+                ack = await self._renew(ends_ms)
+            except ShuttingDownError:
+                break
+            except (UnavailableError, OutcomeUnknownError):
+                again_ms = clock.monotonic_ms() + self._pause_ms
+                await self._parts.timers.sleep_until(min(again_ms, ends_ms))
+                continue
+            lost = [each for each in ack.lost if each.path in paths]
+            if lost:
+                raise LockLostError(
+                    f"{lost[0].path} was granted and taken away before it could be told: "
+                    f"{lost[0].how}",
+                    path=lost[0].path,
+                )
+            return
+        raise ConnectionLostError(
+            f"session {self.session_id} was granted what it waited for, and no leader confirmed "
+            "its lease in time; the session is being ended. Ask again",
+            session_id=self.session_id,
+        )
+
+    def remaining_ms(self, paths: Sequence[str]) -> int:
+        """Return for how long, at least, the lease and the bounded holds of ``paths`` go on."""
+        ends_ms = [self._hold_ends_ms[each] for each in paths if each in self._hold_ends_ms]
+        end_ms = min([self._sent_ms + self.lease_ms, *ends_ms])
+        return max(0, end_ms - self._parts.clock.monotonic_ms())
+
+    @property
+    def _pause_ms(self) -> int:
+        return max(1, self.lease_ms // 12)
+
+    async def _keep(self) -> None:
+        timers, clock = self._parts.timers, self._parts.clock
+        while True:
+            await timers.sleep_until(self._sent_ms + self.lease_ms // 3)
+            try:
+                await self._renew()
+            except (SessionExpiredError, ShuttingDownError):
+                return  # the wait itself ends by it, and says so
+            except (UnavailableError, OutcomeUnknownError):
+                await timers.sleep_until(clock.monotonic_ms() + self._pause_ms)
+
+    async def _renew(self, until_ms: int | None = None) -> HeartbeatAck:
+        sent_ms = self._parts.clock.monotonic_ms()
+        deadline_ms = sent_ms + max(_ATTEMPT_MS_MIN, self.lease_ms // 6)
+        if until_ms is not None:
+            deadline_ms = min(deadline_ms, until_ms)
+        ack = await self._parts.heartbeats.heartbeat(self.session_id, deadline_ms)
+        self._sent_ms = sent_ms
+        self._hold_ends_ms = {path: sent_ms + left_ms for path, left_ms in ack.holds.items()}
+        return ack
+
+
+def _in_words_of_a_lease(error: CoordinatorError) -> CoordinatorError:
+    """Return the refusal of an opening in the words of who asked for a lease."""
+    if not isinstance(error, BadArgumentsError) or "timeout_ms_min" not in error.fields:
+        return error
+    shortest, longest, found = (
+        error.fields[name] for name in ("timeout_ms_min", "timeout_ms_max", "timeout_ms")
+    )
+    return BadArgumentsError(
+        f"body.lease_ms: expected {shortest} to {longest} ms, found {found}", **error.fields
+    )

@@ -1,0 +1,60 @@
+"""docs/http-locks.md is one script: every line of it runs, in order, in one shell.
+
+What it prints is compared block by block, as in the page on the HTTP API.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.serving import ServedMember
+from tests.docs.test_examples import ROOT
+from tests.wire.test_http_api_doc import has_tools, refuse_unless_contained, values_of
+
+PAGE = ROOT / "docs" / "http-locks.md"
+BLOCK = re.compile(r"```sh\n(.*?)```(?:\n```(json|text)\n(.*?)```)?", re.DOTALL)
+MARK = "--- the end of a block ---"
+
+
+@pytest.mark.skipif(
+    not has_tools() or not Path("/proc/uptime").exists(),
+    reason="needs bash, curl 7.82 or later, and /proc/uptime",
+)
+def test_every_line_of_the_script_does_what_the_page_says(tmp_path: Path) -> None:
+    """Take, wait longer than the lease, keep, lose, learn so, give back (T04)."""
+    text = PAGE.read_text(encoding="utf-8")
+    blocks = BLOCK.findall(text)
+    assert len(blocks) == text.count("```sh\n") >= 10
+    script = "".join(f"{block}\necho '{MARK}'\n" for block, _, _ in blocks)
+    member = ServedMember()
+    member.start()
+
+    try:
+        done = subprocess.run(
+            ["bash", "-uc", script],
+            cwd=tmp_path,
+            env={"COORDINATOR": member.url, "PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    finally:
+        member.stop()
+
+    assert (done.returncode, done.stderr) == (0, "")
+    outputs = done.stdout.split(MARK)
+    assert len(outputs) == len(blocks) + 1
+    for (block, kind, expected), output in zip(blocks, outputs, strict=False):
+        if kind == "json":
+            found, wanted = values_of(output), values_of(expected)
+            assert len(found) == len(wanted), f"{block}\n{output}"
+            for one, other in zip(wanted, found, strict=True):
+                refuse_unless_contained(one, other)
+        else:
+            assert output.strip() == expected.strip(), f"{block}\n{output}"

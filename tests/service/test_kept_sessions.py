@@ -1,0 +1,149 @@
+"""Sessions that a member keeps alive while their client waits: through leaders that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.errors import (
+    BadArgumentsError,
+    ConnectionLostError,
+    LockLostError,
+    OutcomeUnknownError,
+)
+from coordinator.service.holding import Asked
+from coordinator.service.kept_sessions import KeptSession
+from coordinator.state.commands import Create, CreateMode
+from tests.service.fake_cluster import World, cluster, settle, soon
+
+LEASE_MS = 2_000
+
+
+async def opened(world: World) -> KeptSession:
+    kept = world.follower.kept_sessions.new(LEASE_MS, "curl")
+    await soon(kept.open(world.deadline()))
+    return kept
+
+
+def is_open(world: World, kept: KeptSession) -> bool:
+    return world.follower._replica.machine.session(kept.session_id) is not None
+
+
+async def kept_for(world: World, kept: KeptSession, by_ms: int) -> None:
+    async with kept.kept():
+        await world.advance(by_ms)
+
+
+async def test_it_is_kept_alive_through_changes_of_the_leader() -> None:
+    """Ten leases long, with an election of half a lease in each of them."""
+    async with cluster() as world:
+        kept = await opened(world)
+
+        async with kept.kept():
+            for at in range(10):
+                await world.advance(LEASE_MS // 2)
+                world.elect(None)
+                await world.advance(LEASE_MS // 2)
+                world.elect("2" if at % 2 else "1")
+
+        assert is_open(world, kept)
+        await world.advance(LEASE_MS + 200)
+        assert not is_open(world, kept), "nobody keeps it any more"
+
+
+async def test_the_lease_runs_out_when_its_member_is_cut_off() -> None:
+    """A member that dies, or reaches nobody, keeps nothing alive."""
+    async with cluster() as world:
+        kept, last = await opened(world), world.follower
+        world.fault = lambda sender, _to, kind: "request" if kind == "heartbeat" else None
+
+        await kept_for(world, kept, LEASE_MS + 300)
+
+        assert last is world.follower
+        assert not is_open(world, kept)
+
+
+async def test_it_promises_no_more_than_the_leader_keeps() -> None:
+    """Also when an answer takes long: what remains is counted from when it was asked."""
+    async with cluster() as world:
+        kept = await opened(world)
+        world.confirming.clear()
+        beginning = asyncio.create_task(kept.begin_in_full(()))
+        await world.advance(300)
+        world.confirming.set()
+        await settle()
+        await soon(beginning)
+
+        for _ in range(20):
+            promised = world.leader._leases.remaining_ms(kept.session_id)
+            assert kept.remaining_ms(()) <= (promised or 0)
+            await world.advance(100)
+        assert kept.remaining_ms(()) == 0
+
+
+async def test_a_grant_whose_lease_nobody_confirms_is_not_told() -> None:
+    """The answer is that nobody knows, as soon as the lease could be over."""
+    async with cluster() as world:
+        kept = await opened(world)
+        world.has_quorum = False
+        world.confirming.clear()
+        beginning = asyncio.create_task(kept.begin_in_full(()))
+
+        await world.advance(LEASE_MS - 200)
+        assert not beginning.done()
+        await world.advance(600)
+
+        with pytest.raises(ConnectionLostError, match="lease"):
+            await soon(beginning)
+
+
+async def test_a_grant_that_was_taken_before_it_is_told_is_lost() -> None:
+    """Somebody revoked it in the moment in between."""
+    async with cluster() as world:
+        kept = await opened(world)
+        contender = Create(
+            "/locks/a/lock-",
+            mode=CreateMode.EPHEMERAL_SEQUENTIAL,
+            session_id=kept.session_id,
+            parents=CreateMode.CONTAINER,
+        )
+        member = world.follower
+        made = await soon(member.submit(contender, request=None, deadline_ms=world.deadline()))
+        path = made.outcome.unwrap().path  # type: ignore[union-attr]
+        await soon(
+            member.holding.revoke("a", None, "ann", "test", Asked(None, world.deadline()))
+        )
+
+        with pytest.raises(LockLostError):
+            await soon(kept.begin_in_full([path]))
+
+
+@pytest.mark.parametrize("fault", ["request", "reply", "frozen"])
+async def test_an_opening_of_which_nobody_knows_is_ended_exactly(fault: str) -> None:
+    """Whether the first one was done or not, none is open afterwards, nor comes to be later."""
+    async with cluster() as world:
+        kept = world.follower.kept_sessions.new(LEASE_MS, "curl")
+        world.fault = lambda _sender, _to, kind: fault if kind == "propose" else None
+        opening = asyncio.create_task(kept.open(world.deadline(400)))
+        await world.advance(600)
+        with pytest.raises(OutcomeUnknownError):
+            await opening
+        world.fault = lambda _sender, _to, _kind: None
+
+        await soon(kept.end(world.deadline()))
+
+        assert not is_open(world, kept)
+
+
+async def test_an_opening_that_was_refused_leaves_nothing_to_end() -> None:
+    """Nothing is proposed for it any more, and the refusal is of the lease."""
+    async with cluster() as world:
+        kept = world.follower.kept_sessions.new(1, "curl")
+        with pytest.raises(BadArgumentsError, match=r"body\.lease_ms"):
+            await soon(kept.open(world.deadline()))
+        proposed = len(world.log)
+
+        await soon(kept.end(world.deadline()))
+
+        assert len(world.log) == proposed
