@@ -43,6 +43,7 @@ _BOUNDS: dict[tuple[str, str], tuple[int, int]] = {
     ("limits", "data_bytes_max"): (1, 128 * 1024**2),
     ("limits", "path_bytes_max"): (64, 65_536),
     ("limits", "path_depth_max"): (4, 1_024),
+    ("limits", "request_window"): (1, 16_384),
     # Clients take a stream for dead after 12 s without a line (``client.lines``).
     ("limits", "bookmark_interval_ms"): (1, 10_000),
     ("limits", "watch_history_changes"): (0, 1_000_000_000),

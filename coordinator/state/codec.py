@@ -6,8 +6,9 @@
 3. An operation is its tag and its fields in the order of its class. Tags are never used again for
    something else; a new field or operation is a new format number.
 4. What the formats of before wrote is still read: logs, snapshots and members of before hold it.
-   Format 3 of commands spared nobody; format 2 had no ``failure`` and no ``directory`` to abandon
-   in; format 1 had no queues: no tag above 13, no ``silent_ms``, ``if_held`` and ``granted``.
+   Format 4 of commands set no limits; format 3 spared nobody; format 2 had no ``failure`` and no
+   ``directory`` to abandon in; format 1 had no queues: no tag above 13, no ``silent_ms``,
+   ``if_held`` and ``granted``.
 
 This is the only file of this room that knows msgpack.
 """
@@ -43,6 +44,7 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
     SetData,
+    SetLimits,
 )
 from coordinator.state.events import Event, EventType
 from coordinator.state.outcomes import (
@@ -55,6 +57,7 @@ from coordinator.state.outcomes import (
     Entered,
     GuardedDone,
     HoldEnded,
+    LimitsSet,
     MultiDone,
     Noted,
     Outcome,
@@ -85,14 +88,17 @@ from coordinator.state.shapes import (
     described,
     kind_number,
     kind_of_number,
+    limit_changes_of,
+    limit_values_of,
     mode_number,
     mode_of,
+    rules_of,
     shape,
     texts_of,
 )
 
-COMMAND_FORMAT = 4
-OUTCOME_FORMAT = 2
+COMMAND_FORMAT = 5
+OUTCOME_FORMAT = 3
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
 _EVENT_TYPES = tuple(EventType)
@@ -142,11 +148,12 @@ def unpack_rows(pieces: Iterable[bytes]) -> Iterator[Row]:
 
 _ZNODE_OPERATIONS = Family()
 _OPERATIONS = Family()
+_OPERATIONS_4 = Family()
 _OPERATIONS_3 = Family()
 _OPERATIONS_2 = Family()
 _OPERATIONS_1 = Family()
-_EVERY_FAMILY = (_OPERATIONS, _OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1)
-_FAMILIES = {4: _OPERATIONS, 3: _OPERATIONS_3, 2: _OPERATIONS_2, 1: _OPERATIONS_1}
+_EVERY_FAMILY = (_OPERATIONS, _OPERATIONS_4, _OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1)
+_FAMILIES = dict(zip((5, 4, 3, 2, 1), _EVERY_FAMILY, strict=True))
 
 
 def _encode_create(each: Create) -> Row:
@@ -193,6 +200,15 @@ def _decode_enter(row: Row) -> Enter:
     return Enter(texts_of(directories), prefix, kind_of_number(kind), *values)
 
 
+def _encode_set_limits(each: SetLimits) -> Row:
+    return (21, each.values, each.expected_version, each.rules)
+
+
+def _decode_set_limits(row: Row) -> SetLimits:
+    _, values, expected_version, rules = row
+    return SetLimits(limit_values_of(values), expected_version, rules_of(rules))
+
+
 for _family in (_ZNODE_OPERATIONS, *_EVERY_FAMILY):
     _family.add(
         1, Create, STR, BYTES, INT, MAYBE_STR, MAYBE_INT, MAYBE_INT,
@@ -213,17 +229,18 @@ for _family in _EVERY_FAMILY:
     _family.add(13, Reap, STR, INT, INT, INT)
 _OPERATIONS_1.add_former(9, CloseSession, STR)
 _OPERATIONS_2.add_former(9, CloseSession, STR)
-for _family in (_OPERATIONS, _OPERATIONS_3):
+for _family in (_OPERATIONS, _OPERATIONS_4, _OPERATIONS_3):
     _family.add(9, CloseSession, STR, STR)
 for _family in (_OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1):
     _family.add_former(11, Release, STR, INT)
-_OPERATIONS.add(11, Release, STR, INT, BOOL)
+for _family in (_OPERATIONS, _OPERATIONS_4):
+    _family.add(11, Release, STR, INT, BOOL)
+    _family.add(12, Abandon, STR, INT, INT, STR, BOOL)
 _OPERATIONS_1.add_former(12, Abandon, STR, INT, INT)
 _OPERATIONS_2.add_former(12, Abandon, STR, INT, INT)
 _OPERATIONS_3.add_former(12, Abandon, STR, INT, INT, STR)
-_OPERATIONS.add(12, Abandon, STR, INT, INT, STR, BOOL)
 _OPERATIONS_1.add_former(10, ExpireSession, STR, INT)
-for _family in (_OPERATIONS, _OPERATIONS_3, _OPERATIONS_2):
+for _family in (_OPERATIONS, _OPERATIONS_4, _OPERATIONS_3, _OPERATIONS_2):
     _family.add(10, ExpireSession, STR, INT, INT)
     _family.add(
         14, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT,
@@ -235,6 +252,7 @@ for _family in (_OPERATIONS, _OPERATIONS_3, _OPERATIONS_2):
     _family.add(18, Revoke, STR, INT, STR, STR)
     _family.add(19, EndHold, STR, INT, INT)
     _family.add(20, Reopen, STR, INT, INT)
+_OPERATIONS.add(21, SetLimits, ROW, INT, ROW, encode=_encode_set_limits, decode=_decode_set_limits)
 
 _command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR, ROW)
 _command_1_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR)
@@ -362,6 +380,9 @@ _RESULTS.add(
 )  # fmt: skip
 _RESULTS.add(18, HoldEnded, STR, INT, BOOL)
 _RESULTS.add(19, Reopened, STR, INT, BOOL)
+_RESULTS.add(
+    20, LimitsSet, INT, ROW, decode=lambda row: LimitsSet(row[1], limit_changes_of(row[2]))
+)
 
 
 def _all_created(rows: Row) -> tuple[Created, ...]:

@@ -310,6 +310,20 @@ class Reap:
     term: int
 
 
+@dataclass(frozen=True, slots=True)
+class SetLimits:
+    """Set limits of the state by name (``limits.MachineLimits``); those not named stay.
+
+    Refused with BadVersion unless the limits have been changed ``expected_version`` times; 0 is
+    what a new cluster's first command expects. It alone stamps ``rules``: those of the release
+    that begins this state.
+    """
+
+    values: tuple[tuple[str, int], ...]
+    expected_version: int = ANY_VERSION
+    rules: tuple[tuple[str, str], ...] = ()
+
+
 Operation = (
     Create
     | SetData
@@ -330,6 +344,7 @@ Operation = (
     | Revoke
     | EndHold
     | Reopen
+    | SetLimits
 )
 
 

@@ -63,10 +63,11 @@ class ContenderOperations:
     def release(self, operation: Release) -> Released:
         """Delete the contender; raises NotOwner when it is not that one and was not released."""
         path, czxid = operation.path, operation.czxid
-        paths.validate(path, self._limits)
+        znode = self._tree.find(path)
+        if znode is None and (path, czxid) not in self._released:
+            paths.validate(path, self._limits)
         if path == paths.ROOT:
             raise BadArgumentsError("release /: the root is not a contender", path=path)
-        znode = self._tree.find(path)
         if znode is not None and znode.czxid == czxid:
             if znode.num_children:
                 raise NotEmptyError(

@@ -1,7 +1,8 @@
 """What has been answered already: a repeated request gets its first outcome again, once is once.
 
 1. A client's record holds the outcomes of its last ``request_window`` numbers, refusals too.
-   A number below the window is refused with RequestForgotten: nobody knows what it came to.
+   A number below the window is refused with RequestForgotten: nobody knows what it came to. It
+   stays forgotten when the window grows; a smaller window cuts a record at its next new number.
 2. A client id that is the id of an open session is *bound* to it: its record lives as long as the
    session. Afterwards its requests are refused with SessionExpired.
 3. Other clients are remembered by last use, ``clients_max`` of them.
@@ -10,7 +11,7 @@
    A bound client cannot have made requests before its session opened.
 5. All outcomes together stay within ``remembered_bytes_max`` (by a fixed estimate): beyond it the
    least recently used clients are dropped; when only bound ones are left, their outcomes are. The
-   client being answered is spared.
+   client being answered is spared. One command drops ``DROPPED_AT_ONCE`` at most.
 
 Records are changed in place but never after a capture: ``_own`` copies one before its first change
 since then, so that a snapshot costs one shallow copy of the tables.
@@ -28,7 +29,7 @@ from dataclasses import dataclass, field
 
 from coordinator.errors import BadArgumentsError, RequestForgottenError, SessionExpiredError
 from coordinator.state.commands import RequestId
-from coordinator.state.limits import MachineLimits
+from coordinator.state.limits import DROPPED_AT_ONCE, MachineLimits
 from coordinator.state.outcomes import Entered, GuardedDone, MultiDone, Outcome, ReadDone
 from coordinator.state.sessions import Session
 
@@ -41,8 +42,8 @@ _RESULT_BYTES = 256
 class ClientRecord:
     """What is remembered of one client.
 
-    ``highest`` is the highest number it used; the outcomes of numbers up to ``forgotten`` were
-    given up for room, whether or not the window would still hold them.
+    ``highest`` is the highest number it used; the outcomes of numbers up to ``forgotten`` fell out
+    of the window, or were given up for room.
     """
 
     highest: int = 0
@@ -67,7 +68,7 @@ class RequestTable:
     """First outcomes by client id and request number."""
 
     def __init__(self, limits: MachineLimits, capture: RequestsCapture | None = None) -> None:
-        self._limits = limits
+        self.limits = limits
         self._free: OrderedDict[str, ClientRecord] = OrderedDict()
         self._bound: OrderedDict[str, ClientRecord] = OrderedDict()
         self._ended: OrderedDict[str, int] = OrderedDict()
@@ -111,7 +112,7 @@ class RequestTable:
         if number < 1:
             raise _bad_request(request)
         outcome = record.outcomes.get(number)
-        lowest = max(record.highest - self._limits.request_window, record.forgotten)
+        lowest = record.forgotten
         if outcome is None and number <= lowest:
             raise RequestForgottenError(
                 f"request {number} of client {client_id}: expected a number above {lowest}; "
@@ -186,26 +187,29 @@ class RequestTable:
 
     def _slide(self, record: ClientRecord, highest: int) -> None:
         """Move the window up to ``highest``, dropping what falls out below."""
-        window, outcomes = self._limits.request_window, record.outcomes
-        lowest_before = max(record.highest - window + 1, 1)
-        for number in range(lowest_before, min(highest - window, record.highest) + 1):
+        outcomes = record.outcomes
+        forgotten = max(record.forgotten, highest - self.limits.request_window)
+        for number in range(record.forgotten + 1, min(forgotten, record.highest) + 1):
             outcome = outcomes.pop(number, None)
             if outcome is not None:
                 size = _bytes_of(outcome)
                 record.remembered_bytes -= size
                 self._remembered_bytes -= size
         record.highest = highest
+        record.forgotten = forgotten
 
     def _drop_clients(self, client_id: str) -> None:
         """Drop the least recently used clients beyond the limits, but not ``client_id``."""
-        bytes_max = self._limits.remembered_bytes_max
-        while len(self._free) > self._limits.clients_max or (
-            self._remembered_bytes > bytes_max and next(iter(self._free), client_id) != client_id
-        ):
+        bytes_max, clients_max = self.limits.remembered_bytes_max, self.limits.clients_max
+        for _ in range(DROPPED_AT_ONCE):
+            is_too_much = self._remembered_bytes > bytes_max
+            is_spared = next(iter(self._free), client_id) == client_id
+            if len(self._free) <= clients_max and (is_spared or not is_too_much):
+                break
             _, record = self._free.popitem(last=False)
             self._remembered_bytes -= record.remembered_bytes
             self._dropped_index = max(self._dropped_index, record.last_index)
-        for _ in range(len(self._bound)):
+        for _ in range(min(len(self._bound), DROPPED_AT_ONCE)):
             if self._remembered_bytes <= bytes_max:
                 return
             self._forget_first_bound(client_id)
@@ -231,7 +235,7 @@ class RequestTable:
             self._remembered_bytes -= record.remembered_bytes
             last_index = record.last_index
         self._ended[session_id] = last_index
-        if len(self._ended) > self._limits.clients_max:
+        for _ in range(min(len(self._ended) - self.limits.clients_max, DROPPED_AT_ONCE)):
             _, index = self._ended.popitem(last=False)
             self._dropped_index = max(self._dropped_index, index)
 
@@ -250,7 +254,7 @@ class ReleasedTable:
     """The last contenders that were released, so that a repeated release succeeds again."""
 
     def __init__(self, count_max: int, released: Iterable[tuple[str, int]] = ()) -> None:
-        self._count_max = count_max
+        self.count_max = count_max
         self._released: OrderedDict[tuple[str, int], None] = OrderedDict(
             (each, None) for each in released
         )
@@ -260,7 +264,7 @@ class ReleasedTable:
 
     def add(self, path: str, czxid: int) -> None:
         self._released[path, czxid] = None
-        if len(self._released) > self._count_max:
+        for _ in range(min(len(self._released) - self.count_max, DROPPED_AT_ONCE)):
             self._released.popitem(last=False)
 
     def capture(self) -> tuple[tuple[str, int], ...]:

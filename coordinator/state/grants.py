@@ -5,7 +5,8 @@
 2. Grants are numbered in the order in which they were granted; the number is the place to go on
    from in a long list.
 3. ``count_max`` and ``bytes_max`` bound what is kept; each text and note in it is bounded where it
-   comes in. A wait that ended without a grant is not history.
+   comes in. A wait that ended without a grant is not history. ``limits`` says what happens when
+   one is lowered.
 4. The times are labels for people, as told by the proposers; order is that of the zxids.
 """
 
@@ -19,6 +20,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from coordinator.state.commands import Kind
+from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.places import Contender, Departure, Ending
 
 _GRANT_BYTES = 512
@@ -132,29 +134,34 @@ class GrantHistory:
     """The last grants that ended, in the order of their ends; also those of each queue."""
 
     def __init__(self, *, count_max: int, bytes_max: int, ended: Iterable[Ended] = ()) -> None:
-        self._count_max = count_max
-        self._bytes_max = bytes_max
+        self.count_max = count_max
+        self.bytes_max = bytes_max
         self._ended: deque[Ended] = deque()
         self._of_queue: dict[str, deque[Ended]] = {}
         self._bytes = 0
         for each in ended:
-            self.add(each)
+            self._keep(each)
 
     def __len__(self) -> int:
         return len(self._ended)
 
     def add(self, ended: Ended) -> None:
         """Keep a grant that has ended; drop the oldest beyond the limits, this one too."""
-        kept, directory = self._ended, ended.contender.directory
-        kept.append(ended)
+        self._keep(ended)
+        for _ in range(DROPPED_AT_ONCE):
+            if len(self._ended) <= self.count_max and self._bytes <= self.bytes_max:
+                return
+            self._drop_oldest()
+
+    def _keep(self, ended: Ended) -> None:
+        directory = ended.contender.directory
+        self._ended.append(ended)
         of_queue = self._of_queue.get(directory)
         if of_queue is None:
             self._of_queue[directory] = deque((ended,))
         else:
             of_queue.append(ended)
         self._bytes += _bytes_of(ended)
-        while len(kept) > self._count_max or self._bytes > self._bytes_max:
-            self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         oldest = self._ended.popleft()

@@ -1,19 +1,55 @@
-"""What the state machine holds at most: part of every decision it takes.
+"""What the state machine holds at most: part of every decision it takes, so part of its state.
 
-A limit decides whether a command is refused, so it is part of the replicated history: all members
-of a cluster must be configured with the same values, and change them only while all are stopped.
-The names are those of ``coordinator.config`` (sections ``limits`` and ``sessions``), which this
-room does not import; a test holds the two to the same names and defaults.
+1. A limit is what the last ``SetLimits`` command said, decided at its place in the log; a snapshot
+   carries all of them. No file, flag or release changes a limit of a state that exists.
+2. The configuration proposes the first ones only: a new cluster's first command sets them
+   (``service.limits``), under the names of the sections ``limits`` and ``sessions``.
+3. Until a command has set them, the defaults below hold. They never change: logs and snapshots from
+   before limits were part of the state (commands up to format 4, snapshots up to format 3) are
+   read under them. A new limit's default must decide as the release before it did.
+4. Nothing that exists is lost when a limit is lowered: what is more than it allows stays, can be
+   read and deleted, and only growth is refused. What is remembered (outcomes, releases, the history
+   of grants) is cut down to the limit little by little, ``DROPPED_AT_ONCE`` with each command.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+from coordinator.errors import BadArgumentsError, BadVersionError
+from coordinator.state.commands import ANY_VERSION, SetLimits
+
+DROPPED_AT_ONCE = 2_048
+"""Of remembered things, by one command: a lowered limit must not make one command a long one."""
+_MIB = 1024 * 1024
+_NAME_SHOWN_MAX = 40
+BY_CHARACTERS_MAX = 256
+RULES_MAX = 256
+_COUNT = (1, 1_000_000_000)
+_BYTES = (1, 1024 * 1024 * _MIB)
+_MS = (1, 30 * 24 * 3_600_000)
+BOUNDS = {
+    "data_bytes_max": (1, 128 * _MIB),
+    "path_bytes_max": (64, 65_536),
+    "path_depth_max": (4, 1_024),
+    "state_bytes_max": _BYTES,
+    "remembered_bytes_max": _BYTES,
+    "grant_history_bytes_max": _BYTES,
+    "timeout_ms_min": _MS,
+    "timeout_ms_max": _MS,
+    "request_window": (1, 16_384),
+}
+"""The least and the greatest value that a command may set; the others are ``_COUNT``."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineLimits:
-    """The limits of the tree, the sessions and the exactly-once table; units in the names."""
+    """The limits of the tree, the sessions and the exactly-once table; units in the names.
+
+    The defaults are those of a state in which no command has set any. Do not change them: the
+    defaults of a new cluster are in ``coordinator.config``.
+    """
 
     data_bytes_max: int = 1_048_576
     """Data of one znode; also what the reads of one command may return together."""
@@ -47,7 +83,103 @@ class MachineLimits:
     def of(cls, limits: object, sessions: object) -> MachineLimits:
         """Take each limit by its name from the config's ``limits`` or ``sessions`` section."""
         values = {}
-        for each in fields(cls):
-            source = limits if hasattr(limits, each.name) else sessions
-            values[each.name] = getattr(source, each.name)
+        for name in NAMES:
+            source = limits if hasattr(limits, name) else sessions
+            values[name] = getattr(source, name)
         return cls(**values)
+
+    def items(self) -> tuple[tuple[str, int], ...]:
+        """Return all names and values, in the order of the fields."""
+        return tuple([(name, getattr(self, name)) for name in NAMES])
+
+    def changed(self, values: Iterable[tuple[str, int]]) -> MachineLimits:
+        """Return these limits with ``values`` in place of theirs.
+
+        Raises:
+            BadArgumentsError: a name is not known or there twice, or a value cannot be.
+        """
+        found: dict[str, int] = {}
+        for name, value in values:
+            if name not in NAMES:
+                raise BadArgumentsError(
+                    f"limit {name[:_NAME_SHOWN_MAX]!a}: expected one of {', '.join(NAMES)}"
+                )
+            if name in found:
+                raise BadArgumentsError(f"limit {name}: expected it once, found it twice")
+            low, high = bounds_of(name)
+            if not low <= value <= high:
+                raise BadArgumentsError(
+                    f"limit {name}: expected a whole number from {low} to {high}, found {value}",
+                    limit=name,
+                )
+            found[name] = value
+        limits = replace(self, **found)
+        if limits.timeout_ms_max < limits.timeout_ms_min:
+            raise BadArgumentsError(
+                f"limit timeout_ms_max: expected at least timeout_ms_min "
+                f"({limits.timeout_ms_min}), found {limits.timeout_ms_max}",
+                limit="timeout_ms_max",
+            )
+        return limits
+
+
+NAMES = tuple(each.name for each in fields(MachineLimits))
+UNSET = MachineLimits()
+"""What holds in a state in which no command has set any limit."""
+
+
+def bounds_of(name: str) -> tuple[int, int]:
+    """Return the least and the greatest value that the limit ``name`` may be set to."""
+    return BOUNDS.get(name, _COUNT)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsRecord:
+    """The limits of a state, and how they came to be.
+
+    ``version`` counts the commands that changed them; 0: none has, the defaults hold.
+    ``changed_by`` and ``changed_ms`` are labels of the last one, for people.
+    """
+
+    limits: MachineLimits = UNSET
+    version: int = 0
+    changed_by: str = ""
+    changed_ms: int = 0
+    rules: tuple[tuple[str, str], ...] = ()
+    """The rules of the release that began this state (``rules.RULES``), as its first command said;
+    empty for a state from before."""
+
+    def after(self, operation: SetLimits, by: str, wall_ms: int) -> LimitsRecord:
+        """Return what the limits are after ``operation``; this very record when it changes nothing.
+
+        Raises:
+            BadArgumentsError, BadVersionError: it is refused.
+        """
+        expected = operation.expected_version
+        if expected not in (ANY_VERSION, self.version):
+            raise BadVersionError(
+                f"set limits: expected version {expected}, found {self.version}",
+                expected_version=expected,
+                current_version=self.version,
+            )
+        if len(operation.rules) > RULES_MAX:
+            raise BadArgumentsError(
+                f"set limits: expected at most {RULES_MAX} rules, found {len(operation.rules)}"
+            )
+        limits = self.limits.changed(operation.values)
+        if self.version and limits == self.limits:
+            return self
+        rules = self.rules if self.version else operation.rules
+        return LimitsRecord(limits, self.version + 1, by[:BY_CHARACTERS_MAX], wall_ms, rules)
+
+    def changes_since(self, before: LimitsRecord) -> tuple[tuple[str, int, int], ...]:
+        """Return (name, before, now) of each limit that differs, in the order of the fields."""
+        return tuple(
+            [
+                (name, was, now)
+                for (name, was), (_, now) in zip(
+                    before.limits.items(), self.limits.items(), strict=True
+                )
+                if was != now
+            ]
+        )

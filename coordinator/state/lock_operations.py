@@ -252,8 +252,9 @@ class LockOperations:
         return contender
 
     def _standing(self, path: str, czxid: int, verb: str) -> Contender:
-        paths.validate(path, self._limits)
         contender = self._locks.contenders.get(path)
+        if contender is None:
+            paths.validate(path, self._limits)
         if contender is None or contender.czxid != czxid:
             found = "none" if contender is None else f"one created at {contender.czxid}"
             raise NotOwnerError(

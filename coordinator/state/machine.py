@@ -11,7 +11,8 @@ proposal and is carried in the command; what comes out is the outcome with its e
  3. *Deterministic*: same snapshot and commands, same outcomes and digest, on any member.
  4. *Snapshots are transparent*: restoring one changes nothing afterwards.
  5. *zxid* grows by exactly one for each command that changed the tree, the sessions or the locks;
-    what is remembered for retries does not count. It is kept beside the log index, never lowered.
+    what is remembered for retries does not count, and limits have a version of their own. It is
+    kept beside the log index, never lowered.
  6. *Order*: whatever reaches an outcome, an event or a snapshot has a defined order.
  7. *Ephemerals* belong to exactly one open session and go with it in one command.
  8. *Sequence* numbers of one parent never repeat.
@@ -52,10 +53,11 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
     SetData,
+    SetLimits,
 )
 from coordinator.state.contenders import ContenderOperations
 from coordinator.state.dedup import ReleasedTable, RequestTable
-from coordinator.state.limits import MachineLimits
+from coordinator.state.limits import UNSET, LimitsRecord, MachineLimits
 from coordinator.state.lock_operations import (
     BY_CHARACTERS_MAX,
     REASON_CHARACTERS_MAX,
@@ -69,6 +71,7 @@ from coordinator.state.outcomes import (
     Abandoned,
     Entered,
     HoldEnded,
+    LimitsSet,
     Outcome,
     Reaped,
     Refusal,
@@ -84,8 +87,6 @@ from coordinator.state.sessions import Session, SessionTable
 from coordinator.state.snapshot import Capture, decode_snapshot, digest_of, encode_snapshot
 from coordinator.state.tree import IdleZnode, Tree
 
-DEFAULT_LIMITS = MachineLimits()
-
 _ENDINGS = {
     Release: Ending.RELEASED,
     CloseSession: Ending.CLOSED,
@@ -100,14 +101,15 @@ _ENDINGS = {
 class StateMachine:
     """What is true now, and the one way to change it."""
 
-    def __init__(self, limits: MachineLimits = DEFAULT_LIMITS) -> None:
-        self._limits = limits
+    def __init__(self, limits: MachineLimits = UNSET) -> None:
+        """Begin empty. ``limits`` hold until a command sets others; a member gives none."""
         self._zxid = 0
         self._applied_index = 0
         self._term = 0
         self._is_session_changed = False
         self._command: Command | None = None
         self._adopt(
+            LimitsRecord(limits),
             Tree(),
             SessionTable(limits),
             RequestTable(limits),
@@ -117,30 +119,34 @@ class StateMachine:
 
     def _adopt(
         self,
+        record: LimitsRecord,
         tree: Tree,
         sessions: SessionTable,
         requests: RequestTable,
         released: ReleasedTable,
         locks: LockTable,
     ) -> None:
+        """Put the parts of a state together: the operations around the tables, with its limits."""
+        self._limits_record = record
+        limits = record.limits
         self._tree = tree
         self._sessions = sessions
         self._requests = requests
         self._released = released
         self._locks = locks
         self._lock_reads = LockReads(locks)
-        operations = ZnodeOperations(tree, sessions, locks, self._limits)
-        several = MultiOperations(operations, self._limits)
+        operations = ZnodeOperations(tree, sessions, locks, limits)
+        several = MultiOperations(operations, limits)
         self._contenders = ContenderOperations(
             tree,
             sessions=sessions,
             requests=requests,
             released=released,
             locks=locks,
-            limits=self._limits,
+            limits=limits,
         )
         self._lock_operations = LockOperations(
-            tree, sessions=sessions, locks=locks, operations=operations, limits=self._limits
+            tree, sessions=sessions, locks=locks, operations=operations, limits=limits
         )
         self._handlers: dict[type, Callable[..., Result]] = {
             Create: operations.create,
@@ -162,6 +168,7 @@ class StateMachine:
             Revoke: self._lock_operations.revoke,
             EndHold: self._end_hold,
             Reopen: self._reopen,
+            SetLimits: self._set_limits,
         }
 
     # --- apply
@@ -305,6 +312,20 @@ class StateMachine:
     def _reopen(self, operation: Reopen) -> Reopened:
         return self._lock_operations.reopen(operation, self._term)
 
+    def _set_limits(self, operation: SetLimits) -> LimitsSet:
+        assert self._command is not None, "a command is being applied"
+        record = self._limits_record
+        changed = record.after(operation, self._command.identity, self._tree.wall_ms)
+        if changed is not record:
+            limits = changed.limits
+            self._sessions.limits = self._requests.limits = limits
+            self._released.count_max = limits.released_grants_max
+            self._locks.use(limits)
+            self._adopt(
+                changed, self._tree, self._sessions, self._requests, self._released, self._locks
+            )
+        return LimitsSet(changed.version, changed.changes_since(record))
+
     # --- reads
 
     @property
@@ -317,7 +338,13 @@ class StateMachine:
 
     @property
     def limits(self) -> MachineLimits:
-        return self._limits
+        """What holds now."""
+        return self._limits_record.limits
+
+    @property
+    def limits_record(self) -> LimitsRecord:
+        """The limits, how often they were set, and the rules this state began with."""
+        return self._limits_record
 
     @property
     def locks(self) -> LockReads:
@@ -431,13 +458,14 @@ class StateMachine:
         """
         capture = decode_snapshot(pieces)
         tree = Tree.of(capture.znodes.items(), capture.sequence_floor)
-        sessions = SessionTable(self._limits, capture.sessions)
+        limits = capture.limits.limits
+        sessions = SessionTable(limits, capture.sessions)
         for owner in tree.owners():
             if owner not in sessions:
                 raise ValueError(f"snapshot: session {owner} owns znodes and is not open")
-        requests = RequestTable(self._limits, capture.requests)
-        released = ReleasedTable(self._limits.released_grants_max, capture.released)
-        locks = LockTable.of(tree, self._limits, capture.locks)
+        requests = RequestTable(limits, capture.requests)
+        released = ReleasedTable(limits.released_grants_max, capture.released)
+        locks = LockTable.of(tree, limits, capture.locks)
 
         def replace() -> None:
             if capture.zxid < self._zxid or capture.applied_index < self._applied_index:
@@ -445,7 +473,7 @@ class StateMachine:
                     f"snapshot: expected zxid {self._zxid} and index {self._applied_index} or "
                     f"later, found {capture.zxid} and {capture.applied_index}"
                 )
-            self._adopt(tree, sessions, requests, released, locks)
+            self._adopt(capture.limits, tree, sessions, requests, released, locks)
             self._zxid = capture.zxid
             self._applied_index = capture.applied_index
 
@@ -462,6 +490,7 @@ class StateMachine:
         return Capture(
             applied_index=self._applied_index,
             zxid=self._zxid,
+            limits=self._limits_record,
             sequence_floor=self._tree.sequence_floor,
             znodes=self._tree.copy_znodes(),
             sessions=tuple(self._sessions),

@@ -64,7 +64,8 @@ class MultiOperations:
                 result = self._operations.run(operation)
                 if type(result) is ReadDone:
                     read_bytes += len(result.data)
-                    self._check_read(operation.path, read_bytes)
+                    if len(result.data) != read_bytes:
+                        self._check_read(operation.path, read_bytes)
             except CoordinatorError as error:
                 error.fields["operation_index"] = index
                 raise
@@ -72,7 +73,9 @@ class MultiOperations:
         return tuple(results)
 
     def _check_read(self, path: str, read_bytes: int) -> None:
-        """Bound what the reads return together: it travels and is remembered as one outcome."""
+        """Bound what several reads return together: it travels and is remembered as one outcome.
+
+        What one znode holds was allowed when it was written, and is read under any limit."""
         if read_bytes > self._limits.data_bytes_max:
             raise DataTooLargeError(
                 f"read {path}: expected the reads of one command to return at most "

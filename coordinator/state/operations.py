@@ -229,7 +229,7 @@ class ZnodeOperations:
 
     def set_data(self, operation: SetData) -> DataSet:
         path, data = operation.path, operation.data
-        paths.validate(path, self._limits)
+        self._check_path(path)
         self._check_data(path, data, "set")
         znode = self._existing(path, "set")
         _check_version(path, znode, operation.expected_version, None, "set")
@@ -240,7 +240,7 @@ class ZnodeOperations:
 
     def delete(self, operation: Delete) -> Deleted:
         path = operation.path
-        paths.validate(path, self._limits)
+        self._check_path(path)
         if path == ROOT:
             raise BadArgumentsError("delete /: the root cannot be deleted", path=ROOT)
         znode = self._existing(path, "delete")
@@ -269,7 +269,7 @@ class ZnodeOperations:
     def check(self, operation: Check) -> Checked:
         """Raise unless every condition holds; one that asks nothing asks that the znode exists."""
         path, czxid, owner = operation.path, operation.expected_czxid, operation.expected_owner
-        paths.validate(path, self._limits)
+        self._check_path(path)
         needs_znode = (
             operation.expected_version != ANY_VERSION or czxid is not None or owner is not None
         )
@@ -303,11 +303,16 @@ class ZnodeOperations:
         return Checked(path)
 
     def read(self, operation: Read) -> ReadDone:
-        paths.validate(operation.path, self._limits)
+        self._check_path(operation.path)
         znode = self._tree.find(operation.path)
         if znode is None:
             return ReadDone(operation.path, b"", None)
         return ReadDone(operation.path, znode.data, znode.stat())
+
+    def _check_path(self, path: str) -> None:
+        """Check the path of a znode, unless it is there: it may be from before a smaller limit."""
+        if self._tree.find(path) is None:
+            paths.validate(path, self._limits)
 
     def _existing(self, path: str, verb: str) -> Znode:
         znode = self._tree.find(path)

@@ -186,6 +186,14 @@ class Reopened:
     was_closed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LimitsSet:
+    """``version`` counts the changes; ``changes`` are (name, before, now), in a defined order."""
+
+    version: int
+    changes: tuple[tuple[str, int, int], ...]
+
+
 Result = (
     Created
     | DataSet
@@ -205,6 +213,7 @@ Result = (
     | Revoked
     | HoldEnded
     | Reopened
+    | LimitsSet
 )
 
 

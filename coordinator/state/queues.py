@@ -105,6 +105,11 @@ class LockTable:
         self._pending_delays: dict[str, int] = {}
         self._touched: dict[str, None] = {}
 
+    def use(self, limits: MachineLimits) -> None:
+        """Keep as much of the history of grants as ``limits`` say from now on."""
+        self.history.count_max = limits.grant_history_max
+        self.history.bytes_max = limits.grant_history_bytes_max
+
     # --- what a command says before it is settled
 
     def expect(self, contender: Contender) -> None:

@@ -27,6 +27,7 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
     SetData,
+    SetLimits,
     ZnodeOperation,
 )
 from coordinator.state.outcomes import (
@@ -38,6 +39,7 @@ from coordinator.state.outcomes import (
     Downgraded,
     Entered,
     GuardedDone,
+    LimitsSet,
     MultiDone,
     Noted,
     Outcome,
@@ -88,6 +90,8 @@ def _answers(operation: Operation, result: Result) -> bool:
             return (path, czxid) == (found, found_czxid)
         case Resize(path, size), Resized(found, found_size):
             return (path, size) == (found, found_size)
+        case SetLimits(values), LimitsSet(_, changes):
+            return {(name, now) for name, _, now in changes} <= set(values)
         case ((Create() | SetData() | Delete() | Check()), _):
             return _one_answers(operation, result)
     return False

@@ -36,7 +36,7 @@ class SessionTable:
     """The open sessions, in the order in which they were opened."""
 
     def __init__(self, limits: MachineLimits, sessions: Iterable[Session] = ()) -> None:
-        self._limits = limits
+        self.limits = limits
         self._sessions = {session.session_id: session for session in sessions}
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class SessionTable:
 
     def check(self, operation: OpenSession) -> None:
         """Check that a session can be opened; raises BadArguments or QuotaExceeded."""
-        session_id, limits = operation.session_id, self._limits
+        session_id, limits = operation.session_id, self.limits
         if SESSION_ID.fullmatch(session_id) is None:
             raise BadArgumentsError(
                 "open session: expected an id of 1 to 64 printable ASCII characters, "

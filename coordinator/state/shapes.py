@@ -91,6 +91,26 @@ def texts_of(row: Row) -> tuple[str, ...]:
     return row
 
 
+_limit_shape = shape("limit", STR, INT)
+_change_shape = shape("change of a limit", STR, INT, INT)
+_rule_shape = shape("rule", STR, STR)
+
+
+def limit_values_of(rows: Row) -> tuple[tuple[str, int], ...]:
+    """Return rows of a limit's name and its value as they are; raises ValueError."""
+    return tuple([(name, value) for name, value in map(_limit_shape, rows)])
+
+
+def limit_changes_of(rows: Row) -> tuple[tuple[str, int, int], ...]:
+    """Return rows of a limit's name, its value before and now; raises ValueError."""
+    return tuple([(name, before, now) for name, before, now in map(_change_shape, rows)])
+
+
+def rules_of(rows: Row) -> tuple[tuple[str, str], ...]:
+    """Return rows of a rule's name and its value as they are; raises ValueError."""
+    return tuple([(name, value) for name, value in map(_rule_shape, rows)])
+
+
 class Family:
     """Some classes with a tag each: how to write one as a row, and a row as one of them."""
 

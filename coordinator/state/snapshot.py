@@ -1,16 +1,18 @@
 """A snapshot: the whole replicated state as a stream of rows, with a digest over all of it.
 
-The stream is: one header row (what it is, format number, applied index, zxid, counts), then the
-znodes, sessions, clients with their outcomes, ended sessions and released contenders, each in the
-order the state keeps them, then contenders, sizes of semaphores and lock-delays by path, and the
-grants that ended; then 32 raw bytes, the SHA-256 of everything before.
+The stream is: one header row (what it is, format number, applied index, zxid, counts), then one of
+the limits and the rules, then the znodes, sessions, clients with their outcomes, ended sessions and
+released contenders, each in the order the state keeps them, then contenders, sizes of semaphores
+and lock-delays by path, and the grants that ended; then 32 raw bytes, the SHA-256 of everything
+before.
 
 1. A capture is cheap and does not change afterwards; encoding happens when pieces are drawn.
 2. Decoding yields a capture only if the stream is whole and its digest right: any damage is a
    ValueError before anything is replaced.
-3. Formats 1 and 2 are still read. Format 2 did not say whose request was repeated; format 1 had
-   no rows of locks, and its capture has none (``locks`` is None). A member that begins with such a
-   snapshot and one that replays the same log may differ in that mark, and in nothing else.
+3. Formats 1 to 3 are still read. Format 3 had no limits: those before any command set some hold
+   (``limits``). Format 2 did not say whose request was repeated; format 1 had no rows of locks, and
+   its capture has none (``locks`` is None). A member that begins with such a snapshot and one that
+   replays the same log may differ in that mark, and in nothing else.
 4. Members with the same history write the same bytes. ``digest_of`` is over the same rows, with the
    znodes sorted by path and the applied index left out.
 """
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 from coordinator.state.codec import outcome_of, outcome_row, pack, unpack_rows
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
 from coordinator.state.grants import Ended
+from coordinator.state.limits import NAMES, UNSET, LimitsRecord, MachineLimits
 from coordinator.state.places import Closing, Contender, Departure, Ending
 from coordinator.state.queues import LocksCapture
 from coordinator.state.sessions import Session
@@ -39,15 +42,17 @@ from coordinator.state.shapes import (
     described,
     kind_number,
     kind_of_number,
+    limit_values_of,
     mode_number,
     mode_of,
+    rules_of,
     shape,
     texts_of,
 )
 from coordinator.state.tree import Znode
 
 MAGIC = "coordinator-state"
-FORMAT = 3
+FORMAT = 4
 PIECE_BYTES = 64 * 1024
 _DIGEST_BYTES = 32
 
@@ -58,6 +63,7 @@ class Capture:
 
     applied_index: int
     zxid: int
+    limits: LimitsRecord
     sequence_floor: int
     znodes: dict[str, Znode]
     sessions: tuple[Session, ...]
@@ -105,6 +111,10 @@ def _rows(
         len(locks.contenders), len(locks.sizes), len(locks.closings), len(locks.ended),
         locks.grant_count,
     )  # fmt: skip
+    limits = capture.limits
+    yield (
+        limits.version, limits.changed_by, limits.changed_ms, limits.limits.items(), limits.rules,
+    )  # fmt: skip
     for path, znode in znodes:
         yield (
             path, znode.data, znode.czxid, znode.mzxid, znode.pzxid, znode.ctime_ms,
@@ -151,6 +161,7 @@ def _contender_row(contender: Contender) -> Row:
 
 _header_shape = shape("snapshot header", STR, *(INT,) * 16)
 _header_1_shape = shape("snapshot header", STR, *(INT,) * 11)
+_limits_shape = shape("limits", INT, STR, INT, ROW, ROW)
 _znode_shape = shape("znode", STR, BYTES, *(INT,) * 10, MAYBE_STR, MAYBE_INT)
 _session_shape = shape("session", STR, INT, STR, INT, INT, INT)
 _client_shape = shape("client", STR, INT, INT, INT, INT)
@@ -162,6 +173,7 @@ _CONTENDER_2 = (
 _contender_shapes = {
     2: shape("contender", *_CONTENDER_2),
     3: shape("contender", *_CONTENDER_2, BOOL),
+    4: shape("contender", *_CONTENDER_2, BOOL),
 }
 _closing_shape = shape("lock-delay", STR, INT, INT)
 _ended_shape = shape("grant that ended", ROW, INT, INT, ROW)
@@ -186,6 +198,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
     else:
         header = _header_1_shape(header)
     applied_index, zxid, sequence_floor, dropped_index = header[2:6]
+    limits = LimitsRecord() if header[1] < 4 else _limits_of(_next(rows))
     znodes = dict(_znode_of(_next(rows)) for _ in range(header[6]))
     if len(znodes) != header[6]:
         raise ValueError("snapshot: a path is there twice")
@@ -200,6 +213,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
     return Capture(
         applied_index=applied_index,
         zxid=zxid,
+        limits=limits,
         sequence_floor=sequence_floor,
         znodes=znodes,
         sessions=sessions,
@@ -230,6 +244,15 @@ def _next(rows: Iterator[Row]) -> Row:
     return row
 
 
+def _limits_of(row: Row) -> LimitsRecord:
+    version, changed_by, changed_ms, values, rules = _limits_shape(row)
+    found = dict(limit_values_of(values))
+    if any(name not in NAMES or value < 1 for name, value in found.items()):
+        raise ValueError(f"snapshot: expected known limits of 1 or more, found {found}")
+    # A limit that was not known then is as it always was: see ``limits``.
+    return LimitsRecord(MachineLimits(**found), version, changed_by, changed_ms, rules_of(rules))
+
+
 def _znode_of(row: Row) -> tuple[str, Znode]:
     path, *values, mode, owner, ttl_ms = _znode_shape(row)
     return path, Znode._make((*values, mode_of(mode), owner, ttl_ms))
@@ -241,6 +264,8 @@ def _session_of(row: Row) -> Session:
 
 def _client_of(rows: Iterator[Row], number: int) -> tuple[str, ClientRecord]:
     client_id, highest, forgotten, last_index, count = _client_shape(_next(rows))
+    if number < 4:  # what fell out of the window was not written down as forgotten
+        forgotten = max(forgotten, highest - UNSET.request_window)
     outcomes = {}
     for _ in range(count):
         request_number, outcome = _remembered_shape(_next(rows))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from hypothesis import strategies as st
 
 from coordinator.state.commands import (
@@ -22,6 +24,7 @@ from coordinator.state.commands import (
     Release,
     RequestId,
     SetData,
+    SetLimits,
     ZnodeOperation,
 )
 from coordinator.state.limits import MachineLimits
@@ -119,6 +122,19 @@ doomed_branches = st.lists(likely_operations, min_size=1, max_size=4).map(
 )
 """Operations that often go through, and a last one that never does: what must be rolled back."""
 
+limit_changes = st.builds(
+    SetLimits,
+    st.lists(
+        st.tuples(
+            st.sampled_from([each.name for each in fields(MachineLimits)] * 2 + ["no_limit"]),
+            st.sampled_from([0, 1, 2, 4, 10, 64, 100, 1_000, 20_000]),
+        ),
+        max_size=3,
+    ).map(tuple),
+    st.sampled_from([-1, -1, -1, 0, 1]),
+    st.just((("rule", "1"),)),
+)
+
 failures = st.sampled_from(["", "", "the probe failed", "x" * 513])
 operations: st.SearchStrategy[Operation] = st.one_of(
     fitting_creates(),
@@ -139,6 +155,7 @@ operations: st.SearchStrategy[Operation] = st.one_of(
         st.integers(-1, 30),
     ),
     st.builds(Reap, paths, zxids, zxids, terms),
+    limit_changes,
     lock_operations,
     lock_operations,
 )

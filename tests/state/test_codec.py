@@ -39,6 +39,7 @@ from coordinator.state.outcomes import (
     Checked,
     Created,
     Entered,
+    LimitsSet,
     MultiDone,
     Outcome,
     Refusal,
@@ -83,7 +84,12 @@ BAD_COMMANDS: list[Any] = [
     (1,),
     (2,),
     (2, CREATE_ROW, 0, None, ""),
-    (5, CREATE_ROW, 0, None, "", ()),
+    (6, CREATE_ROW, 0, None, "", ()),
+    (4, (21, (("znodes_max", 1),), -1, ()), 0, None, "", ()),
+    (5, (21, (("znodes_max", 1),), -1), 0, None, "", ()),
+    (5, (21, (("znodes_max", "1"),), -1, ()), 0, None, "", ()),
+    (5, (21, ("znodes_max",), -1, ()), 0, None, "", ()),
+    (5, (21, (), -1, (("rule", 1),)), 0, None, "", ()),
     (4, (11, "/locks/a/lock-1", 3), 0, None, "", ()),
     (3, (11, "/locks/a/lock-1", 3, False), 0, None, "", ()),
     (4, (12, "c1", 3, 0, "/locks/a"), 0, None, "", ()),
@@ -206,7 +212,9 @@ BAD_OUTCOMES: list[Any] = [
     None,
     (),
     (1,),
+    (4, (0, None, ("Code", "text", {}), (), False, ())),
     (3, (0, None, ("Code", "text", {}), (), False)),
+    (3, (0, (20, 1, (("znodes_max", 1),)), None, (), False, ())),
     (2, (0, None, ("Code", "text", {}), (), False)),
     (1, (0, None, ("Code", "text", {}), (), False, ())),
     (2, (0, None, ("Code", "text", {}), (), False, None)),
@@ -252,6 +260,7 @@ def test_outcome_with_everything_round_trips() -> None:
         Outcome(3, MultiDone(())),
         Outcome(3, Entered((Created("/a", STAT),), True, 0), None, (), False, ("/a", "/b")),
         Outcome(3, Entered((), is_granted=False, position=4, is_entered=False)),
+        Outcome(3, LimitsSet(2, (("znodes_max", 10, 20),))),
         Outcome(3, Revoked("/a", 5, ("/a", "/b"), was_holder=True)),
     ):
         assert decode_outcome(encode_outcome(outcome)) == outcome
@@ -268,6 +277,9 @@ FORMER_COMMANDS = {
     "9602940ca26331030705c0a090": Command(Abandon("c1", 3, 7), 5),
     "9603930bac2f6c6f636b732f612f6c2d310705c0a090": Command(Release("/locks/a/l-1", 7), 5),
     "9603950ca263310307a82f6c6f636b732f6105c0a090": Command(Abandon("c1", 3, 7, "/locks/a"), 5),
+    "9604940ba76c6f636b732f6107c305c0a090": Command(
+        Release("locks/a", 7, spares_repeated=True), 5
+    ),
     "9602940aa27331070905c0a090": Command(ExpireSession("s1", 7, 9), 5),
 }  # fmt: skip
 
@@ -292,9 +304,9 @@ def test_outcomes_of_format_1_are_still_read() -> None:
 
 
 def test_encoded_commands_keep_their_bytes() -> None:
-    """Format 4 does not change: logs on disk hold these bytes."""
+    """Format 5 does not change: logs on disk hold these bytes."""
     expected = (
-        "96049b0e91a82f6c6f636b732f61a56c6f636b2d00a27331c40178a27431c2cd03e800c0"
+        "96059b0e91a82f6c6f636b732f61a56c6f636b2d00a27331c40178a27431c2cd03e800c0"
         "cf0000018bcfe56800c0a09192a82f6c6f636b732f6207"
     )
     command = Command(

@@ -147,6 +147,7 @@ def sealed(rows: list[object]) -> bytes:
 
 
 HEADER = ("coordinator-state", 3, 5, 4, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+HEADER_4 = ("coordinator-state", 4, *HEADER[2:])
 HEADER_1 = ("coordinator-state", 1, *HEADER[2:12])
 ROOT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None)
 ORPHAN_ROW = ("/a/b", b"", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, None, None)
@@ -155,7 +156,7 @@ PARENT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, None, None)
 
 WELL_SEALED = {
     "another kind": [("something else", *HEADER[1:]), ROOT_ROW],
-    "another format": [("coordinator-state", 4, *HEADER[2:]), ROOT_ROW],
+    "another format": [("coordinator-state", 5, *HEADER[2:]), ROOT_ROW],
     "the header of another format": [("coordinator-state", 1, *HEADER[2:]), ROOT_ROW],
     "the former header": [("coordinator-state", 3, *HEADER_1[2:]), ROOT_ROW],
     "no header": [],
@@ -170,6 +171,11 @@ WELL_SEALED = {
     "a mode that is none": [HEADER, (*ROOT_ROW[:11], 77, None, None)],
     "a row too long": [HEADER, (*ROOT_ROW, 1)],
     "not a row": [HEADER, 5],
+    "no limits": [HEADER_4, ROOT_ROW],
+    "a limit of nothing": [HEADER_4, (1, "", 0, (("znodes_max", 0),), ()), ROOT_ROW],
+    "a limit not known": [HEADER_4, (1, "", 0, (("nodes_max", 1),), ()), ROOT_ROW],
+    "a limit of another type": [HEADER_4, (1, "", 0, (("znodes_max", "1"),), ()), ROOT_ROW],
+    "limits of a former format": [HEADER, (1, "", 0, (), ()), ROOT_ROW],
 }
 
 

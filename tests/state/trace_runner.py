@@ -69,6 +69,7 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
     SetData,
+    SetLimits,
     ZnodeOperation,
 )
 from coordinator.state.grants import GrantQuery
@@ -84,6 +85,7 @@ from coordinator.state.outcomes import (
     Entered,
     GuardedDone,
     HoldEnded,
+    LimitsSet,
     MultiDone,
     Noted,
     Outcome,
@@ -227,6 +229,9 @@ def operation_of(words: Words, more: list[str]) -> Operation:
                 words.number("pzxid", 0),
                 words.number("term", TERM),
             )
+    if words.verb == "setlimits":
+        version = words.number("expected_version", ANY_VERSION)
+        return SetLimits(tuple(words.numbers().items()), version)
     if words.verb in LOCK_VERBS:
         return lock_operation(words)
     operation = znode_operation(words)
@@ -331,6 +336,9 @@ def shown_lock_result(result: object) -> str:
             return f"hold of {path}: {'ended' if was_held else 'void'}"
         case Reopened(path, _, was_closed):
             return f"{path}: {'reopened' if was_closed else 'void'}"
+        case LimitsSet(version, changes):
+            shown = ", ".join(f"{name} {was} to {now}" for name, was, now in changes)
+            return f"limits of version {version}: {shown or 'as they were'}"
         case Resized(directory, size, size_before):
             return f"resized {directory} from {size_before} to {size}"
     raise AssertionError(f"no words for {result}")
@@ -408,7 +416,7 @@ class Trace:
         return iter(())
 
     def _restart(self, words: Words) -> Iterator[str]:
-        restored = StateMachine(self.limits)
+        restored = StateMachine()  # the limits come with the snapshot
         restored.restore(self.machine.snapshot())
         assert restored.digest() == self.machine.digest()
         self.machine = restored

@@ -1,0 +1,99 @@
+"""The rules: every named value in this room that decides an outcome and is no limit.
+
+1. A release fixes them, where an operator may change ``limits``. A release in which one differs
+   decides some command otherwise, so it must not replay a log of the other.
+2. The first command of a state stamps them (``SetLimits.rules``), and a snapshot carries the stamp:
+   a member whose release has other rules stops with ``difference`` in one sentence. Members show
+   each other theirs when they connect.
+3. Whoever needs another value makes it a limit, whose default decides as before. Whoever changes
+   what ``apply`` decides in any other way raises ``DECISIONS``, and keeps the former decision for
+   states that are stamped with the former number.
+
+A test finds the constants of this room and asks that each is here, or is said to decide nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from coordinator.state import (
+    contenders,
+    deadlock,
+    dedup,
+    grants,
+    limits,
+    lock_operations,
+    paths,
+    places,
+    sessions,
+    tree,
+)
+
+DECISIONS = 1
+"""What ``apply`` decides in words of code; see 3."""
+
+_DECIDING: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (contenders, ("_SHOWN_DIRECTORIES_MAX",)),
+    (deadlock, ("CYCLE_SHOWN_MAX",)),
+    (dedup, ("CLIENT_ID", "_OUTCOME_BYTES", "_RESULT_BYTES")),
+    (grants, ("_GRANT_BYTES",)),
+    (limits, ("DROPPED_AT_ONCE", "BY_CHARACTERS_MAX", "RULES_MAX", "_NAME_SHOWN_MAX")),
+    (
+        lock_operations,
+        (
+            "BY_CHARACTERS_MAX", "CONDITIONS_MAX", "GROUP_MAX", "LOCK_DELAY_MS_MAX",
+            "MAX_HOLD_MS_MAX", "NOTE_BYTES_MAX", "OWNER_CHARACTERS_MAX", "PREFIX_CHARACTERS_MAX",
+            "REASON_CHARACTERS_MAX", "SIZE_MAX", "_LONGEST_DELAY", "_SHOWN_TOKENS_MAX",
+        ),
+    ),
+    (paths, ("SEQUENCE_DIGITS", "_PATH", "_FORBIDDEN_CHARACTER", "_SHOWN_CHARACTERS_MAX")),
+    (
+        places,
+        (
+            "CONTENDER_DEPTH", "DELAY_PREFIX", "HAND_MADE_NUMBER_MAX", "QUEUE_DEPTH",
+            "QUEUE_ROOTS", "RECORDED_DATA_BYTES_MAX", "_KINDS_BY_PREFIX", "_KIND_PREFIX_LENGTH",
+            "_LONG_NUMBER",
+        ),
+    ),
+    (sessions, ("LABEL_CHARACTERS_MAX", "SESSION_ID")),
+    (tree, ("ZNODE_OVERHEAD_BYTES",)),
+)  # fmt: skip
+
+
+def _text_of(value: Any) -> str:
+    """Return a value as a text that is the same in every process."""
+    if isinstance(value, re.Pattern):
+        return str(value.pattern)
+    if isinstance(value, dict):
+        return ", ".join([f"{name}: {_text_of(each)}" for name, each in sorted(value.items())])
+    return str(value)
+
+
+def _find() -> tuple[tuple[str, str], ...]:
+    found = {"decisions": str(DECISIONS)}
+    for module, names in _DECIDING:
+        room = module.__name__.rpartition(".")[2]
+        for name in names:
+            found[f"{room}.{name.strip('_').lower()}"] = _text_of(getattr(module, name))
+    for name, value in limits.MachineLimits().items():
+        low, high = limits.bounds_of(name)
+        found[f"limits.{name}"] = f"{low} to {high}, {value} until it is set"
+    return tuple(sorted(found.items()))
+
+
+RULES = _find()
+"""The rules of this release by name, each as a text, sorted."""
+
+
+def difference(stamped: Iterable[tuple[str, str]]) -> str:
+    """Say in what this release differs from the rules ``stamped`` in a state; "" if in nothing.
+
+    A rule that was not known then is no difference: see 3 of ``limits`` and of this module.
+    """
+    own = dict(RULES)
+    for name, value in stamped:
+        if own.get(name) != value:
+            return f"{name} is {own.get(name, 'no rule')} in this release, and was {value}"
+    return ""

@@ -1,0 +1,147 @@
+"""The rules: every constant that decides an outcome is named, stamped and compared."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from coordinator.state import rules
+from coordinator.state.rules import RULES, difference
+
+ROOM = Path(rules.__file__).parent
+
+DECIDES_NOTHING = {
+    "codec": "how values are written; the formats have numbers of their own",
+    "shapes": "how values are written",
+    "snapshot": "how values are written",
+    "rules": "this table",
+    "commands.ANY_VERSION": "a value of commands, written in them",
+    "grants._NUMBER": "an accessor",
+    "grants._GRANTED_ZXID": "an accessor",
+    "grants.LIMIT_DEFAULT": "how long a page of a read is",
+    "limits._MIB": "part of BOUNDS",
+    "limits._BYTES": "part of BOUNDS",
+    "limits._MS": "part of BOUNDS",
+    "limits._COUNT": "part of the bounds of each limit",
+    "limits.BOUNDS": "part of the bounds of each limit",
+    "limits.NAMES": "the names of the limits, each with its value before it is set",
+    "limits.UNSET": "each limit before it is set",
+    "lock_reads._ABSENT": "an answer to a read",
+    "machine._ENDINGS": "classes of commands by their endings, as code",
+    "operations._PARENT_MODES": "create modes, as code",
+    "paths.ROOT": "the one name of the root",
+    "paths._FORBIDDEN": "part of _PATH",
+    "paths._SEQUENCE_PLACE": "SEQUENCE_DIGITS zeros",
+    "tree.EPHEMERAL": "create modes, as code",
+    "tree.SEQUENTIAL": "create modes, as code",
+    "tree.TTL": "create modes, as code",
+    "tree._MAY_IDLE": "create modes, as code",
+}
+
+
+def constants() -> list[str]:
+    """Return every constant of the room, as module.NAME."""
+    found = []
+    for path in sorted(ROOM.glob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if isinstance(node, ast.AnnAssign):
+                targets = [node.target]
+            for target in targets:
+                if isinstance(target, ast.Name) and target.id.isupper():
+                    found.append(f"{path.stem}.{target.id}")
+    return found
+
+
+@pytest.mark.parametrize("constant", constants())
+def test_each_constant_is_a_rule_or_decides_nothing(constant: str) -> None:
+    """Add a new one to ``rules._DECIDING`` (it decides) or above (why it does not)."""
+    module, _, name = constant.partition(".")
+    is_rule = any(
+        room.__name__.endswith(f".{module}") and name in names for room, names in rules._DECIDING
+    )
+
+    assert is_rule != (module in DECIDES_NOTHING or constant in DECIDES_NOTHING)
+
+
+def test_what_is_said_to_decide_nothing_is_there() -> None:
+    """The list does not outlive what it is about."""
+    assert {each for each in DECIDES_NOTHING if "." in each} <= set(constants())
+
+
+def test_the_rules_of_former_releases_never_change() -> None:
+    """A state that is stamped with these must be read by this release. A new rule may be added
+    here; one that is here is not changed: make it a limit, whose default is as before."""
+    assert difference(FORMER) == ""
+
+
+def test_a_difference_is_named() -> None:
+    """Which rule, what it is here and what it was there."""
+    assert difference(RULES) == ""
+    assert difference(RULES[1:]) == "", "a rule that was not known then"
+    assert difference([("decisions", "0")]) == "decisions is 1 in this release, and was 0"
+    gone = difference([("no_such", "5")])
+    assert gone == "no_such is no rule in this release, and was 5"
+
+
+FORMER = (
+    ("contenders.shown_directories_max", "4"),
+    ("deadlock.cycle_shown_max", "16"),
+    ("decisions", "1"),
+    ("dedup.client_id", "[!-~]{1,64}"),
+    ("dedup.outcome_bytes", "512"),
+    ("dedup.result_bytes", "256"),
+    ("grants.grant_bytes", "512"),
+    ("limits.by_characters_max", "256"),
+    ("limits.children_max", "1 to 1000000000, 100000 until it is set"),
+    ("limits.clients_max", "1 to 1000000000, 20000 until it is set"),
+    ("limits.data_bytes_max", "1 to 134217728, 1048576 until it is set"),
+    ("limits.dropped_at_once", "2048"),
+    ("limits.ephemerals_per_session_max", "1 to 1000000000, 20000 until it is set"),
+    ("limits.grant_history_bytes_max", "1 to 1099511627776, 16777216 until it is set"),
+    ("limits.grant_history_max", "1 to 1000000000, 10000 until it is set"),
+    ("limits.name_shown_max", "40"),
+    ("limits.operations_per_multi_max", "1 to 1000000000, 1000 until it is set"),
+    ("limits.path_bytes_max", "64 to 65536, 1024 until it is set"),
+    ("limits.path_depth_max", "4 to 1024, 64 until it is set"),
+    ("limits.recursive_delete_max", "1 to 1000000000, 10000 until it is set"),
+    ("limits.released_grants_max", "1 to 1000000000, 4096 until it is set"),
+    ("limits.remembered_bytes_max", "1 to 1099511627776, 268435456 until it is set"),
+    ("limits.request_window", "1 to 16384, 128 until it is set"),
+    ("limits.rules_max", "256"),
+    ("limits.sessions_max", "1 to 1000000000, 50000 until it is set"),
+    ("limits.state_bytes_max", "1 to 1099511627776, 1073741824 until it is set"),
+    ("limits.timeout_ms_max", "1 to 2592000000, 3600000 until it is set"),
+    ("limits.timeout_ms_min", "1 to 2592000000, 1000 until it is set"),
+    ("limits.znodes_max", "1 to 1000000000, 1000000 until it is set"),
+    ("lock_operations.by_characters_max", "256"),
+    ("lock_operations.conditions_max", "64"),
+    ("lock_operations.group_max", "64"),
+    ("lock_operations.lock_delay_ms_max", "60000"),
+    ("lock_operations.longest_delay", "delay-0000000000000000000000000000000000000000"),
+    ("lock_operations.max_hold_ms_max", "2592000000"),
+    ("lock_operations.note_bytes_max", "1024"),
+    ("lock_operations.owner_characters_max", "128"),
+    ("lock_operations.prefix_characters_max", "32"),
+    ("lock_operations.reason_characters_max", "512"),
+    ("lock_operations.shown_tokens_max", "16"),
+    ("lock_operations.size_max", "10000"),
+    ("paths.forbidden_character", "[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff]"),
+    ("paths.path", "(?:/(?!\\.{1,2}(?:/|\\Z))[^/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff]+)+"),
+    ("paths.sequence_digits", "10"),
+    ("paths.shown_characters_max", "100"),
+    ("places.contender_depth", "3"),
+    ("places.delay_prefix", "delay-"),
+    ("places.hand_made_number_max", "1000000000000"),
+    ("places.kind_prefix_length", "5"),
+    ("places.kinds_by_prefix", "read-: shared, slot-: slot"),
+    ("places.long_number", "(?<!\\d)\\d{11,18}\\Z"),
+    ("places.queue_depth", "2"),
+    ("places.queue_roots", "('/locks/', '/elections/')"),
+    ("places.recorded_data_bytes_max", "2048"),
+    ("sessions.label_characters_max", "256"),
+    ("sessions.session_id", "[!-~]{1,64}"),
+    ("tree.znode_overhead_bytes", "512"),
+)
