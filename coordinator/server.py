@@ -21,10 +21,13 @@ from dataclasses import replace
 from coordinator.clock import Clock, SystemClock
 from coordinator.config import Config, MemberAddress
 from coordinator.errors import CoordinatorError, StorageError
+from coordinator.raft.agreement import Fact
 from coordinator.raft.engine import Engine
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.service.member import Member
+from coordinator.state.codec import COMMAND_FORMAT, OUTCOME_FORMAT
+from coordinator.state.snapshot import FORMAT as SNAPSHOT_FORMAT
 from coordinator.wire.http.app import create_app
 from coordinator.wire.http.server import HttpServer
 
@@ -54,7 +57,11 @@ class Server:
         self._config = config = _with_members(config)
         self._clock = clock or SystemClock()
         self._engine = engine or PySyncObjEngine(
-            config.cluster, config.member, config.raft, clock=self._clock
+            config.cluster,
+            config.member,
+            config.raft,
+            clock=self._clock,
+            facts=facts_to_agree_on(),
         )
         self.member = Member(config, self._engine, self._clock)
         app = create_app(self.member, config.http, self._clock)
@@ -124,6 +131,18 @@ class Server:
         self._failure = error
         if self._has_failed is not None:
             self._has_failed.set()
+
+
+def facts_to_agree_on() -> tuple[Fact, ...]:
+    """Return what a member shows the others, beside the list of them; whoever differs is refused.
+
+    The engine adds who the members are and how long their votes count."""
+    advice = "run the same release on all members"
+    return (
+        Fact("the format of commands", str(COMMAND_FORMAT), advice),
+        Fact("the format of outcomes", str(OUTCOME_FORMAT), advice),
+        Fact("the format of snapshots", str(SNAPSHOT_FORMAT), advice),
+    )
 
 
 def run(config: Config) -> None:

@@ -51,11 +51,17 @@ def show_status(reply: Status) -> None:
                 member.member_id + (" (answers)" if member.is_self else ""),
                 member.client_url,
                 _role(reply, member),
-                "yes" if member.is_reachable or member.is_self else "no",
+                _reachable(member),
             )
             for member in reply.members
         ),
     )
+
+
+def _reachable(member: MemberInfo) -> str:
+    if member.refusal:
+        return "refused"
+    return "yes" if member.is_reachable or member.is_self else "no"
 
 
 def _role(reply: Status, member: MemberInfo) -> str | None:

@@ -46,6 +46,10 @@ class Outbox(Protocol):
 
     def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None: ...
 
+    def is_refused(self) -> bool:
+        """Whether a quorum of members differs from this one in what must be equal on all."""
+        ...
+
     def may_lead(self) -> bool:
         """Whether this member is one to lead, as far as its disk goes."""
         ...

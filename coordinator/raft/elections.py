@@ -9,6 +9,9 @@
 4. A member on probation votes in a first election at most, and stands only with everybody's
    pre-vote (``probation``).
 5. A member whose disk is not fit to lead lets the others stand first.
+6. A member that a quorum of members refuses, because it differs in what must be equal on all
+   (``agreement``), neither stands nor votes; those that refuse it may be of no list of its own.
+   One that leads already goes on while its quorum confirms it.
 """
 
 from __future__ import annotations
@@ -42,6 +45,8 @@ class Sender(Protocol):
     def send_now(self, member_id: str, message: Message) -> bool: ...
 
     def send_durable(self, member_id: str, message: Message) -> None: ...
+
+    def is_refused(self) -> bool: ...
 
     def may_lead(self) -> bool: ...
 
@@ -114,7 +119,7 @@ class Elections:
         """Do what is due on a member that does not lead."""
         if now_ms < self._core.election_due_ms:
             self._late_until_ms = None
-        elif self._probation.may_campaign:
+        elif self._probation.may_campaign and not self._outbox.is_refused():
             self._maybe_ask_for_pre_votes(now_ms)
         else:
             self._heard_leader_ms = None
@@ -187,6 +192,7 @@ class Elections:
         core = self._core
         is_from_leader = message.term == core.term and core.leader_id == member_id
         is_able = self._probation.is_proven and self._outbox.may_lead()
+        is_able = is_able and not self._outbox.is_refused()
         if is_from_leader and core.role is Role.FOLLOWER and is_able:
             self._pre_vote_term = 0
             self._is_handed_over = True
@@ -255,6 +261,8 @@ class Elections:
 
     def _may_vote_for(self, request: say.PreVoteRequest | say.VoteRequest) -> bool:
         """Whether probation, this member's or the candidate's, allows it (rule 1 of it)."""
+        if self._outbox.is_refused():
+            return False
         is_empty = (request.last_term, request.last_index) == EMPTY_LOG
         if not is_empty:
             self._probation.note_history()

@@ -19,7 +19,7 @@ Promises of an engine:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -87,6 +87,8 @@ class EngineStatus:
     is_reachable: Mapping[str, bool]
     trouble: str = ""
     """What is wrong with this member's disk, in words, while it runs all the same."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Members, of the list or not, that differ in what must be equal on all: why, in a sentence."""
 
 
 RequestHandler = Callable[[str, bytes], Awaitable[bytes]]

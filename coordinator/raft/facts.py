@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from coordinator.raft.application import Application
 from coordinator.raft.consensus import Consensus
@@ -12,6 +12,7 @@ from coordinator.raft.fitness import Fitness
 from coordinator.raft.journal import Journal
 from coordinator.raft.proposals import Proposals
 from coordinator.raft.snapshot_exchange import SnapshotExchange
+from coordinator.raft.transport import MemberTransport
 
 
 def status_before_start(member_id: str, others: tuple[str, ...]) -> EngineStatus:
@@ -24,11 +25,12 @@ def status_before_start(member_id: str, others: tuple[str, ...]) -> EngineStatus
 
 def status(
     consensus: Consensus,
+    transport: MemberTransport,
+    others: Sequence[str],
     *,
     snapshot_index: int,
     is_running: bool,
     is_ready: bool,
-    is_reachable: Mapping[str, bool],
     trouble: str,
 ) -> EngineStatus:
     core = consensus.core
@@ -42,17 +44,21 @@ def status(
         last_index=consensus.last_index,
         snapshot_index=snapshot_index,
         is_ready=is_ready,
-        is_reachable=is_reachable,
+        is_reachable={other: is_running and transport.is_connected(other) for other in others},
         trouble=trouble,
+        refused=transport.disagreements(),
     )
 
 
-def figures_of_proposals(application: Application, proposals: Proposals) -> dict[str, float]:
+def figures_of_traffic(
+    application: Application, proposals: Proposals, transport: MemberTransport
+) -> dict[str, float]:
     return {
         "entries_total": float(application.entries_total),
         "commands_total": float(application.commands_total),
         "queue_length": float(proposals.queue_length),
         "proposals_in_flight": float(proposals.in_flight),
+        "members_refused": float(len(transport.disagreements())),
     }
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -31,6 +31,7 @@ from coordinator.errors import (
 )
 from coordinator.raft import facts
 from coordinator.raft import messages as say
+from coordinator.raft.agreement import Fact, facts_of_cluster, facts_of_raft
 from coordinator.raft.application import Application
 from coordinator.raft.blocking import (
     RunBlocking,
@@ -81,6 +82,7 @@ class PySyncObjEngine:
         random: of election timeouts and backoff; seeded in simulations.
         transport: how members talk; TCP by default.
         run_blocking: where snapshots, and the log of a slow disk, are synced; by default threads.
+        facts: what must be equal on all members, beside the list of them (``agreement``).
         sync_in_place_ms_max: the log of a disk that is slower than this on average is synced there.
     """
 
@@ -94,6 +96,7 @@ class PySyncObjEngine:
         disk: Disk | None = None,
         random: Random | None = None,
         transport: MemberTransport | None = None,
+        facts: Sequence[Fact] = (),
         run_blocking: RunBlocking | None = None,
         sync_in_place_ms_max: float = 5.0,
     ) -> None:
@@ -110,6 +113,7 @@ class PySyncObjEngine:
         self._transport: MemberTransport = transport or TcpTransport(
             cluster, member, raft, clock=clock, random=self._random
         )
+        self._transport.agree_on((*facts_of_cluster(cluster), *facts_of_raft(raft), *facts))
         self._sync_in_place_seconds_max = sync_in_place_ms_max / 1000
         # One who says how to block is a simulation: it has no threads.
         self._run_blocking: RunBlocking = run_blocking or run_in_thread
@@ -185,15 +189,10 @@ class PySyncObjEngine:
             on_failure=self._fail,
         )
         self._snapshots = SnapshotExchange(
-            store=store,
-            log=self._log,
-            replica=replica,
-            raft=self._raft,
-            now_ms=self._clock.monotonic_ms,
-            run_blocking=self._run_blocking,
-            on_installed=self._wake,
-            on_failure=self._fail,
-        )
+            store=store, log=self._log, replica=replica, raft=self._raft,
+            now_ms=self._clock.monotonic_ms, run_blocking=self._run_blocking,
+            on_installed=self._wake, on_failure=self._fail,
+        )  # fmt: skip
         self._fitness = Fitness(
             self._member_id, self._log, self._durability, self._snapshots,
             slow_ms=self._raft.election_timeout_ms_max,
@@ -224,14 +223,9 @@ class PySyncObjEngine:
             on_failure=self._fail,
         )
         inbox = Inbox(
-            self._desk,
-            self._consensus,
-            self._snapshots,
-            self._chapters,
-            is_running=lambda: self._is_running,
-            on_heard=self._on_heard,
-            on_failure=self._fail,
-        )
+            self._desk, self._consensus, self._snapshots, self._chapters,
+            is_running=lambda: self._is_running, on_heard=self._on_heard, on_failure=self._fail,
+        )  # fmt: skip
         return inbox
 
     async def stop(self) -> None:
@@ -341,21 +335,18 @@ class PySyncObjEngine:
     def status(self) -> EngineStatus:
         if self._consensus is None or self._snapshots is None:
             return facts.status_before_start(self._member_id, self._others)
-        is_reachable = {
-            other: self._is_running and self._transport.is_connected(other)
-            for other in self._others
-        }
         return facts.status(
             self._consensus,
+            self._transport,
+            self._others,
             snapshot_index=self._snapshots.snapshot_index,
             is_running=self._is_running,
             is_ready=self._is_running and self._is_ready(self._consensus),
-            is_reachable=is_reachable,
             trouble="" if self._fitness is None else self._fitness.trouble,
         )
 
     def metrics(self) -> Mapping[str, float]:
-        found = facts.figures_of_proposals(self._application, self._proposals)
+        found = facts.figures_of_traffic(self._application, self._proposals, self._transport)
         if self._consensus and self._durability and self._snapshots and self._fitness:
             found |= facts.figures_of_storage(
                 self._consensus, self._durability, self._snapshots, self._fitness, self._log
@@ -397,19 +388,24 @@ class PySyncObjEngine:
             self._tell_role(role)
 
     def on_snapshot_needed(self, member_id: str) -> None:
-        assert self._snapshots is not None
-        assert self._consensus is not None
-        self._snapshots.send(self._consensus, member_id, self._transport.is_connected(member_id))
+        snapshots, consensus = self._loaded()
+        snapshots.send(consensus, member_id, self._transport.is_connected(member_id))
 
     def on_snapshot_piece(self, member_id: str, piece: say.SnapshotPiece) -> None:
-        assert self._snapshots is not None
-        assert self._consensus is not None
-        self._snapshots.receive(self._consensus, member_id, piece)
+        snapshots, consensus = self._loaded()
+        snapshots.receive(consensus, member_id, piece)
 
     def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None:
+        snapshots, consensus = self._loaded()
+        snapshots.on_reply(consensus, member_id, reply)
+
+    def _loaded(self) -> tuple[SnapshotExchange, Consensus]:
         assert self._snapshots is not None
         assert self._consensus is not None
-        self._snapshots.on_reply(self._consensus, member_id, reply)
+        return self._snapshots, self._consensus
+
+    def is_refused(self) -> bool:
+        return len(self._transport.disagreements()) > len(self._member_ids) // 2
 
     def may_lead(self) -> bool:
         return self._fitness is None or self._fitness.may_lead

@@ -4,7 +4,7 @@ Both sides dial, at once and again with a backoff that has jitter; of two connec
 same members both keep the same one. What is sent in one pass of the loop leaves in one write. What
 cannot be delivered is dropped: the log is made for that, and a request is told.
 
-Limits: the length of a frame is checked before anything is kept for it; it is 1 KiB until the peer
+Limits: the length of a frame is checked before anything is kept for it; it is 13 KiB until the peer
 is proved, within a deadline; of too many unproved callers the oldest goes (members prove themselves
 at once, so that strangers can not keep them out); a peer that does not read its socket is
 disconnected when its send buffer is full.
@@ -21,33 +21,24 @@ import random as random_module
 import secrets
 import socket
 import ssl
-import stat
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import ConfigError
-from coordinator.raft.frames import LENGTH_BYTES, FrameReader, frame
-from coordinator.raft.handshake import (
-    HANDSHAKE_FRAME_BYTES_MAX,
-    NONCE_BYTES,
-    Acceptor,
-    Dialer,
-    HandshakeError,
-    Identity,
-)
-from coordinator.raft.messages import FrameError, Message, Ping, decode, encode
+from coordinator.raft.agreement import Fact, check_facts
+from coordinator.raft.frames import LENGTH_BYTES, frame
+from coordinator.raft.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
+from coordinator.raft.link import Link
+from coordinator.raft.messages import Message, Ping, encode
+from coordinator.raft.refusals import Disagreements, RefusalLog
+from coordinator.raft.secret import read_secret
 
 logger = logging.getLogger(__name__)
 
 UNPROVED_CALLERS_MAX = 64
-SECRET_BYTES_MIN = 16
-SECRET_BYTES_MAX = 4096
-SILENT_PINGS_MAX = 4
-"""A link that brought nothing for this many ping intervals is dead."""
-REFUSAL_LOG_INTERVAL_MS = 1_000
 
 
 class TransportListener(Protocol):
@@ -65,6 +56,10 @@ class TransportListener(Protocol):
 class MemberTransport(Protocol):
     """Carries messages between members, best effort, in order while a connection lasts."""
 
+    def agree_on(self, facts: Sequence[Fact]) -> None:
+        """Let nobody in who does not show the same; before ``start``."""
+        ...
+
     async def start(self, listener: TransportListener) -> None: ...
 
     async def stop(self) -> None: ...
@@ -79,27 +74,9 @@ class MemberTransport(Protocol):
 
     def is_connected(self, member_id: str) -> bool: ...
 
-
-def read_secret(cluster: ClusterConfig) -> bytes:
-    """Return the cluster's secret, or b"" where none is configured.
-
-    Raises ConfigError when the file can be read by others, or is too short to be a secret."""
-    if cluster.secret_file is None:
-        return b""
-    path = Path(cluster.secret_file)
-    try:
-        mode = stat.S_IMODE(path.stat().st_mode)
-        secret = path.read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(f"cluster.secret_file: cannot read {path}: {error.strerror}") from None
-    if mode & 0o077:
-        raise ConfigError(f"cluster.secret_file: expected mode 0600 of {path}, found {mode:04o}")
-    if not SECRET_BYTES_MIN <= len(secret) <= SECRET_BYTES_MAX:
-        raise ConfigError(
-            f"cluster.secret_file: expected {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes"
-            f" in {path}, found {len(secret)}"
-        )
-    return secret
+    def disagreements(self) -> Mapping[str, str]:
+        """Return the members that have proved themselves and are refused, with the reason."""
+        ...
 
 
 def _is_loopback(host: str) -> bool:
@@ -137,9 +114,7 @@ class TcpTransport:
         self._addresses = {address.member_id: address for address in cluster.members}
         own = self._addresses[member.member_id]
         self._bind = (member.member_bind_host or own.member_host, own.member_port)
-        self.identity = Identity(
-            cluster.name, member.member_id, read_secret(cluster), frozenset(self._addresses)
-        )
+        self.identity = Identity(cluster.name, member.member_id, read_secret(cluster))
         self._refuse_strangers_without_secret(cluster.members)
         self._listening_socket = listening_socket
         self._server_ssl = server_ssl
@@ -152,11 +127,12 @@ class TcpTransport:
         self._listener: TransportListener | None = None
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._unproved: dict[_Link, None] = {}  # the oldest first
+        self._unproved: dict[Link, None] = {}  # the oldest first
         self._dirty: list[_Peer] = []
         self._flush_handle: asyncio.Handle | None = None
         self._is_stopped = False
-        self._refusals = _RefusalLog(clock)
+        self._refusals = RefusalLog(clock)
+        self._disagreements = Disagreements(clock)
         self.sent_bytes_total = 0
 
     def _refuse_strangers_without_secret(self, members: tuple[MemberAddress, ...]) -> None:
@@ -168,6 +144,11 @@ class TcpTransport:
                     "cluster.secret_file: expected a file with the cluster's secret, since"
                     f" {host!r} is not a loopback address; found none"
                 )
+
+    def agree_on(self, facts: Sequence[Fact]) -> None:
+        """Show ``facts``, too, and let nobody in who does not show the same."""
+        self.identity = replace(self.identity, facts=(*self.identity.facts, *facts))
+        check_facts(self.identity.facts)
 
     async def start(self, listener: TransportListener) -> None:
         self._listener = listener
@@ -209,6 +190,9 @@ class TcpTransport:
 
     def is_connected(self, member_id: str) -> bool:
         return self._peers[member_id].link is not None
+
+    def disagreements(self) -> Mapping[str, str]:
+        return self._disagreements.all()
 
     def send(self, member_id: str, message: Message) -> bool:
         peer = self._peers[member_id]
@@ -254,9 +238,9 @@ class TcpTransport:
 
     def _accept(self) -> asyncio.BaseProtocol:
         acceptor = Acceptor(self.identity, secrets.token_bytes(NONCE_BYTES))
-        return _Link(self, acceptor, self._deliver)
+        return Link(self, acceptor, self._deliver)
 
-    def link_made(self, link: _Link) -> bool:
+    def link_made(self, link: Link) -> bool:
         """Count a new, unproved connection; False when there shall be none any more."""
         if self._is_stopped:
             return False
@@ -267,10 +251,16 @@ class TcpTransport:
         self._unproved[link] = None
         return True
 
-    def link_proved(self, link: _Link) -> None:
+    def why_not_a_member(self, member_id: str) -> str:
+        if member_id in self._peers:
+            return ""
+        return f"no other member is called {member_id!r}; give each member an id of its own"
+
+    def link_proved(self, link: Link) -> None:
         """Use ``link``, or close it if the one there is to be kept; both sides decide alike."""
         self._unproved.pop(link, None)
         peer = self._peers[link.peer_id]
+        self._disagreements.end(peer.member_id)
         old = peer.link
         if old is not None and not old.is_silent() and not self._is_better(link, old):
             link.close()
@@ -283,7 +273,11 @@ class TcpTransport:
         if self._listener is not None:
             self._listener.on_connected(peer.member_id)
 
-    def link_lost(self, link: _Link, reason: str) -> None:
+    def link_refused(self, link: Link, why: str) -> None:
+        """Say why a member that has proved itself is not let in."""
+        self._disagreements.add(link.peer_id, why)
+
+    def link_lost(self, link: Link, reason: str) -> None:
         """Forget ``link``; tell the listener if it was in use."""
         self._unproved.pop(link, None)
         if not link.is_proved:
@@ -301,13 +295,13 @@ class TcpTransport:
             if self._listener is not None:
                 self._listener.on_disconnected(peer.member_id)
 
-    def _is_better(self, new: _Link, old: _Link) -> bool:
+    def _is_better(self, new: Link, old: Link) -> bool:
         if new.is_dialed == old.is_dialed:
             return True  # The peer began anew; its old end is gone.
         # The connection that the member with the lower id dialed stays.
         return new.is_dialed == (self.identity.member_id < new.peer_id)
 
-    def _deliver(self, link: _Link, message: Message) -> None:
+    def _deliver(self, link: Link, message: Message) -> None:
         # A link that lost against another one may still bring something: it is as good.
         if self._listener is not None and not isinstance(message, Ping):
             self._listener.on_message(link.peer_id, message)
@@ -331,7 +325,7 @@ class TcpTransport:
 
     async def _dial(self, peer: _Peer) -> bool:
         loop = asyncio.get_running_loop()
-        link = _Link(
+        link = Link(
             self,
             Dialer(self.identity, peer.member_id, secrets.token_bytes(NONCE_BYTES)),
             self._deliver,
@@ -375,122 +369,7 @@ class _Peer:
     def __init__(self, address: MemberAddress) -> None:
         self.address = address
         self.member_id = address.member_id
-        self.link: _Link | None = None
+        self.link: Link | None = None
         self.pending: list[bytes] = []
         self.pending_bytes = 0
         self.has_lost_link = asyncio.Event()
-
-
-class _Link(asyncio.Protocol):
-    """One connection, from its handshake to its end."""
-
-    def __init__(
-        self,
-        owner: TcpTransport,
-        handshake: Dialer | Acceptor,
-        deliver: Callable[[_Link, Message], None],
-    ) -> None:
-        self._owner = owner
-        self._handshake = handshake
-        self._deliver = deliver
-        self._reader = FrameReader(HANDSHAKE_FRAME_BYTES_MAX)
-        self._stream: asyncio.Transport | None = None
-        self._deadline: asyncio.TimerHandle | None = None
-        self._reason = ""
-        self.is_dialed = isinstance(handshake, Dialer)
-        self.is_proved = False
-        self.is_settled = asyncio.Event()
-        """Set when the handshake is over, either way."""
-        self.heard_ms = owner.clock.monotonic_ms()
-
-    @property
-    def peer_id(self) -> str:
-        return self._handshake.peer_id
-
-    def is_silent(self) -> bool:
-        """Return whether nothing came for so long that the other end must be gone."""
-        limit_ms = SILENT_PINGS_MAX * self._owner.raft.election_timeout_ms_min
-        return self._owner.clock.monotonic_ms() - self.heard_ms > limit_ms
-
-    def write(self, chunks: list[bytes]) -> bool:
-        """Write; False when the peer leaves too much unread."""
-        if self._stream is None:
-            return True
-        self._stream.write(b"".join(chunks))
-        return self._stream.get_write_buffer_size() <= self._owner.raft.send_buffer_bytes_max
-
-    def close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-
-    def abort(self, reason: str = "") -> None:
-        self._reason = self._reason or reason
-        if self._stream is not None:
-            self._stream.abort()
-
-    # asyncio.Protocol
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._stream = transport
-        if not self._owner.link_made(self):
-            self.abort()
-            return
-        self._deadline = asyncio.get_running_loop().call_later(
-            self._owner.raft.handshake_deadline_ms / 1000, self.abort, "handshake took too long"
-        )
-        if isinstance(self._handshake, Dialer):
-            transport.write(frame(self._handshake.begin()))
-
-    def data_received(self, data: bytes) -> None:
-        self.heard_ms = self._owner.clock.monotonic_ms()
-        self._reader.feed(data)
-        try:
-            while (payload := self._reader.next()) is not None:
-                if self.is_proved:
-                    self._deliver(self, decode(payload))
-                else:
-                    self._shake_hands(payload)
-        except FrameError as error:
-            self.abort(str(error))
-
-    def _shake_hands(self, payload: bytes) -> None:
-        answer = self._handshake.receive(payload)
-        assert self._stream is not None
-        if answer is not None:
-            self._stream.write(frame(answer))
-        if self._handshake.is_done:
-            self.is_proved = True
-            self._reader.frame_bytes_max = self._owner.raft.frame_bytes_max
-            self._settle()
-            self._owner.link_proved(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._settle()
-        self._owner.link_lost(self, self._reason)
-
-    def _settle(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self.is_settled.set()
-
-
-class _RefusalLog:
-    """Logs refused connections, at most one line a second, so that a stranger cannot flood it."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._next_ms = 0
-        self._dropped = 0
-
-    def add(self, reason: str) -> None:
-        now_ms = self._clock.monotonic_ms()
-        if now_ms < self._next_ms:
-            self._dropped += 1
-            return
-        logger.warning("connection refused: %s (%d more not logged)", reason, self._dropped)
-        self._next_ms = now_ms + REFUSAL_LOG_INTERVAL_MS
-        self._dropped = 0
-
-
-__all__ = ["HandshakeError", "MemberTransport", "TcpTransport", "TransportListener", "read_secret"]

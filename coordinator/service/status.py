@@ -18,6 +18,8 @@ class MemberView:
     is_reachable: bool
     is_self: bool
     is_leader: bool
+    refusal: str = ""
+    """Why this member does not talk to that one, in a sentence; "" if it would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ def members_of(addresses: Sequence[MemberAddress], engine: EngineStatus) -> tupl
             is_reachable=member_id == engine.member_id or engine.is_reachable.get(member_id, False),
             is_self=member_id == engine.member_id,
             is_leader=member_id == engine.leader_id,
+            refusal=engine.refused.get(member_id, ""),
         )
         for member_id, url in url_of.items()
     )
@@ -67,7 +70,7 @@ def what_is_wrong(engine: EngineStatus, *, is_stopping: bool, failure: str | Non
     if is_stopping:
         return f"{name} is stopping"
     if engine.leader_id is None:
-        return f"{name} knows no leader: {_quorum(engine)}"
+        return f"{name} knows no leader: {_quorum(engine)}{_refused(engine)}"
     if not engine.is_ready and engine.trouble:
         return f"{name} can not keep up: {engine.trouble}"
     if not engine.is_ready:
@@ -88,10 +91,21 @@ def in_words(members: Sequence[MemberView], engine: EngineStatus, wrong: str) ->
     if not missing and engine.trouble:
         return f"{lead}; every member is reachable."
     if not missing:
-        return f"All is well: {lead}, and every member is reachable."
+        is_well = not engine.refused
+        return (
+            f"{'All is well: ' * is_well}{lead}, and every member is reachable{_refused(engine)}."
+        )
     more = (len(members) - 1) // 2 - len(missing)
     spare = f"{more} more may fail" if more > 0 else "no other may fail"
-    return f"{lead}; not reachable: {', '.join(missing)}; {spare}."
+    return f"{lead}; not reachable: {', '.join(missing)}; {spare}{_refused(engine)}."
+
+
+def _refused(engine: EngineStatus) -> str:
+    """Return the reason of the first refusal, and how many more there are; "" without one."""
+    if not engine.refused:
+        return ""
+    first, *more = engine.refused.values()
+    return f"; refused: {first}" + (f" ({len(more)} more refused)" if more else "")
 
 
 def _quorum(engine: EngineStatus) -> str:

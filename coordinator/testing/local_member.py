@@ -18,7 +18,7 @@ from coordinator.config import (
 from coordinator.raft.disk import DiskFile, OsDisk, OsFile
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.transport import TcpTransport
-from coordinator.server import Server
+from coordinator.server import Server, facts_to_agree_on
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.service.status import MemberStatus
 from coordinator.state.codec import encode_command
@@ -95,6 +95,7 @@ class LocalMember:
             disk=OsDisk() if self._is_synced else _UnsyncedDisk(),
             random=random,
             transport=self._end,
+            facts=facts_to_agree_on(),
             sync_in_place_ms_max=_IN_PLACE_MS_MAX if self._is_synced else math.inf,
         )
         server = Server(config, engine=self._engine, clock=self.clock)

@@ -6,8 +6,9 @@ the members learn of it by silence. A member that is killed vanishes: its connec
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
+from coordinator.raft.agreement import Fact
 from coordinator.raft.messages import Message
 from coordinator.raft.transport import MemberTransport, TransportListener
 
@@ -61,6 +62,12 @@ class LinkEnd:
         self._member_id = member_id
         self._transport = transport
         self._has_vanished = False
+
+    def agree_on(self, facts: Sequence[Fact]) -> None:
+        self._transport.agree_on(facts)
+
+    def disagreements(self) -> Mapping[str, str]:
+        return self._transport.disagreements()
 
     async def start(self, listener: TransportListener) -> None:
         self.listener = listener

@@ -46,7 +46,7 @@ def messages(data: bytes) -> None:
 def handshakes(data: bytes) -> None:
     """What a stranger sends first, cut into frames; it is never let in."""
     reader = FrameReader(1_024)
-    acceptor = Acceptor(Identity("c", "1", b"secret-of-16-or-more", frozenset("123")), bytes(32))
+    acceptor = Acceptor(Identity("c", "1", b"secret-of-16-or-more"), bytes(32))
     try:
         reader.feed(data)
         while (payload := reader.next()) is not None:

@@ -75,6 +75,11 @@ class Mouth:
         self.listener: Any = None
         self.sent_total = 0
 
+    def agree_on(self, facts: object) -> None: ...
+
+    def disagreements(self) -> dict[str, str]:
+        return {}
+
     async def start(self, listener: Any) -> None:
         self.listener = listener
         for peer in "23":

@@ -30,7 +30,6 @@ from tests.fuzz.watch import WALL_SECONDS, watching
 from tests.raft.simulated_cluster import ListReplica
 
 SECRET = b"0123456789abcdef-canary"
-IDS = frozenset("123")
 
 
 class Members:
@@ -180,7 +179,7 @@ async def test_strangers_change_nothing_and_learn_nothing(fuzz: Fuzz, tmp_path: 
                 draw = random.Random(f"{fuzz.seed} strangers {number}")
                 target = draw.randrange(3)
                 known = Identity("test", draw.choice([i for i in "123" if i != str(target + 1)]),
-                                 SECRET, IDS)  # fmt: skip
+                                 SECRET)  # fmt: skip
                 heard = overheard_handshake(known, str(target + 1), draw)
                 payloads = stranger_payloads(heard, heard_traffic, draw)
                 sent = stranger_bytes(payloads, draw)
@@ -206,7 +205,7 @@ def recorded_in_thread(seed: int) -> list[tuple[str, str, bytes]]:
 def test_a_broken_handshake_is_never_believed(fuzz: Fuzz) -> None:
     """Both sides, byte by byte: whatever is not the very proof ends the conversation."""
     chance = fuzz.random("handshake")
-    identity = Identity("test", "1", SECRET, IDS)
+    identity = Identity("test", "1", SECRET)
     for _ in range(fuzz.count("strangers")):
         dialer = Dialer(identity, "2", chance.randbytes(32))
         acceptor = Acceptor(replace(identity, member_id="2"), chance.randbytes(32))

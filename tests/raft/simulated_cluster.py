@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgpack
 
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
+from coordinator.raft.agreement import Fact
 from coordinator.raft.engine import LeaderListener, RequestHandler, Role
 from coordinator.raft.messages import (
     Appended,
@@ -76,6 +77,10 @@ class Member:
         self.member_id = member_id
         self.disk = SimulatedDisk(cluster.random.randrange(1 << 30))
         self.replica = ListReplica()
+        self.config = cluster.config
+        """Who the members are, as this one has it in its file."""
+        self.facts: tuple[Fact, ...] = ()
+        """What else must be equal on all members, as this one has it."""
         self.engine: PySyncObjEngine = None  # type: ignore[assignment]
         self.transport: SimulatedTransport = None  # type: ignore[assignment]
         self.failures: list[BaseException] = []
@@ -98,13 +103,14 @@ class Member:
         self.transport = SimulatedTransport(cluster.network, self.member_id)
         self.transport.on_send = self._check_promise
         self.engine = PySyncObjEngine(
-            cluster.config,
+            self.config,
             MemberConfig(member_id=self.member_id, data_dir="data"),
             cluster.raft,
             clock=self.clock,
             disk=self.disk,
             random=cluster.random_of(self.member_id),
             transport=self.transport,
+            facts=self.facts,
             run_blocking=self._run_blocking,
             sync_in_place_ms_max=5.0 if self.is_in_place else 0.0,
         )

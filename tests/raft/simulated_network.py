@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
+from coordinator.raft.agreement import Fact, difference, shown
 from coordinator.raft.messages import Message, decode, encode
 from coordinator.raft.transport import TransportListener
 
@@ -46,7 +47,12 @@ class SimulatedNetwork:
 
     def connected(self, one: str, other: str) -> bool:
         members = self.members
-        return one in members and other in members
+        return one in members and other in members and not self.disagreement(one, other)
+
+    def disagreement(self, one: str, other: str) -> str:
+        """Say why two members that are up refuse each other, as ``one`` puts it."""
+        own, theirs = self.members[one].facts, self.members[other].facts
+        return "" if own == theirs else difference(own, shown(theirs), one, other)
 
     def carry(self, source: str, target: str, message: Message) -> None:
         self.sent_total += 1
@@ -73,7 +79,7 @@ class SimulatedNetwork:
         transport = self.members.get(target)
         if transport is None or transport is not life or (source, target) in self.cuts:
             return
-        if source not in self.members:
+        if not self.connected(source, target):
             return  # its connection went with it
         if transport.held is not None:
             transport.held.append((source, payload))
@@ -93,6 +99,7 @@ class SimulatedTransport:
         self._network = network
         self._member_id = member_id
         self._is_up = False
+        self.facts: tuple[Fact, ...] = ()
         self.held: list[tuple[str, bytes]] | None = None
         """What arrived while the member was paused."""
         self.on_send: Callable[[str, Message], None] | None = None
@@ -107,12 +114,22 @@ class SimulatedTransport:
             if self._is_up:
                 self.listener.on_message(source, decode(payload))
 
+    def agree_on(self, facts: Sequence[Fact]) -> None:
+        self.facts = (*self.facts, *facts)
+
+    def disagreements(self) -> Mapping[str, str]:
+        if not self._is_up:
+            return {}
+        others = [each for each in self._network.members if each != self._member_id]
+        found = {each: self._network.disagreement(self._member_id, each) for each in others}
+        return {each: why for each, why in found.items() if why}
+
     async def start(self, listener: TransportListener) -> None:
         self.listener = listener
         self._is_up = True
         self._network.members[self._member_id] = self
         for other_id, other in list(self._network.members.items()):
-            if other is not self:
+            if other is not self and self._network.connected(self._member_id, other_id):
                 listener.on_connected(other_id)
                 other.listener.on_connected(self._member_id)
 
@@ -135,7 +152,7 @@ class SimulatedTransport:
             self.listener.on_disconnected(member_id)
 
     def send(self, member_id: str, message: Message) -> bool:
-        if not self._is_up or member_id not in self._network.members:
+        if not self.is_connected(member_id):
             return False
         if self.on_send is not None:
             self.on_send(member_id, message)
@@ -146,4 +163,4 @@ class SimulatedTransport:
         """Everything left when it was sent."""
 
     def is_connected(self, member_id: str) -> bool:
-        return self._is_up and member_id in self._network.members
+        return self._is_up and self._network.connected(self._member_id, member_id)

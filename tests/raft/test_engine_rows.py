@@ -81,6 +81,9 @@ class Bench:
     def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None:
         raise AssertionError("no snapshots here")
 
+    def is_refused(self) -> bool:
+        return False
+
     def may_lead(self) -> bool:
         return True
 

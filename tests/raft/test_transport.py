@@ -20,6 +20,7 @@ from coordinator.clock import SystemClock
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import ConfigError
 from coordinator.raft import messages as say
+from coordinator.raft.agreement import facts_of_cluster
 from coordinator.raft.frames import FrameReader, frame
 from coordinator.raft.handshake import Acceptor, Dialer, HandshakeError, Identity
 from coordinator.raft.messages import FrameError, Message, decode, encode
@@ -92,6 +93,7 @@ class Network:
     async def start(self, number: int, **changes: Any) -> tuple[TcpTransport, Ear]:
         ear = Ear()
         transport = self.make(number, **changes)
+        transport.agree_on(facts_of_cluster(replace(self.cluster, **changes)))
         await transport.start(ear)
         return transport, ear
 
@@ -223,7 +225,7 @@ async def test_a_peer_that_reads_nothing_is_dropped(network: Network) -> None:
     """Send buffers are bounded: over the limit the connection goes, not the memory."""
     network.raft = replace(network.raft, send_buffer_bytes_max=200_000)
     one, ear = await network.start(1)
-    identity = Identity("test", "2", SECRET, frozenset({"1", "2"}))
+    identity = Identity("test", "2", SECRET, facts_of_cluster(network.cluster))
     reader, writer = await asyncio.open_connection("127.0.0.1", network.port(1))
     dialer, frames = Dialer(identity, "1", os.urandom(32)), FrameReader(1024)
     writer.write(frame(dialer.begin()))
@@ -281,20 +283,41 @@ def shake(dialer: Dialer, acceptor: Acceptor) -> None:
 
 
 def test_a_proof_is_useless_in_the_other_direction() -> None:
-    """What an acceptor proves cannot be reflected as a dialer's proof, nor replayed later."""
-    ids = frozenset({"1", "2"})
-    one, two = Identity("c", "1", SECRET, ids), Identity("c", "2", SECRET, ids)
+    """What an acceptor proves cannot be taken for a dialer's proof, nor replayed later."""
+    one, two = Identity("c", "1", SECRET), Identity("c", "2", SECRET)
     dialer, acceptor = Dialer(one, "2", b"d" * 32), Acceptor(two, b"a" * 32)
     shake(dialer, acceptor)
     assert dialer.is_done
     assert acceptor.is_done
 
-    victim = Acceptor(two, b"a" * 32)
-    challenge = victim.receive(Dialer(one, "2", b"d" * 32).begin())
-    assert challenge is not None
-    stolen = challenge[-32:]
-    with pytest.raises(HandshakeError, match="secret"):
-        victim.receive(b"\x92\xa5proof\xc4\x20" + stolen)
+    def said_by_acceptor(acceptor: Acceptor) -> bytes:
+        dialer = Dialer(one, "2", b"d" * 32)
+        challenge = acceptor.receive(dialer.begin())
+        assert challenge is not None
+        proof = dialer.receive(challenge)
+        assert proof is not None
+        welcome = acceptor.receive(proof)
+        assert welcome is not None
+        return welcome
+
+    stolen = said_by_acceptor(Acceptor(two, b"a" * 32))[-32:]
+    for nonce in (b"a" * 32, b"b" * 32):
+        victim = Acceptor(two, nonce)
+        victim.receive(Dialer(one, "2", b"d" * 32).begin())
+        with pytest.raises(HandshakeError, match="secret"):
+            victim.receive(b"\x93\xa5proof\x90\xc4\x20" + stolen)
+
+
+def test_a_stranger_gets_no_word_made_with_the_secret() -> None:
+    """What an acceptor says before it was proved to is the same whatever the secret."""
+    challenges = [
+        Acceptor(Identity("c", "2", secret), b"a" * 32).receive(
+            Dialer(Identity("c", "1", b""), "2", b"d" * 32).begin()
+        )
+        for secret in (SECRET, b"another-secret-of-22-b")
+    ]
+
+    assert challenges[0] == challenges[1] is not None
 
 
 def test_every_message_survives_the_codec() -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from coordinator.raft.agreement import Fact, difference, shown
 from coordinator.raft.messages import Message, Request, decode, encode
 from coordinator.raft.transport import TransportListener
 from tests.simulation.loop import Owner
@@ -72,7 +73,14 @@ class MemberNetwork:
                 ends[here].owner.soon(ends[here].tell_connected, there)
 
     def is_connected(self, one: str, other: str) -> bool:
-        return one in self.ends and other in self.ends and pair(one, other) not in self.broken
+        ends = self.ends
+        is_whole = one in ends and other in ends and pair(one, other) not in self.broken
+        return is_whole and not self.disagreement(one, other)
+
+    def disagreement(self, one: str, other: str) -> str:
+        """Say why two members that are up refuse each other, as ``one`` puts it."""
+        own, theirs = self.ends[one].facts, self.ends[other].facts
+        return "" if own == theirs else difference(own, shown(theirs), one, other)
 
     def seems_connected(self, here: str, there: str) -> bool:
         """Whether ``here`` has no way to know better."""
@@ -152,7 +160,18 @@ class NetworkEnd:
         self.member_id = member_id
         self.owner = owner
         self.is_up = False
+        self.facts: tuple[Fact, ...] = ()
         self._on_send = on_send
+
+    def agree_on(self, facts: Sequence[Fact]) -> None:
+        self.facts = (*self.facts, *facts)
+
+    def disagreements(self) -> Mapping[str, str]:
+        if not self.is_up:
+            return {}
+        others = [each for each in self._network.ends if each != self.member_id]
+        found = {each: self._network.disagreement(self.member_id, each) for each in others}
+        return {each: why for each, why in found.items() if why}
 
     async def start(self, listener: TransportListener) -> None:
         self.listener = listener

@@ -215,6 +215,7 @@ SCHEMAS: dict[str, Schema] = {
             "is_reachable": BOOLEAN,
             "is_self": BOOLEAN,
             "is_leader": BOOLEAN,
+            "refusal": TEXT,
         }
     ),
     "Status": response(

@@ -60,6 +60,7 @@ class OperationRoutes:
                     is_reachable=each.is_reachable,
                     is_self=each.is_self,
                     is_leader=each.is_leader,
+                    refusal=each.refusal,
                 )
                 for each in now.members
             ),

@@ -17,6 +17,8 @@ class MemberInfo:
     is_reachable: bool
     is_self: bool
     is_leader: bool
+    refusal: str = ""
+    """Why the answering member refuses this one, in one sentence."""
 
     def to_body(self) -> dict[str, Any]:
         return {
@@ -25,6 +27,7 @@ class MemberInfo:
             "is_reachable": self.is_reachable,
             "is_self": self.is_self,
             "is_leader": self.is_leader,
+            "refusal": self.refusal,
         }
 
     @classmethod
@@ -36,6 +39,7 @@ class MemberInfo:
             is_reachable=fields.boolean("is_reachable"),
             is_self=fields.boolean("is_self"),
             is_leader=fields.boolean("is_leader"),
+            refusal=fields.text("refusal", ""),
         )
 
 
