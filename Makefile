@@ -9,13 +9,14 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	echo "$$candidate"; break; fi; done)
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
-.PHONY: help run test lint bench simulate mutants faults faults-tools guard-servers \
+.PHONY: help run test check lint bench simulate mutants faults faults-tools guard-servers \
 	guard-object-store fuzz clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run     start three members on this machine, data kept in ./data; Ctrl-C stops them"
 	@echo "make test    ruff, mypy --strict and the fast test suite"
+	@echo "make check   what takes longer: a hundred worlds, stories, real clusters and servers"
 	@echo "make lint    ruff and mypy --strict alone"
 	@echo "make simulate SEEDS=100 START=0   simulated clusters under faults, one for each seed"
 	@echo "make mutants [NAMES='...']   plant known bugs in a copy of the code: each must be found"
@@ -31,9 +32,13 @@ run: $(VENV)/.installed
 
 # On every core: most tests wait more than they work. A file is one worker's, from end to end, and the
 # files come in the order of tests/conftest.py, the long ones first.
+PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 test: lint
-	@$(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4 \
-		--dist loadfile --no-loadscope-reorder
+	@$(PYTEST) -m "not slow and not check"
+
+# What is marked `check`. `make guard-servers` before it installs the servers that some of it wants.
+check: $(VENV)/.installed-dev
+	@$(PYTEST) -m "check and not slow"
 
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .

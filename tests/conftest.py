@@ -49,8 +49,17 @@ LONGEST = ("simulation/test_simulation.py", "mutants/test_mutants.py", "cluster/
 """What takes longest, longest first: begun last, it would leave the other cores nothing to do."""
 
 
+SERVERS = {"postgresql", "mariadb", "redis_server", "object_store"}
+"""The fixtures that start servers of others; what uses one belongs to ``make check``."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest; else as it was."""
+    """Begin with what takes longest, else as it was; mark what needs servers of others."""
+    for item in items:
+        params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        words = {each for each in params if type(each) is str}
+        if SERVERS & words.union(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.check)
 
     def rank(item: pytest.Item) -> int:
         name = item.path.relative_to(TESTS).as_posix()

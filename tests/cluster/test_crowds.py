@@ -17,6 +17,8 @@ from tests.cluster.conftest import MakeCluster
 from tests.cluster.processes import ProcessCluster
 from tests.cluster.wire import Wire
 
+pytestmark = pytest.mark.check
+
 WAITERS = 1_000
 WAKEUPS = "coordinator_contender_wakeups_total"
 GRANTS = "coordinator_grants_total"

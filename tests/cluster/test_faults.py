@@ -9,6 +9,8 @@ import pytest
 from tests.cluster.faults.rows import ORDER, ROWS
 from tests.cluster.faults.world import Plan, Skipped, Tally
 
+pytestmark = pytest.mark.check
+
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [11, 13, 17, 19])

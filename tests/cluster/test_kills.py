@@ -14,6 +14,8 @@ from tests.cluster.load import Load, LoadOptions
 from tests.cluster.processes import ProcessCluster
 from tests.cluster.verdicts import judge, judge_end
 
+pytestmark = pytest.mark.check
+
 RECOVERY_S_MAX = 30.0
 """A bound for a machine that is busy with other things; what was measured is printed."""
 SNAPSHOTS = {"snapshot_every_entries": 300, "keep_entries_after_snapshot": 100}

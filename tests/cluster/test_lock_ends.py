@@ -29,6 +29,8 @@ from tests.cluster.proxy import Proxy
 from tests.cluster.scripts import REPOSITORY, Script
 from tests.cluster.test_lock_kinds import children_of
 
+pytestmark = pytest.mark.check
+
 RELEASES_RACED = 12
 
 

@@ -21,6 +21,8 @@ from tests.cluster.processes import ProcessCluster
 from tests.cluster.proxy import Proxy
 from tests.cluster.scripts import Script
 
+pytestmark = pytest.mark.check
+
 SESSION_S = 1.5
 
 class Crowd:

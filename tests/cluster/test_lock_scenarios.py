@@ -16,6 +16,8 @@ from recipes import RWLock, Semaphore
 from tests.cluster.processes import ProcessCluster
 from tests.cluster.wire import Answer, Wire
 
+pytestmark = pytest.mark.check
+
 
 class Door:
     """Raw requests at all members, in a session that needs no heartbeats for so long."""

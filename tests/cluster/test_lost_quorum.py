@@ -15,6 +15,8 @@ from tests.cluster.conftest import MakeCluster
 from tests.cluster.proxy import Proxy
 from tests.cluster.wire import Wire
 
+pytestmark = pytest.mark.check
+
 
 async def test_a_member_without_a_quorum_says_so(make_cluster: MakeCluster) -> None:
     """Two of three down: NoLeader within the deadline; stale reads with their growing age."""

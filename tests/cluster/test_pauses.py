@@ -23,7 +23,10 @@ from tests.cluster.load import Load, LoadOptions
 from tests.cluster.scripts import REPOSITORY
 from tests.cluster.verdicts import judge, judge_end
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and needs prctl")
+pytestmark = [
+    pytest.mark.check,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and needs prctl"),
+]
 
 
 def test_a_paused_holder_learns_of_its_loss_before_it_goes_on(

@@ -12,6 +12,8 @@ from tests.cluster.conftest import MakeCluster
 from tests.cluster.load import Load, LoadOptions
 from tests.cluster.verdicts import judge, judge_end
 
+pytestmark = pytest.mark.check
+
 
 @pytest.mark.timeout(240)
 async def test_a_rolling_restart_loses_no_lock_and_fails_no_call(make_cluster: MakeCluster) -> None:

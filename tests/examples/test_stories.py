@@ -16,6 +16,8 @@ import examples
 from coordinator.testing import LocalCluster
 from examples.stage import Stage
 
+pytestmark = pytest.mark.check
+
 ROOT = Path(__file__).resolve().parents[2]
 PACE = 0.1
 
