@@ -1,30 +1,94 @@
 """Committed entries on their way into the replica, and their results on the way to who proposed.
 
-Each command of an entry is applied once, in order; an entry that cannot be taken apart, or that is
-not what was proposed at its index, is a broken invariant and stops the member (row 16).
+1. Each command of an entry is applied once, in order; an entry that cannot be taken apart, or that
+   is not what was proposed at its index, is a broken invariant and stops the member (row 16).
+2. One pass of the loop applies for about ``_PASS_MS`` and a bounded number of commands; the next
+   one goes on, also within an entry: what a thousand clients asked for at once is no step of the
+   loop. While an entry is applied in part no snapshot is made: it would hold the part.
 """
 
 from __future__ import annotations
 
-from coordinator.errors import LeaderChangedError
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator.errors import CoordinatorError, LeaderChangedError
 from coordinator.raft.engine import Applied, Replica
 from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
-from coordinator.raft.proposals import Proposals, fail_waiters, unpack_group
+from coordinator.raft.proposals import Proposals, Waiter, fail_waiters, unpack_group
+
+_PASS_MS = 5
+_PASS_COMMANDS_MAX = 500
+
+
+@dataclass(slots=True)
+class _Begun:
+    """An entry of which the first ``done`` commands are applied."""
+
+    index: int
+    term: int
+    commands: list[bytes]
+    waiters: list[Waiter]
+    done: int = 0
 
 
 class Application:
     """Applies the entries of one member."""
 
-    def __init__(self, proposals: Proposals) -> None:
+    def __init__(self, proposals: Proposals, now_ms: Callable[[], int]) -> None:
         self._proposals = proposals
+        self._now_ms = now_ms
+        self._until_ms = 0
+        self._left = 0
+        self._begun: _Begun | None = None
         self.entries_total = 0
         self.commands_total = 0
 
-    def apply(self, replica: Replica, index: int, term: int, entry: bytes) -> int:
-        """Apply an entry; return how many commands it had."""
+    @property
+    def is_between_entries(self) -> bool:
+        """Whether no entry is applied in part."""
+        return self._begun is None
+
+    def begin_pass(self) -> None:
+        """Another pass of the loop has begun."""
+        self._until_ms = self._now_ms() + _PASS_MS
+        self._left = _PASS_COMMANDS_MAX
+
+    def apply(self, replica: Replica, index: int, term: int, entry: bytes) -> bool:
+        """Apply an entry, or go on with it; return whether it is done. Else the pass is over."""
+        if self._begun is not None and self._begun.index != index:
+            self.fail(LeaderChangedError("a snapshot took the place of this entry"))
+        if self._begun is None:
+            if self._is_over():
+                return False
+            self._begun = self._begin(index, term, entry)
+        begun = self._begun
+        try:
+            while begun.done < len(begun.commands):
+                if self._is_over():
+                    return False
+                self._left -= 1
+                self._apply_next(replica, begun)
+        except Exception:
+            self.fail(LeaderChangedError("the member failed while it applied this"))
+            raise
+        self._begun = None
+        return True
+
+    def fail(self, error: CoordinatorError) -> None:
+        """Forget the entry that is applied in part, and tell who waits for the rest of it."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            fail_waiters(begun.waiters, error)
+
+    def _is_over(self) -> bool:
+        return self._left <= 0 or self._now_ms() >= self._until_ms
+
+    def _begin(self, index: int, term: int, entry: bytes) -> _Begun:
         self.entries_total += 1
         if entry == NO_OP:
-            return 1
+            self._left -= 1
+            return _Begun(index, term, [], [])
         if entry[:1] != REGULAR:
             raise InvariantError(f"entry {index} is of no kind known here")
         try:
@@ -32,15 +96,15 @@ class Application:
         except ValueError as error:
             raise InvariantError(f"entry {index} cannot be taken apart: {error}") from error
         waiters = self._proposals.waiters_of(index)
-        self.commands_total += len(commands)
-        try:
-            if waiters and len(waiters) != len(commands):
-                raise InvariantError(f"entry {index} is not the one that was proposed")
-            for position, command in enumerate(commands):
-                result = replica.apply(index, term, command)
-                if waiters and not waiters[position].done():
-                    waiters[position].set_result(Applied(index, term, result))
-        except Exception:
+        if waiters and len(waiters) != len(commands):
             fail_waiters(waiters, LeaderChangedError("the member failed while it applied this"))
-            raise
-        return len(commands)
+            raise InvariantError(f"entry {index} is not the one that was proposed")
+        return _Begun(index, term, commands, waiters)
+
+    def _apply_next(self, replica: Replica, begun: _Begun) -> None:
+        index, term, position = begun.index, begun.term, begun.done
+        result = replica.apply(index, term, begun.commands[position])
+        begun.done += 1
+        self.commands_total += 1
+        if begun.waiters and not begun.waiters[position].done():
+            begun.waiters[position].set_result(Applied(index, term, result))

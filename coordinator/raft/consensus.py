@@ -58,7 +58,9 @@ class Outbox(Protocol):
 
     def on_group_logged(self, index: int, term: int) -> None: ...
 
-    def apply_entry(self, index: int, term: int, entry: bytes) -> int: ...
+    def apply_entry(self, index: int, term: int, entry: bytes) -> bool:
+        """Apply an entry, or a part of it; return whether all of it is applied."""
+        ...
 
 
 class Consensus:
@@ -270,7 +272,7 @@ class Consensus:
     def on_group_logged(self, index: int, term: int) -> None:
         self._outbox.on_group_logged(index, term)
 
-    def apply_entry(self, index: int, term: int, entry: bytes) -> int:
+    def apply_entry(self, index: int, term: int, entry: bytes) -> bool:
         return self._outbox.apply_entry(index, term, entry)
 
     # A leader's messages.

@@ -42,8 +42,6 @@ REGULAR = b"\x00"
 NO_OP = b"\x01"
 """The whole of an entry that carries none: the first of a log, and the first of each term."""
 
-APPLY_COMMANDS_MAX = 2_000
-"""Commands applied in one pass of the loop, about; the rest waits for the next pass."""
 APPLY_ENTRIES_MAX = 1_000
 
 
@@ -72,7 +70,7 @@ class Host(Protocol):
 
     def on_group_logged(self, index: int, term: int) -> None: ...
 
-    def apply_entry(self, index: int, term: int, entry: bytes) -> int:
+    def apply_entry(self, index: int, term: int, entry: bytes) -> bool:
         """Apply an entry; return how many commands it had."""
         ...
 
@@ -420,14 +418,12 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         log = self._SyncObj__raftLog
         first = self._SyncObj__raftLastApplied + 1
         last = min(self._SyncObj__raftCommitIndex, first + APPLY_ENTRIES_MAX - 1)
-        count = 0
         if first <= last:
             start = log[0][1]
             for command, index, term in log[first - start : last + 1 - start]:
-                count += self._host.apply_entry(index, term, command)
+                if not self._host.apply_entry(index, term, command):
+                    break  # the next pass goes on
                 self._SyncObj__raftLastApplied = index
-                if count >= APPLY_COMMANDS_MAX:
-                    break
         return False
 
     def _checkCommandsToApply(self) -> None:

@@ -16,7 +16,10 @@ from coordinator.config import RaftConfig
 from coordinator.errors import CoordinatorError, DataTooLargeError, ThrottledError
 from coordinator.raft.engine import Applied
 
-_Waiter = asyncio.Future[Applied]
+Waiter = asyncio.Future[Applied]
+
+_PASS_GROUPS_MAX = 4
+"""Groups that are logged in one pass of the loop, each of up to ``append_batch_bytes``."""
 
 NOTHING: bytes = msgpack.packb([])
 """A group without commands, for an entry that says only that its leader leads."""
@@ -30,11 +33,14 @@ class Proposals:
         self._bytes_max = raft.proposals_bytes_max
         self._group_bytes_max = min(raft.append_batch_bytes, command_bytes_max)
         self._command_bytes_max = command_bytes_max
-        self._queue: deque[tuple[bytes, _Waiter]] = deque()
+        self._queue: deque[tuple[bytes, Waiter]] = deque()
         self._queued_bytes = 0
-        self._taken: list[_Waiter] = []
+        self._taken: list[Waiter] = []
         self._taken_bytes = 0
-        self._logged: dict[int, tuple[list[_Waiter], int]] = {}
+        self._groups_left = 0
+        self.is_cut_off = False
+        """Whether more waits than this pass takes."""
+        self._logged: dict[int, tuple[list[Waiter], int]] = {}
         self._logged_count = self._logged_bytes = 0
 
     @property
@@ -45,7 +51,7 @@ class Proposals:
     def in_flight(self) -> int:
         return len(self._queue) + self._logged_count
 
-    def add(self, command: bytes) -> _Waiter:
+    def add(self, command: bytes) -> Waiter:
         """Queue ``command``; raises ThrottledError or DataTooLargeError, then nothing is queued."""
         if self.in_flight >= self._in_flight_max:
             raise ThrottledError(
@@ -62,13 +68,22 @@ class Proposals:
                 f"{waiting_bytes} bytes of proposals wait already",
                 proposals_in_flight=self.in_flight,
             )
-        waiter: _Waiter = asyncio.get_running_loop().create_future()
+        waiter: Waiter = asyncio.get_running_loop().create_future()
         self._queue.append((command, waiter))
         self._queued_bytes += len(command)
         return waiter
 
+    def begin_pass(self) -> None:
+        """Another pass of the loop has begun."""
+        self._groups_left = _PASS_GROUPS_MAX
+        self.is_cut_off = False
+
     def take_group(self) -> bytes | None:
         """Return the next entry's commands, or None; ``on_logged`` must follow."""
+        if self._groups_left <= 0:
+            self.is_cut_off = bool(self._queue)
+            return None
+        self._groups_left -= 1
         commands: list[bytes] = []
         size = 0
         self._taken = []
@@ -95,7 +110,7 @@ class Proposals:
         self._logged_bytes += self._taken_bytes
         self._taken = []
 
-    def waiters_of(self, index: int) -> list[_Waiter]:
+    def waiters_of(self, index: int) -> list[Waiter]:
         """Return who waits for the commands of the entry at ``index``, in their order."""
         waiters, size = self._logged.pop(index, ([], 0))
         self._logged_count -= len(waiters)
@@ -126,7 +141,7 @@ def unpack_group(packed: bytes) -> list[bytes]:
     return commands
 
 
-def fail_waiters(waiters: list[_Waiter], error: CoordinatorError) -> None:
+def fail_waiters(waiters: list[Waiter], error: CoordinatorError) -> None:
     """Give each of them an error of its own."""
     for waiter in waiters:
         if not waiter.done():

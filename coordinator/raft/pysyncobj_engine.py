@@ -141,7 +141,7 @@ class PySyncObjEngine:
         self._fitness: Fitness | None = None
         self._chapters: Chapters | None = None
         self._passes = Passes(self._pass, clock.monotonic_ms)
-        self._application = Application(self._proposals)
+        self._application = Application(self._proposals, clock.monotonic_ms)
 
     # The life of a member.
 
@@ -282,6 +282,7 @@ class PySyncObjEngine:
     def _fail_waiters(self, error: ShuttingDownError) -> None:
         self._proposals.fail_queued(error)
         self._proposals.fail_logged(LeaderChangedError(error.message))
+        self._application.fail(LeaderChangedError(error.message))
         if self._consensus is not None:
             self._consensus.rounds.fail()
         self._reads.fail(error)
@@ -418,11 +419,13 @@ class PySyncObjEngine:
     def on_group_logged(self, index: int, term: int) -> None:
         self._proposals.on_logged(index)
 
-    def apply_entry(self, index: int, term: int, entry: bytes) -> int:
+    def apply_entry(self, index: int, term: int, entry: bytes) -> bool:
         assert self._replica is not None
         assert self._snapshots is not None
-        self._snapshots.note_applied(len(entry))
-        return self._application.apply(self._replica, index, term, entry)
+        is_done = self._application.apply(self._replica, index, term, entry)
+        if is_done:
+            self._snapshots.note_applied(len(entry))
+        return is_done
 
     # Passes.
 
@@ -438,6 +441,8 @@ class PySyncObjEngine:
         assert fitness
         assert chapters
         try:
+            self._application.begin_pass()
+            self._proposals.begin_pass()
             consensus.tick()
             self._handovers.step(
                 consensus,
@@ -460,9 +465,10 @@ class PySyncObjEngine:
             self._tell_role(Role.LEADER)
         consensus.probation.maybe_end(self._log.durable_index, self._clock.monotonic_ms())
         self._is_ready(consensus)
-        snapshots.maybe_make(consensus.core.applied_index)
+        if self._application.is_between_entries:
+            snapshots.maybe_make(consensus.core.applied_index)
         snapshots.resend(consensus)
-        if consensus.has_more_to_do():
+        if consensus.has_more_to_do() or self._proposals.is_cut_off:
             self._wake()
         due_ms = consensus.due_ms()
         if self._log.is_full:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
 import msgpack
 import pytest
 
 from coordinator.config import RaftConfig
+from coordinator.errors import LeaderChangedError
 from coordinator.raft.application import Application
 from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
 from coordinator.raft.proposals import Proposals
@@ -22,10 +27,100 @@ from tests.raft.simulated_cluster import ListReplica
 def test_an_entry_that_cannot_be_taken_apart_is_named(entry: bytes) -> None:
     """Not by a surprise of the decoder, and before any of its commands is applied (tests/fuzz)."""
     replica = ListReplica()
-    application = Application(Proposals(RaftConfig(), command_bytes_max=1_000))
-    assert application.apply(replica, 6, 1, NO_OP) == 1
+    application = _application()
+    application.begin_pass()
+    assert application.apply(replica, 6, 1, NO_OP)
 
     with pytest.raises(InvariantError, match="entry 7"):
         application.apply(replica, 7, 1, entry)
 
     assert replica.commands == []
+
+
+class _SlowReplica(ListReplica):
+    """A millisecond goes by with each command."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = 0
+
+    def apply(self, index: int, term: int, command: bytes) -> Any:
+        self.now_ms += 1
+        return super().apply(index, term, command)
+
+
+def test_a_pass_ends_within_an_entry_and_the_next_one_goes_on_there() -> None:
+    """Each command is applied once, in order, whatever the number that share an entry."""
+    replica = _SlowReplica()
+    application = _application(lambda: replica.now_ms)
+    commands = [b"%d" % number for number in range(12)]
+    entry = REGULAR + msgpack.packb(commands)
+    passes = 0
+
+    is_done = False
+    while not is_done:
+        application.begin_pass()
+        is_done = application.apply(replica, 7, 1, entry)
+        passes += 1
+        assert application.is_between_entries == is_done, "no snapshot is made of a part"
+
+    assert replica.commands == commands
+    assert passes == 3, "five milliseconds in each pass"
+
+
+def test_a_pass_of_cheap_commands_is_bounded_by_their_number() -> None:
+    """Also where no time goes by, as in a simulation."""
+    replica = ListReplica()
+    application = _application()
+    entry = REGULAR + msgpack.packb([b"x"] * 1_200)
+    counts = []
+
+    for _ in range(3):
+        application.begin_pass()
+        application.apply(replica, 7, 1, entry)
+        counts.append(len(replica.commands))
+
+    assert counts == [500, 1_000, 1_200]
+
+
+async def test_who_waits_for_the_rest_of_an_entry_is_told_when_the_member_ends() -> None:
+    """Nobody knows what will have become of it."""
+    replica = ListReplica()
+    proposals = Proposals(RaftConfig(), command_bytes_max=1_000)
+    application = Application(proposals, lambda: 0)
+    waiters = [proposals.add(b"x") for _ in range(600)]
+    proposals.begin_pass()
+    group = proposals.take_group()
+    assert group is not None
+    proposals.on_logged(7)
+    application.begin_pass()
+    assert not application.apply(replica, 7, 1, REGULAR + group)
+
+    application.fail(LeaderChangedError("it ends"))
+
+    assert [each.exception() is None for each in waiters] == [True] * 500 + [False] * 100
+
+
+def test_a_pass_logs_a_bounded_number_of_groups() -> None:
+    """The rest waits in its order for the next pass."""
+
+    async def act() -> None:
+        proposals = Proposals(RaftConfig(append_batch_bytes=1_000), command_bytes_max=1_000)
+        for _ in range(10):
+            proposals.add(b"x" * 900)
+        taken = []
+        for _ in range(3):
+            proposals.begin_pass()
+            count = 0
+            while proposals.take_group() is not None:
+                proposals.on_logged(len(taken) * 10 + count)
+                count += 1
+            taken.append((count, proposals.is_cut_off))
+
+        assert taken == [(4, True), (4, True), (2, False)]
+
+    asyncio.run(act())
+
+
+def _application(now_ms: Callable[[], int] = lambda: 0) -> Application:
+    return Application(Proposals(RaftConfig(), command_bytes_max=1_000), now_ms)
