@@ -51,8 +51,9 @@ class HttpConfig:
     is_insecure: bool = False
     """Must be true to listen beyond loopback without TLS."""
     allowed_hosts: str | None = None
-    """Names, separated by commas, under which clients may call a member that listens on loopback,
-    beyond addresses, ``localhost`` and the hosts of ``client_url``; ``*`` is any name."""
+    """Names, separated by commas, under which clients may call a member, beyond addresses,
+    ``localhost`` and the hosts of ``client_url`` and ``bind_host``; ``*.name`` is every name below
+    one, ``*`` alone any name at all."""
     header_deadline_ms: int = 5_000
     body_deadline_ms: int = 10_000
     idle_deadline_ms: int = 60_000

@@ -77,6 +77,7 @@ _AT_LEAST: tuple[tuple[str, str, int, str, str, str], ...] = (
 
 _MEMBER_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?", re.ASCII)
 _HOST_NAME = re.compile(r"[^\s/:@\x00-\x1f]{1,253}")
+_TOLD_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _MEMBERS_MAX = 9
 _SHOWN_MAX = 120
 
@@ -86,6 +87,7 @@ def check(config: Config, origin: Origin) -> None:
     _check_ranges(config, origin)
     _check_orders(config, origin)
     _check_members(config, origin)
+    _check_door(config, origin)
     _check_exposure(config, origin)
 
 
@@ -181,8 +183,12 @@ def _check_address(member: MemberAddress, where: str) -> None:
 
 def _check_host(host: str, where: str, key: str) -> None:
     # An IPv6 address is the one host name with colons.
-    if not _HOST_NAME.fullmatch(host) and _ip_address(host) is None:
+    if not _is_host(host):
         _fail(where, key, "a host name or an address, without a port", repr(host))
+
+
+def _is_host(host: str) -> bool:
+    return _HOST_NAME.fullmatch(host) is not None or _ip_address(host) is not None
 
 
 def _is_base_url(url: str) -> bool:
@@ -221,6 +227,19 @@ def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | No
         return ipaddress.ip_address(host.strip("[]"))
     except ValueError:
         return None
+
+
+def _check_door(config: Config, origin: Origin) -> None:
+    bind_host = config.http.bind_host
+    if bind_host and ("[" in bind_host or not _is_host(bind_host)):
+        expected = "an address or a host name, without brackets and port"
+        _fail(origin("http", "bind_host"), "bind_host", expected, repr(bind_host))
+    for name in (config.http.allowed_hosts or "").split(","):
+        told = name.strip()
+        if told and told != "*" and not _TOLD_NAME.fullmatch(told):
+            where = origin("http", "allowed_hosts")
+            expected = "names such as locks.example, without scheme and port; *.example; or *"
+            _fail(where, "allowed_hosts", expected, repr(told))
 
 
 def _check_exposure(config: Config, origin: Origin) -> None:

@@ -178,6 +178,10 @@ WRONG_FILES = [
     ("[http]\nis_insecure = 1\n", ["[http] is_insecure", "true or false", "found 1"]),
     ("[http]\nbody_deadline_ms = 0\n", ["[http] body_deadline_ms", "found 0"]),
     ('[http]\nbind_host = "0.0.0.0"\n', ["[http] bind_host", "is_insecure = true"]),
+    ('[http]\nbind_host = "[::1]"\n', ["[http] bind_host", "without brackets", "found '[::1]'"]),
+    ('[http]\nallowed_hosts = "a.b, http://c"\n', ["[http] allowed_hosts", "found 'http://c'"]),
+    ('[http]\nallowed_hosts = "c:80"\n', ["[http] allowed_hosts", "without scheme and port"]),
+    ('[http]\nallowed_hosts = "*b.c"\n', ["[http] allowed_hosts", "found '*b.c'"]),
     ("[http]\nbody_bytes_max = 2000\n", ["[http] body_bytes_max", "[limits] data_bytes_max"]),
     (
         "[raft]\nheartbeat_interval_ms = 400\n",

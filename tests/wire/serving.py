@@ -54,12 +54,16 @@ class Api:
         *,
         headers: dict[str, str] | None = None,
         data: bytes | None = None,
+        without_type: bool = False,
     ) -> Reply:
-        """Send one request; ``body`` as JSON, ``data`` as it is. The path goes out as written."""
+        """Send one request; ``body`` as JSON, ``data`` as it is. The path goes out as written.
+
+        ``without_type``: with the Content-Type of ``headers``, or none (aiohttp adds one)."""
         from yarl import URL
 
         url = URL(self.server.url + path, encoded=True)
         given: dict[str, Any] = {"data": data} if body is None else {"json": body}
+        given["skip_auto_headers"] = ["Content-Type"] if without_type else []
         async with self.session.request(method, url, headers=headers, **given) as response:
             return Reply(response.status, response.headers, await response.read())
 

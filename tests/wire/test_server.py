@@ -590,25 +590,32 @@ async def test_another_site_cannot_make_a_browser_write() -> None:
         (b"127.0.0.1:7071", 200), (b"10.0.0.1", 200), (b"[::1]:7071", 200), (b"localhost:1", 200),
         (b"LOCALHOST", 200), (b"h", 200), (b"db.internal:80", 200), (b"evil.example", 403),
         (b"localhost.evil.example", 403), (b"127.0.0.1.evil.example", 403), (b"", 403),
-        (b"[::1", 200), (b"a\r\nHost: h", 400),
+        (b"[::1", 403), (b"a\r\nHost: h", 400), (b"[::1]x:1", 403), (b"db.internal.", 200),
+        (b"evildb.internal", 403), (b"db.internal.evil", 403), (b"x.db.internal", 403),
+        (b"locks.example", 403), (b"a.locks.example", 200), (b"a.b.LOCKS.example:1", 200),
+        (b"evillocks.example", 403), (b".locks.example", 200), (b"alocks.example", 403),
     ],
 )  # fmt: skip
-async def test_on_loopback_only_known_names_are_answered(host: bytes, status: int) -> None:
-    """A site whose name was made to point here (DNS rebinding) gets nothing, not even reads."""
+@pytest.mark.parametrize("bind_host", ["127.0.0.1", "0.0.0.0"])
+async def test_only_known_names_are_answered(host: bytes, status: int, bind_host: str) -> None:
+    """A site whose name was made to point here (DNS rebinding) gets nothing, not even reads,
+    wherever the member listens; names are compared label by label (T20, T55)."""
     urls = ["http://db.internal:7071"]
-    async with serving(client_urls=urls) as server:
+    told = {"allowed_hosts": "h, *.Locks.example", "bind_host": bind_host, "is_insecure": True}
+    async with serving(client_urls=urls, **told) as server:
         wire = await Wire.to(server)
         await wire.send(b"GET /x HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
 
         assert (await wire.response())[0] == status
 
 
-@pytest.mark.parametrize(
-    "changes", [{"allowed_hosts": "*"}, {"bind_host": "0.0.0.0", "is_insecure": True}]
-)
-async def test_other_names_when_told_or_beyond_loopback(changes: dict[str, Any]) -> None:
-    """The operator knows the names of a network."""
-    async with serving(**changes) as server:
+@pytest.mark.parametrize("changes", [{}, {"bind_host": "0.0.0.0", "is_insecure": True}])
+async def test_any_name_when_told_so(
+    changes: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The operator may switch it off; the log says what that means."""
+    async with serving(allowed_hosts="*", **changes) as server:
+        assert "allowed_hosts is *" in caplog.text
         wire = await Wire.to(server)
         await wire.send(b"GET /x HTTP/1.1\r\nHost: any.example\r\n\r\n")
 

@@ -12,6 +12,7 @@ from coordinator.wire.http.elections import ElectionRoutes
 from coordinator.wire.http.etags import unconditional
 from coordinator.wire.http.grants import GrantRoutes
 from coordinator.wire.http.holding import HoldingRoutes
+from coordinator.wire.http.hosts import refuse_simple_post
 from coordinator.wire.http.locks import LockRoutes
 from coordinator.wire.http.multi import MultiRoutes
 from coordinator.wire.http.openapi import openapi_document
@@ -48,7 +49,18 @@ def _handler_of(route: Route) -> Handler:
     """Return what answers a route: those of the tree judge preconditions, reads may ignore them."""
     is_read = route.method == "GET" or route.operation_id == "watch_many"
     is_judge = route.template.startswith(TREE_PREFIX)
-    return route.handler if is_read or is_judge else unconditional(route.handler)
+    handler = route.handler if is_read or is_judge else unconditional(route.handler)
+    return _asked_for_first(handler) if route.method == "POST" else handler
+
+
+def _asked_for_first(handler: Handler) -> Handler:
+    """Return ``handler``, behind the refusal of what a page may send without asking."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        refuse_simple_post(request)
+        return await handler(request)
+
+    return handle
 
 
 def all_routes(door: Door) -> tuple[Route, ...]:

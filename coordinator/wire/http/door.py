@@ -35,6 +35,7 @@ from coordinator.state.commands import RequestId
 from coordinator.wire import messages
 from coordinator.wire.encoding import Encoding, decode, encode
 from coordinator.wire.http.bodies import SMALL, BodyBounds, HeavyWork, whole_body
+from coordinator.wire.http.hosts import Names
 from coordinator.wire.http.queries import parsed_integer
 from coordinator.wire.strict_json import encode_json, shortened
 
@@ -61,7 +62,7 @@ class Door:
         self.config = config
         self.clock = clock
         self.is_closing = False
-        self.names: frozenset[str] | None = None
+        self.names: Names | None = None
         """The names it may be called by, beside addresses; None: by any. Set by who listens."""
         self._partial_bytes = 0
         self._heavy = HeavyWork()
@@ -186,6 +187,16 @@ class Door:
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # it is not a part of the response
         return None
+
+    async def raw_data(self, request: web.Request, bounds: BodyBounds) -> bytes:
+        """Return a body that is data itself, and says so: no page sends that without asking."""
+        content_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if content_type != messages.RAW_TYPE:
+            raise BadArgumentsError(
+                f"Content-Type: expected {messages.RAW_TYPE} with raw, "
+                f"found {shortened(ascii(content_type)) if content_type else 'none'}"
+            )
+        return await self.raw_body(request, bounds)
 
     async def raw_body(self, request: web.Request, bounds: BodyBounds = SMALL) -> bytes:
         """Return the bytes of the body, within the limits and the deadline for bodies.

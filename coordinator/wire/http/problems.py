@@ -21,11 +21,10 @@ from coordinator.errors import (
     CoordinatorError,
     DataTooLargeError,
     MethodNotAllowedError,
-    NoAuthError,
     UnknownRouteError,
 )
 from coordinator.wire.http.door import Door
-from coordinator.wire.http.hosts import refuse_foreign_host
+from coordinator.wire.http.hosts import refuse_foreign_host, refuse_other_sites
 from coordinator.wire.http.paths import target_path
 from coordinator.wire.strict_json import shortened
 
@@ -34,7 +33,6 @@ logger = logging.getLogger("coordinator.http")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
-_SAFE_SITES = frozenset({"same-origin", "none"})
 
 
 def problem_middleware(door: Door) -> Middleware:
@@ -48,7 +46,7 @@ def problem_middleware(door: Door) -> Middleware:
             if door.names is not None:
                 refuse_foreign_host(request, door.names)
             if request.method not in _SAFE_METHODS:
-                _refuse_other_sites(request)
+                refuse_other_sites(request, door.names)
             return await handler(request)
         except CoordinatorError as error:
             return door.problem(error)
@@ -85,10 +83,3 @@ def _problem_of(door: Door, request: web.Request, refusal: web.HTTPException) ->
     else:
         error = BadArgumentsError(f"request: {refusal.reason}")
     return door.problem(error)
-
-
-def _refuse_other_sites(request: web.Request) -> None:
-    """Refuse a write that a page of another site makes a browser send (W3C Fetch Metadata)."""
-    site = request.headers.get("Sec-Fetch-Site")
-    if site is not None and site not in _SAFE_SITES:
-        raise NoAuthError(f"Sec-Fetch-Site: expected same-origin or none, found {site[:20]!r}")

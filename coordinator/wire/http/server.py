@@ -17,7 +17,7 @@ from coordinator.config import HttpConfig
 from coordinator.errors import ConfigError
 from coordinator.wire.http.connection import Admission, Connection
 from coordinator.wire.http.door import DOOR
-from coordinator.wire.http.hosts import is_loopback, known_names
+from coordinator.wire.http.hosts import ANY, is_loopback, known_names
 
 logger = logging.getLogger("coordinator.http")
 
@@ -89,6 +89,7 @@ class HttpServer:
             await self._runner.cleanup()
             raise ConfigError(_cannot_listen(self._config, error)) from None
         self._port = self._listener.sockets[0].getsockname()[1]
+        _say_what_is_open(self._config)
 
     async def stop(self, *, break_after_s: float | None = None) -> None:
         """Stop accepting, end the streams, let requests finish within the grace, break the rest.
@@ -143,6 +144,20 @@ class HttpServer:
             with each.dup() as listening:
                 listening.listen(_BACKLOG)  # asyncio has one number for both
         return listener
+
+
+def _say_what_is_open(config: HttpConfig) -> None:
+    if not is_loopback(config.bind_host):
+        logger.warning(
+            "clients are taken on %s without TLS and authentication: whoever reaches this address "
+            "may read and change everything",
+            config.bind_host or "every address",
+        )
+    if ANY in (name.strip() for name in (config.allowed_hosts or "").split(",")):
+        logger.warning(
+            "http.allowed_hosts is *: a page in a browser that reaches this member may read and "
+            "change everything, under a name that it makes point here"
+        )
 
 
 def _refuse_open_door(config: HttpConfig) -> None:

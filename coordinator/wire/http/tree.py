@@ -116,7 +116,7 @@ class TreeRoutes:
         if query.flag("raw"):
             fields: dict[str, Any] = {name: query.text(name) for name in _CREATE_FIELDS}
             fields["ttl_ms"] = query.integer("ttl_ms")
-            body, data = None, await door.raw_body(request, DATA)
+            body, data = None, await door.raw_data(request, DATA)
             shape = shapes.Create.from_fields(path, Fields(fields, "query"), data)
         else:
             _refuse_without_raw(query, _CREATE_FIELDS)
@@ -134,7 +134,7 @@ class TreeRoutes:
         query = Query(request.rel_url.raw_query_string, _SET_QUERY)
         tag = expected(request)
         if query.flag("raw"):
-            body, data = None, await door.raw_body(request, DATA)
+            body, data = None, await door.raw_data(request, DATA)
             given = _queried_version(query)
         else:
             _refuse_without_raw(query, ("expected_version",))
