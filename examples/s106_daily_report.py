@@ -14,6 +14,8 @@ from examples.stage import Stage, perform
 from recipes import Lock
 
 LEDGER = "/reports"
+LATE_S = 20
+"""By so much the last node comes late: long after the others are done."""
 
 
 class CrashError(Exception):
@@ -64,7 +66,7 @@ def story(stage: Stage) -> None:
             lambda: node("node 2", late=1),
             lambda: node("node 3", late=1),
             lambda: node("node 4", late=1),
-            lambda: node("node 5, 90 s late", late=20),
+            lambda: node(f"node 5, {LATE_S} s late", late=LATE_S),
         ):
             stage.say(told)
         reports = client.children(LEDGER).names

@@ -338,11 +338,11 @@ class LocalCluster:
             while True:
                 leader = self._members[await self._wait_for_leader()]
                 with suppress(UnavailableError, OutcomeUnknownError):  # another leader: ask anew
-                    timeout_ms = await leader.timeout_ms_of(session_id)
-                    if timeout_ms is None:
+                    silent_ms = await leader.silence_ms_of(session_id)
+                    if silent_ms is None:
                         raise BadArgumentsError(f"expire: no open session {session_id}")
-                    await leader.expire(session_id, timeout_ms)
-                    if await leader.timeout_ms_of(session_id) is None:
+                    await leader.expire(session_id, silent_ms)
+                    if await leader.silence_ms_of(session_id) is None:
                         return
                 await asyncio.sleep(_LOOK_S)
 

@@ -117,12 +117,19 @@ class LocalMember:
         await self._end.vanish()
         await server.abort()
 
-    async def timeout_ms_of(self, session_id: str) -> int | None:
-        """Return the timeout of an open session, linearizably; None if it is not open."""
+    async def silence_ms_of(self, session_id: str) -> int | None:
+        """Return how long an open session may have been silent, None if it is not open.
+
+        That is its timeout, or its age while it is younger: the history of grants tells the truth.
+        """
         assert self._server is not None, "a leader runs"
         deadline_ms = self.clock.monotonic_ms() + _READ_MS_MAX
         reply = await self._server.member.list_sessions(LINEARIZABLE, deadline_ms)
-        open_ones = {each.session_id: each.timeout_ms for each in reply.value}
+        now_ms = self.clock.wall_ms()
+        open_ones = {
+            each.session_id: min(each.timeout_ms, max(0, now_ms - each.opened_ms))
+            for each in reply.value
+        }
         return open_ones.get(session_id)
 
     async def expire(self, session_id: str, silent_ms: int) -> None:
