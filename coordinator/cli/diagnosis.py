@@ -59,7 +59,8 @@ class Figures:
 
     ``at_once``: how many of the grants were given in the very command that asked. ``silences_ms``:
     for how long nothing had been heard of the holders that expired. ``lease_ms``: the shortest
-    lease of those who hold or wait now, None when nobody does.
+    lease of those who hold or wait now, None when nobody does. ``endless``: how many of the grants
+    that are held now belong to no session.
     """
 
     lock: str
@@ -73,6 +74,7 @@ class Figures:
     held_ms: int
     queue_length: int = 0
     lease_ms: int | None = None
+    endless: int = 0
 
     def to_body(self) -> dict[str, Any]:
         return {
@@ -86,6 +88,7 @@ class Figures:
             "held_ms": self.held_ms,
             "queue_length": self.queue_length,
             "lease_ms": self.lease_ms,
+            "endless": self.endless,
         }
 
 
@@ -142,14 +145,15 @@ def figures_of(
         held_ms=sum(holds_ms),
         queue_length=queue_length,
         lease_ms=min(leases_ms, default=None),
+        endless=sum(each.ended_ms is None and not each.session_id for each in grants),
     )
 
 
 def diagnosed(figures: Figures) -> Diagnosis:
     """Return what the numbers say; nothing wrong is a finding too."""
     rules = (
-        _wait_dominates, _shorter_than_pauses, _put_out, _bounds_reached, _shorter_than_holds,
-        _never_contended,
+        _never_ends, _wait_dominates, _shorter_than_pauses, _put_out, _bounds_reached,
+        _shorter_than_holds, _never_contended,
     )  # fmt: skip
     findings = [finding for rule in rules if (finding := rule(figures)) is not None]
     if not findings:
@@ -160,6 +164,20 @@ def diagnosed(figures: Figures) -> Diagnosis:
 
 
 # --- the rules
+
+
+def _never_ends(figures: Figures) -> Finding | None:
+    if not figures.endless:
+        return None
+    return Finding(
+        "never-ends",
+        "problem",
+        "It is held by what never ends.",
+        f"{counted(figures.endless, 'grant')} held now {'is' if figures.endless == 1 else 'are'} "
+        "of a persistent znode in its queue, made by hand: no session, so no lease that runs out.",
+        "`coordinator why` names it; `coordinator revoke` or deleting the znode frees the lock. "
+        "Such znodes are refused today; this one is from before.",
+    )
 
 
 def _wait_dominates(figures: Figures) -> Finding | None:

@@ -155,6 +155,10 @@ def told(situation: Situation, now_ms: int) -> list[str]:
     return lines
 
 
+NEVER_ENDS = (
+    "It is a persistent znode in the lock's queue, made by hand: no session ends it, so it holds "
+    "until somebody deletes it, or forces it out with `coordinator revoke`."
+)
 HOW = {
     "released": "it was released",
     "closed": "its client closed the session",
@@ -204,7 +208,9 @@ def _one_holder(name: str, holder: Contender, now_ms: int) -> list[str]:
         f"{lasting(now_ms - since_ms)}.",
         f"  Grant {holder.grant_id}, {holder.kind}, fencing token {holder.fencing_token}.",
     ]
-    if holder.safe_ms is None:
+    if not holder.session_id:
+        lines.append(f"  {NEVER_ENDS}")
+    elif holder.safe_ms is None:
         lines.append("  For how long it is safe is not known: the leader did not say in time.")
     else:
         renewed = "that" if holder.lease_ms is None else f"its lease of {lasting(holder.lease_ms)}"

@@ -16,6 +16,7 @@ This is the only file of this room that knows msgpack.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
@@ -98,6 +99,7 @@ from coordinator.state.shapes import (
 )
 
 COMMAND_FORMAT = 5
+_QUEUES_OF_EPHEMERALS_FORMAT = 5
 OUTCOME_FORMAT = 3
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
@@ -285,13 +287,29 @@ def decode_command(data: bytes) -> Command:
         _, operation, wall_ms, request, identity, conditions = _command_shape(row)
         if conditions:
             if_held = tuple([IfHeld(*_if_held_shape(each)) for each in conditions])
+    decoded = _FAMILIES[row[0]].decode(operation)
     return Command(
-        _FAMILIES[row[0]].decode(operation),
+        decoded if row[0] >= _QUEUES_OF_EPHEMERALS_FORMAT else _as_former(decoded),
         wall_ms,
         None if request is None else RequestId(*_request_shape(request)),
         identity,
         if_held,
     )
+
+
+def _as_former(operation: Any) -> Any:
+    """Return an operation of before format 5, by which any znode could stand in a queue."""
+    if type(operation) is Create:
+        return replace(operation, is_former=True)
+    if type(operation) is Multi:
+        return Multi(tuple([_as_former(each) for each in operation.operations]))
+    if type(operation) is Guarded:
+        then, otherwise = (
+            tuple([_as_former(each) for each in branch])
+            for branch in (operation.then, operation.otherwise)
+        )
+        return Guarded(operation.conditions, then, otherwise)
+    return operation
 
 
 def _formatted(data: bytes, what: str, newest: int) -> Row:

@@ -10,7 +10,7 @@ retry safe. Values only; nothing here decides anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -50,7 +50,9 @@ class Create:
 
     ``session_id`` is required for ephemeral modes, ``ttl_ms`` (1..) for ttl modes; both must be
     absent otherwise. ``parents`` says what to create missing ancestors as (PERSISTENT or
-    CONTAINER); None means that a missing parent is refused with NoNode.
+    CONTAINER); None means that a missing parent is refused with NoNode. Only ephemerals stand in
+    the queue of a lock or an election. ``is_former``: read from a command of a format before 5,
+    when others could, too.
     """
 
     path: str
@@ -59,6 +61,7 @@ class Create:
     session_id: str | None = None
     ttl_ms: int | None = None
     parents: CreateMode | None = None
+    is_former: bool = field(default=False, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

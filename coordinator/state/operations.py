@@ -41,7 +41,7 @@ from coordinator.state.commands import (
 from coordinator.state.limits import MachineLimits
 from coordinator.state.outcomes import Checked, Created, DataSet, Deleted, ReadDone, ZnodeResult
 from coordinator.state.paths import ROOT
-from coordinator.state.places import QUEUE_ROOTS
+from coordinator.state.places import CONTENDER_DEPTH, QUEUE_ROOTS
 from coordinator.state.queues import LockTable, check_newcomer
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import EPHEMERAL, SEQUENTIAL, TTL, Tree, Znode, state_bytes_of
@@ -154,6 +154,21 @@ class ZnodeOperations:
             )
         if owner is not None:
             self._check_owner(path, owner)
+        if path.startswith(QUEUE_ROOTS) and not operation.is_former:
+            self._check_place(operation)
+
+    def _check_place(self, operation: Create) -> None:
+        """Refuse what would stand in a queue for ever: only ephemerals end with their client."""
+        path, mode = operation.path, operation.mode
+        parts = path.split("/", CONTENDER_DEPTH + 1)
+        if len(parts) <= CONTENDER_DEPTH:
+            return
+        place = "/".join(parts[: CONTENDER_DEPTH + 1])
+        if len(parts) == CONTENDER_DEPTH + 1:
+            if mode not in EPHEMERAL:
+                raise _no_place(path, place, mode)
+        elif operation.parents is not None and self._tree.find(place) is None:
+            raise _no_place(path, place, operation.parents)
 
     def _check_owner(self, path: str, session_id: str) -> None:
         if session_id not in self._sessions:
@@ -352,6 +367,15 @@ def _check_version(
             expected_czxid=expected_czxid,
             current_czxid=znode.czxid,
         )
+
+
+def _no_place(path: str, place: str, mode: CreateMode) -> BadArgumentsError:
+    return BadArgumentsError(
+        f"create {path}: expected an ephemeral mode with a session at {place}, in the queue of a "
+        f"lock or an election, found {mode.value}: it would stand there for ever. Keep other data "
+        f"outside /locks and /elections",
+        path=path,
+    )
 
 
 def _not_empty(path: str, znode: Znode, verb: str) -> NotEmptyError:

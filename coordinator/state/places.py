@@ -6,6 +6,8 @@ The queues themselves are in ``queues``; this is the vocabulary they share with 
    number has 10 to 18 digits; other names in a queue are nobody's place.
 2. The prefix tells the kind where nothing else does: ``read-`` SHARED, ``slot-`` SLOT; ``delay-``
    is nobody's place and closes the queue; all others are EXCLUSIVE.
+3. Only ephemerals are created there, so every contender ends with its session. A persistent one may
+   be there since commands of a format before 5: it holds until it is deleted or revoked.
 """
 
 from __future__ import annotations

@@ -10,7 +10,11 @@ import pytest
 
 from coordinator.cli.diagnose import diagnoses, told
 from coordinator.cli.diagnosis import Diagnosis, Figures, Percentiles, diagnosed, figures_of
+from coordinator.cli.why import look
+from coordinator.cli.why import told as explained
 from coordinator.client import GrantRecord
+from coordinator.state.codec import encode_command, pack, unpack
+from coordinator.state.commands import Command, Create, CreateMode
 from recipes import Lock
 from tests.cli.conftest import CommandLine
 from tests.client.memory_cluster import MemoryCluster, in_memory
@@ -172,3 +176,20 @@ def test_the_command_answers_in_words_and_in_json(coordinator: CommandLine) -> N
     assert only["findings"][0]["code"] == "unknown"
     assert only["figures"]["grants"] == 0
     assert "locks" in coordinator.json("diagnose")
+
+
+@in_memory
+async def test_a_znode_that_never_ends_is_named(world: MemoryCluster) -> None:
+    """One made by hand before such were refused: it was "nothing is wrong", and held for ever."""
+    made = Create(
+        "/locks/pay/x-", mode=CreateMode.PERSISTENT_SEQUENTIAL, parents=CreateMode.PERSISTENT
+    )
+    await world.engine.propose(pack((4, *unpack(encode_command(Command(made, 5)))[1:])))
+    async with world.client() as client:
+        (diagnosis,) = await diagnoses(client, "pay")
+        text = "\n".join(explained(await look(client, "pay"), world.clock.wall_ms()))
+
+    assert codes(diagnosis) == ["never-ends"]
+    assert diagnosis.findings[0].severity == "problem"
+    assert "persistent znode in the lock's queue" in text
+    assert "coordinator revoke" in text

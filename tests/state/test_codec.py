@@ -10,12 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.state.codec import (
+    COMMAND_FORMAT,
     decode_command,
     decode_outcome,
     decode_stat,
     encode_command,
     encode_outcome,
     encode_stat,
+    pack,
+    unpack,
 )
 from coordinator.state.commands import (
     Abandon,
@@ -30,6 +33,7 @@ from coordinator.state.commands import (
     IfHeld,
     Kind,
     Multi,
+    Operation,
     Read,
     Release,
 )
@@ -317,3 +321,26 @@ def test_encoded_commands_keep_their_bytes() -> None:
 
     assert encode_command(command).hex() == expected
     assert decode_command(bytes.fromhex(expected)) == command
+
+
+def as_format(number: int, operation: Operation) -> Command:
+    """Return what a member of today reads where one of before wrote ``operation``."""
+    row = unpack(encode_command(Command(operation, 5)))
+    return decode_command(pack((number, *row[1:])))
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_what_stood_in_a_queue_by_a_former_format_still_does(number: int) -> None:
+    """A log of before is replayed as it was meant, alone, in a multi, and in a guarded write;
+    only commands of today are refused (T21)."""
+    made = Create("/locks/a/lock-", mode=CreateMode.PERSISTENT_SEQUENTIAL)
+    parent = Create("/locks/a", parents=CreateMode.PERSISTENT)
+    guarded = Guarded((), (Create("/locks/a/deep/x", parents=CreateMode.CONTAINER),), ())
+    for former in (True, False):
+        machine = StateMachine()
+        for index, operation in enumerate((parent, made, Multi((made,)), guarded), 1):
+            as_read = as_format(number if former else COMMAND_FORMAT, operation)
+            outcome = machine.apply(as_read, index, 1)
+
+            assert (outcome.refusal is None) == (former or index == 1), operation
+        assert len(machine.locks.holders("/locks/a")) == former
