@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from dataclasses import fields
 
 from hypothesis import strategies as st
@@ -30,7 +32,9 @@ from coordinator.state.commands import (
 from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
+from tests.state.lock_histories import lock_history
 from tests.state.lock_strategies import conditions, lock_operations
+from tests.state.znode_histories import mixed_history, znode_history
 
 SMALL_LIMITS = MachineLimits(
     data_bytes_max=8,
@@ -40,7 +44,7 @@ SMALL_LIMITS = MachineLimits(
     znodes_max=20,
     state_bytes_max=10_000,
     operations_per_multi_max=5,
-    ephemerals_per_session_max=4,
+    ephemerals_per_session_max=5,
     recursive_delete_max=6,
     request_window=3,
     clients_max=2,
@@ -50,7 +54,7 @@ SMALL_LIMITS = MachineLimits(
     grant_history_bytes_max=4_000,
     timeout_ms_min=10,
     timeout_ms_max=100,
-    sessions_max=2,
+    sessions_max=3,
 )
 
 SESSION_IDS = ("s1", "s2", "s3")
@@ -183,16 +187,44 @@ lock_commands: st.SearchStrategy[Command] = st.builds(
     st.sampled_from(["", "ops@example"]),
     conditions,
 )
-lock_histories = st.lists(lock_commands, min_size=4, max_size=40).map(
+
+
+seeded = st.integers(0, 2**32).map(random.Random)
+
+
+@st.composite
+def drawn_histories(
+    draw: st.DrawFn, drawn: Callable[[random.Random, MachineLimits, int], list[Command]]
+) -> list[Command]:
+    """Commands about what is there: see ``tests.state.drawn_history``.
+
+    Most by a seed, which spreads evenly: hypothesis likes zeros, which here are repetitions. What
+    it draws itself, it can shrink; of a seed it shortens the history only.
+    """
+    chance = draw(st.one_of(seeded, seeded, seeded, st.randoms(use_true_random=False)))
+    return drawn(chance, SMALL_LIMITS, draw(st.integers(20, 48)))
+
+
+lock_histories = drawn_histories(lock_history)
+blind_lock_histories = st.lists(lock_commands, min_size=4, max_size=40).map(
     lambda history: [
         Command(OpenSession("s1", 50), 0),
         Command(OpenSession("s2", 50), 0),
         *history,
     ]
 )
-"""Sessions are open and queues fill up, as they seldom do among commands of every kind."""
+"""Any paths and tokens at all, hardly ever those of somebody who is there."""
 
-histories = st.one_of(st.lists(commands, min_size=1, max_size=40), lock_histories)
+blind_histories = st.one_of(st.lists(commands, min_size=1, max_size=40), blind_lock_histories)
+histories = st.one_of(
+    lock_histories,
+    drawn_histories(znode_history),
+    drawn_histories(mixed_history),
+    lock_histories,
+    drawn_histories(znode_history),
+    drawn_histories(mixed_history),
+    blind_histories,
+)
 
 
 def apply_all(machine: StateMachine, history: list[Command], *, first: int = 1) -> list[Outcome]:

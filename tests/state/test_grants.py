@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from coordinator.state.commands import Command, Enter, Kind, OpenSession, Release
 from coordinator.state.grants import Grant, GrantQuery
@@ -10,9 +10,15 @@ from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered
 from coordinator.state.places import Ending
+from tests.state.exercised import EXERCISED, about
 from tests.state.strategies import SMALL_LIMITS, lock_histories
 
-thorough = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[phase for phase in Phase if phase is not Phase.explain],
+)
 
 
 def is_asked_for(grant: Grant, query: GrantQuery) -> bool:
@@ -44,11 +50,12 @@ def queries_about(grant: Grant) -> list[GrantQuery]:
 
 def played(history: list[Command]) -> StateMachine:
     machine = StateMachine(SMALL_LIMITS)
-    for index, command in enumerate(history, 1):
-        machine.apply(command, index, 1)
+    for command in history:
+        EXERCISED.apply(machine, command)
     return machine
 
 
+@about(holder_ended=100, sessions_ended_with_holders=15, evicted=25)
 @thorough
 @given(lock_histories)
 def test_a_query_tells_exactly_what_it_asks_for(history: list[Command]) -> None:
@@ -62,6 +69,7 @@ def test_a_query_tells_exactly_what_it_asks_for(history: list[Command]) -> None:
             assert list(locks.history(query)) == expected[: query.limit]
 
 
+@about(handed_over=25, holder_ended=100)
 @thorough
 @given(lock_histories)
 def test_the_next_token_is_that_of_the_first_grant_since_the_end(history: list[Command]) -> None:
@@ -78,6 +86,7 @@ def test_the_next_token_is_that_of_the_first_grant_since_the_end(history: list[C
         assert grant.next_token == (later[0] if later else None)
 
 
+@about(holder_ended=100, evicted=25)
 @thorough
 @given(lock_histories)
 def test_what_ended_last_in_a_queue_is_what_the_history_tells_of_it(history: list[Command]) -> None:

@@ -28,6 +28,7 @@ from coordinator.state.outcomes import Created, Entered, GuardedDone, MultiDone,
 from coordinator.state.paths import split
 from coordinator.state.places import Contender
 from coordinator.state.tree import Tree
+from tests.state.exercised import Observed, about
 from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -38,7 +39,7 @@ thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(H
 
 
 def machine_after(history: list[Command]) -> StateMachine:
-    machine = StateMachine(SMALL_LIMITS)
+    machine = Observed(SMALL_LIMITS)
     apply_all(machine, history)
     return machine
 
@@ -74,25 +75,27 @@ def once(contenders: tuple[Contender, ...]) -> list[Contender]:
     return [each._replace(is_repeated=False) for each in contenders]
 
 
+@about(changed=60, refused=60, repeats=15)
 @thorough
 @given(histories)
 def test_law_1_total(history: list[Command]) -> None:
     """Any command comes to an outcome with a result or a refusal, and none raises."""
-    machine = StateMachine(SMALL_LIMITS)
+    machine = Observed(SMALL_LIMITS)
 
     outcomes = apply_all(machine, history)
 
     assert all((each.result is None) != (each.refusal is None) for each in outcomes)
 
 
+@about(changed=30, refused=60)
 @thorough
 @given(histories, st.randoms(use_true_random=False))
 def test_law_1_total_for_mutated_commands(history: list[Command], chance: random.Random) -> None:
     """Bytes that were damaged either do not decode, as a ValueError, or come to an outcome."""
-    machine = StateMachine(SMALL_LIMITS)
+    machine = Observed(SMALL_LIMITS)
     for index, command in enumerate(history, 1):
         damaged = bytearray(encode_command(command))
-        for _ in range(chance.randint(1, 3)):
+        for _ in range(chance.choice([0, 0, 1, 3])):  # most stay as they are, or nothing is there
             damaged[chance.randrange(len(damaged))] = chance.randrange(256)
         try:
             decoded = decode_command(bytes(damaged))
@@ -106,6 +109,7 @@ def test_law_1_total_for_mutated_commands(history: list[Command], chance: random
         assert machine.digest()
 
 
+@about(changed=120, rolled_back=2)
 @thorough
 @given(histories, commands)
 def test_law_2_all_or_nothing(history: list[Command], command: Command) -> None:
@@ -157,23 +161,24 @@ def test_law_3_deterministic_in_other_processes() -> None:
     assert len(set(printed.values())) == 1
     expected = []
     for history in collected:
-        machine = StateMachine(SMALL_LIMITS)
+        machine = Observed(SMALL_LIMITS)
         expected += [encode_outcome(each).hex() for each in apply_all(machine, history)]
         expected.append(machine.digest())
         expected.append(b"".join(machine.snapshot()).hex())
     assert printed["0"].split() == expected
 
 
+@about(changed=120, repeats=40, Multi_changed=6)
 @thorough
 @given(histories, st.data())
 def test_law_4_snapshots_are_transparent(history: list[Command], chance: st.DataObject) -> None:
     """A machine that went through a snapshot at any point does as one that did not."""
     cut = chance.draw(st.integers(0, len(history)))
-    straight = StateMachine(SMALL_LIMITS)
+    straight = Observed(SMALL_LIMITS)
     expected = apply_all(straight, history)
 
     before = machine_after(history[:cut])
-    after = StateMachine(SMALL_LIMITS)
+    after = Observed(SMALL_LIMITS)
     after.restore(before.snapshot())
 
     assert after.digest() == before.digest()
@@ -185,11 +190,12 @@ def test_law_4_snapshots_are_transparent(history: list[Command], chance: st.Data
     assert b"".join(after.snapshot()) == b"".join(straight.snapshot())
 
 
+@about(changed=60, refused=60, repeats=15, SetData_changed=3)
 @thorough
 @given(histories)
 def test_law_5_zxid_grows_by_one_for_each_change(history: list[Command]) -> None:
     """The zxid grows by exactly one with each change of tree, sessions or locks, else not."""
-    machine = StateMachine(SMALL_LIMITS)
+    machine = Observed(SMALL_LIMITS)
     for index, command in enumerate(history, 1):
         before = truth(machine)
 
@@ -207,11 +213,12 @@ def machine_zxid(state: tuple[object, ...]) -> int:
     return zxid
 
 
+@about(changed=60, Delete_changed=3, Multi_changed=2)
 @thorough
 @given(histories)
 def test_law_6_events_tell_the_whole_change_in_order(history: list[Command]) -> None:
     """Replaying the events alone gives the same znodes: parents come first, children go first."""
-    machine = StateMachine(SMALL_LIMITS)
+    machine = Observed(SMALL_LIMITS)
     known: dict[str, tuple[int, int]] = {"/": (0, 0)}
     for index, command in enumerate(history, 1):
         for event in machine.apply(command, index, 1).events:
@@ -228,11 +235,12 @@ def test_law_6_events_tell_the_whole_change_in_order(history: list[Command]) -> 
         assert known == {path: (stat.czxid, stat.version) for path, (_, stat) in found}
 
 
+@about(CloseSession_changed=10)
 @thorough
 @given(histories)
 def test_law_7_ephemerals_belong_to_open_sessions(history: list[Command]) -> None:
     """Every ephemeral znode has one open session, which knows it; ending it takes all (S011)."""
-    machine = StateMachine(SMALL_LIMITS)
+    machine = Observed(SMALL_LIMITS)
     for index, command in enumerate(history, 1):
         machine.apply(command, index, 1)
 
@@ -255,15 +263,16 @@ def test_law_7_ephemerals_belong_to_open_sessions(history: list[Command]) -> Non
         assert machine.zxid == zxid + 1
 
 
+@about(Create_changed=10, Enter_changed=10, Delete_changed=3)
 @thorough
 @given(histories)
 def test_law_8_sequence_numbers_never_repeat(history: list[Command]) -> None:
     """No two sequential znodes of one parent path ever get the same number (S012)."""
-    machine = StateMachine(SMALL_LIMITS)
+    machine = Observed(SMALL_LIMITS)
     seen: set[tuple[str, int]] = set()
     for index, command in enumerate(history, 1):
         if index % 7 == 0:
-            restored = StateMachine(SMALL_LIMITS)
+            restored = Observed(SMALL_LIMITS)
             restored.restore(machine.snapshot())
             machine = restored
         outcome = machine.apply(command, index, 1)
@@ -291,11 +300,12 @@ def created_by(outcome: Outcome) -> list[tuple[str, Stat]]:
     ]
 
 
+@about(repeats=60, changed=60)
 @thorough
 @given(histories)
 def test_law_9_a_repeated_request_gets_its_first_outcome(history: list[Command]) -> None:
     """Repeating a request at once, or after other commands, changes nothing and tells the same."""
-    machine = StateMachine(SMALL_LIMITS)
+    machine = Observed(SMALL_LIMITS)
     first: dict[tuple[str, int], Outcome] = {}
     for index, command in enumerate(history, 1):
         outcome = machine.apply(command, index, 1)
@@ -323,12 +333,13 @@ def refusal_code(outcome: Outcome) -> str | None:
     return None if outcome.refusal is None else outcome.refusal.code
 
 
+@about(changed=120, refused=120)
 @thorough
 @given(histories, st.integers(0, 2**40))
 def test_law_10_no_clock_decides(history: list[Command], wall_ms: int) -> None:
     """With any wall times the same things happen; only ctime, mtime and opened_ms differ."""
-    timeless = StateMachine(SMALL_LIMITS)
-    timed = StateMachine(SMALL_LIMITS)
+    timeless = Observed(SMALL_LIMITS)
+    timed = Observed(SMALL_LIMITS)
     for index, command in enumerate(history, 1):
         expected = timed.apply(command, index, 1)
 
@@ -361,12 +372,13 @@ def indexes(machine: StateMachine) -> dict[str, object]:
     }  # fmt: skip
 
 
+@about(changed=60, rolled_back=1)
 @thorough
 @given(histories)
 def test_derived_indexes_equal_rebuilt_ones(history: list[Command]) -> None:
     """Ephemerals, idle znodes, sorted names and byte counts are what the znodes alone give."""
     machine = machine_after(history)
-    restored = StateMachine(SMALL_LIMITS)
+    restored = Observed(SMALL_LIMITS)
 
     restored.restore(machine.snapshot())
 
@@ -377,11 +389,12 @@ def test_derived_indexes_equal_rebuilt_ones(history: list[Command]) -> None:
         assert names == sorted(names or [])
 
 
+@about(changed=60, refused=60)
 @thorough
 @given(histories)
 def test_limits_hold(history: list[Command]) -> None:
     """Whatever is asked, nothing grows beyond its limit."""
-    machine = StateMachine(SMALL_LIMITS)
+    machine = Observed(SMALL_LIMITS)
     for index, command in enumerate(history, 1):
         machine.apply(command, index, 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from coordinator.state.commands import CloseSession, Command, ExpireSession, Kind, Note, Resize
 from coordinator.state.events import EventType
@@ -11,9 +11,16 @@ from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, SessionEnded
 from coordinator.state.places import Contender, Ending, is_queue, kind_of, number_of
 from recipes import contention
+from tests.state.exercised import EXERCISED, about
+from tests.state.lock_histories import DIRECTORIES
 from tests.state.strategies import SMALL_LIMITS, lock_histories
 
-thorough = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[phase for phase in Phase if phase is not Phase.explain],
+)
 
 
 def queues_of(machine: StateMachine) -> dict[str, tuple[Contender, ...]]:
@@ -38,7 +45,7 @@ def steps(history: list[Command]) -> list[tuple[StateMachine, Command]]:
 
 
 def apply(machine: StateMachine, command: Command) -> Outcome:
-    return machine.apply(command, machine.applied_index + 1, 1)
+    return EXERCISED.apply(machine, command)
 
 
 def closed_from(machine: StateMachine, directory: str) -> int | None:
@@ -65,6 +72,7 @@ def may_hold(machine: StateMachine, directory: str, at: int) -> bool:
     return mine.kind is Kind.SHARED or len(before) < (machine.locks.size(directory) or 1)
 
 
+@about(granted=100, waits=50, made=8, waiter_ended=25)
 @thorough
 @given(lock_histories)
 def test_every_contender_is_recorded_and_no_other(history: list[Command]) -> None:
@@ -91,6 +99,7 @@ def test_every_contender_is_recorded_and_no_other(history: list[Command]) -> Non
                     assert standing.position == (0 if each.is_holder else max(at, 1))
 
 
+@about(handed_over=25, several_hold_shared=25, several_hold_slot=15, resized=8, downgraded=6)
 @thorough
 @given(lock_histories)
 def test_who_holds_follows_the_rule(history: list[Command]) -> None:
@@ -111,6 +120,7 @@ def test_who_holds_follows_the_rule(history: list[Command]) -> None:
                 assert not all(is_first(machine, path) for path in group)
 
 
+@about(granted=100, waits=50, handed_over=25, compared=300)
 @thorough
 @given(lock_histories)
 def test_the_recipe_over_plain_znodes_decides_alike(history: list[Command]) -> None:
@@ -125,6 +135,7 @@ def test_the_recipe_over_plain_znodes_decides_alike(history: list[Command]) -> N
             held = machine.locks.holders(directory)
             if held and held[0].kind is Kind.SLOT and len(held) > size:
                 continue  # it was made smaller: who holds goes on
+            EXERCISED.facts["compared"] += 1
             names = machine.children(directory) or []
             assert contention.holders(names, size) == [each.name for each in held]
             for each in contenders:
@@ -138,6 +149,7 @@ def is_first(machine: StateMachine, path: str) -> bool:
     return contenders[0].path == path and may_hold(machine, directory, 0)
 
 
+@about(granted=100, handed_over=25)
 @thorough
 @given(lock_histories)
 def test_tokens_grow_in_the_order_of_the_queue_and_of_the_grants(history: list[Command]) -> None:
@@ -159,6 +171,7 @@ def test_tokens_grow_in_the_order_of_the_queue_and_of_the_grants(history: list[C
             highest[contender.directory] = contender.czxid
 
 
+@about(granted=100, handed_over=25, holder_ended=100, repeats=50)
 @thorough
 @given(lock_histories)
 def test_each_grant_is_told_once_and_none_is_taken_back(history: list[Command]) -> None:
@@ -181,6 +194,7 @@ def test_each_grant_is_told_once_and_none_is_taken_back(history: list[Command]) 
         assert all(key in after or key in deleted for key in before)
 
 
+@about(several_granted=8, several_waits=10, several_handed_over=6, several_ended=15)
 @thorough
 @given(lock_histories)
 def test_a_multi_lock_stands_and_goes_as_one(history: list[Command]) -> None:
@@ -196,6 +210,7 @@ def test_a_multi_lock_stands_and_goes_as_one(history: list[Command]) -> None:
                 assert {other.is_holder for other in others if other} <= {each.is_holder}
 
 
+@about(holder_ended=100, evicted=25, noted=8, sessions_ended_with_holders=15)
 @thorough
 @given(lock_histories)
 def test_history_tells_each_grant_from_its_beginning_to_its_end(history: list[Command]) -> None:
@@ -238,6 +253,7 @@ def check_ended(
         assert grant.reason == failure
 
 
+@about(sessions_ended_with_holders=15, closed_by_a_lock_delay=100, reopened=1)
 @thorough
 @given(lock_histories)
 def test_a_holder_lost_with_a_lock_delay_leaves_its_queue_closed(history: list[Command]) -> None:
@@ -265,6 +281,7 @@ def test_a_holder_lost_with_a_lock_delay_leaves_its_queue_closed(history: list[C
             assert not any(path.startswith(directory + "/") for path in outcome.granted)
 
 
+@about(resized=8, noted=8, several_hold_slot=15)
 @thorough
 @given(lock_histories)
 def test_what_is_kept_of_semaphores_goes_with_their_directories(history: list[Command]) -> None:
@@ -274,7 +291,7 @@ def test_what_is_kept_of_semaphores_goes_with_their_directories(history: list[Co
 
         outcome = apply(machine, command)
 
-        for directory in ("/locks/a", "/locks/b", "/elections/a"):
+        for directory in DIRECTORIES:
             if machine.locks.size(directory) is not None:
                 assert is_queue(directory)
                 assert machine.stat(directory) is not None

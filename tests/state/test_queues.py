@@ -8,6 +8,7 @@ from coordinator.state.commands import (
     CloseSession,
     Command,
     Create,
+    CreateMode,
     Enter,
     IfHeld,
     Kind,
@@ -160,3 +161,23 @@ def test_a_write_may_be_the_release_of_the_lock_that_guards_it() -> None:
     outcome = room.apply(Release(path, token), IfHeld("/locks/a", token))
 
     assert outcome.granted == ("/locks/a/lock-0000000001",)
+
+
+@pytest.mark.parametrize("parents", [CreateMode.PERSISTENT, CreateMode.CONTAINER])
+def test_a_parent_made_on_the_way_does_not_overtake_a_queue(parents: CreateMode) -> None:
+    """An implied ancestor that is a contender by its name comes last too, or is refused."""
+    room = Room()
+    first, second = room.enter(), room.enter()
+    room.apply(Release(*first))
+    early = "/locks/a/x0000000000/child"
+
+    refused = room.apply(Create(early, parents=parents))
+    taken = room.apply(Create("/locks/a/x0000000007/child", parents=parents))
+
+    assert refused.refusal is not None
+    assert refused.refusal.code == "BadArguments"
+    assert taken.refusal is None
+    assert [each.path for each in room.machine.locks.holders(A[0])] == [second[0]]
+    restored = StateMachine()
+    restored.restore(room.machine.snapshot())
+    assert restored.digest() == room.machine.digest()
