@@ -13,9 +13,9 @@ _LENGTH = struct.Struct(">I")
 LENGTH_BYTES = _LENGTH.size
 
 
-def frame(payload: bytes) -> bytes:
-    """Return ``payload`` with its length in front."""
-    return _LENGTH.pack(len(payload)) + payload
+def frame(payload: bytes, seal: bytes = b"") -> bytes:
+    """Return ``payload``, and its ``seal`` behind it, with the length of both in front."""
+    return b"".join((_LENGTH.pack(len(payload) + len(seal)), payload, seal))
 
 
 class FrameReader:

@@ -11,9 +11,12 @@ from coordinator.config import RaftConfig
 from coordinator.raft.frames import FrameReader, frame
 from coordinator.raft.handshake import HANDSHAKE_FRAME_BYTES_MAX, Acceptor, Dialer
 from coordinator.raft.messages import FrameError, Message, decode
+from coordinator.raft.seals import SEAL_BYTES, Seals
 
 SILENT_PINGS_MAX = 4
 """A link that brought nothing for this many ping intervals is dead."""
+WHOLE_FRAME_FACTOR = 10
+"""So many times longer the largest frame may take over the slowest line."""
 
 
 class LinkOwner(Protocol):
@@ -57,6 +60,8 @@ class Link(asyncio.Protocol):
         self._handshake = handshake
         self._deliver = deliver
         self._reader = FrameReader(HANDSHAKE_FRAME_BYTES_MAX)
+        self._sent: Seals | None = None
+        self._received: Seals | None = None
         self._stream: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._reason = ""
@@ -66,16 +71,31 @@ class Link(asyncio.Protocol):
         self.is_proved = False
         self.is_settled = asyncio.Event()
         """Set when the handshake is over, either way."""
-        self.heard_ms = owner.clock.monotonic_ms()
+        self.heard_ms = self.whole_ms = owner.clock.monotonic_ms()
+        """When anything came, and when a whole frame did."""
 
     @property
     def peer_id(self) -> str:
         return self._handshake.peer_id
 
     def is_silent(self) -> bool:
-        """Return whether nothing came for so long that the other end must be gone."""
+        """Return whether nothing came for so long that the other end must be gone.
+
+        Or no whole frame for much longer: whoever holds frames back may send a byte now and then.
+        """
         limit_ms = SILENT_PINGS_MAX * self._owner.raft.election_timeout_ms_min
-        return self._owner.clock.monotonic_ms() - self.heard_ms > limit_ms
+        now_ms = self._owner.clock.monotonic_ms()
+        is_stuck = now_ms - self.whole_ms > WHOLE_FRAME_FACTOR * limit_ms
+        return is_stuck or now_ms - self.heard_ms > limit_ms
+
+    def note_own_pause(self, now_ms: int) -> None:
+        """It was this member that did not read."""
+        self.heard_ms = self.whole_ms = now_ms
+
+    def sealed(self, payload: bytes) -> bytes:
+        """Return ``payload`` as the next frame; what is sealed must be written, in order."""
+        assert self._sent is not None, "proved before it is used"
+        return self._sent.sealed_frame(payload)
 
     def write(self, chunks: list[bytes]) -> bool:
         """Write; False when the peer leaves too much unread."""
@@ -113,8 +133,10 @@ class Link(asyncio.Protocol):
         self._reader.feed(data)
         try:
             while not self._is_over and (payload := self._reader.next()) is not None:
-                if self.is_proved:
-                    self._deliver(self, decode(payload))
+                if self._received is not None:
+                    opened = self._received.open(payload)
+                    self.whole_ms = self.heard_ms
+                    self._deliver(self, decode(opened))
                 else:
                     self._shake_hands(payload)
         except FrameError as error:
@@ -135,7 +157,12 @@ class Link(asyncio.Protocol):
             self.close()
         else:
             self.is_proved = True
-            self._reader.frame_bytes_max = self._owner.raft.frame_bytes_max
+            keys = self._handshake.keys()
+            sent, received = keys.dialed, keys.accepted
+            if not self.is_dialed:
+                sent, received = received, sent
+            self._sent, self._received = Seals(sent), Seals(received)
+            self._reader.frame_bytes_max = self._owner.raft.frame_bytes_max + SEAL_BYTES
             self._settle()
             self._owner.link_proved(self)
 

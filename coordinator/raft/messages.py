@@ -246,7 +246,7 @@ def encode(message: Message) -> bytes:
     return packed
 
 
-def decode(payload: bytes) -> Message:
+def decode(payload: bytes | memoryview) -> Message:
     """Return the message in ``payload``; raises FrameError for anything else."""
     try:
         fields = msgpack.unpackb(payload, use_list=False, strict_map_key=True)

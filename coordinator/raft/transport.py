@@ -1,4 +1,5 @@
-"""Member to member over TCP: framed msgpack, nothing before both sides have proved who they are.
+"""Member to member over TCP: sealed frames of msgpack, and nothing before both sides have proved
+who they are.
 
 Both sides dial, at once and again with a backoff that has jitter; of two connections between the
 same members both keep the same one. What is sent in one pass of the loop leaves in one write. What
@@ -29,7 +30,6 @@ from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import ConfigError
 from coordinator.raft.agreement import Fact, check_facts
-from coordinator.raft.frames import LENGTH_BYTES, frame
 from coordinator.raft.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from coordinator.raft.link import Link
 from coordinator.raft.messages import Message, Ping, encode
@@ -206,8 +206,9 @@ class TcpTransport:
             self._dirty.append(peer)
             if self._flush_handle is None:
                 self._flush_handle = asyncio.get_running_loop().call_soon(self.flush)
-        peer.pending.append(frame(payload))
-        peer.pending_bytes += LENGTH_BYTES + len(payload)
+        sealed = peer.link.sealed(payload)
+        peer.pending.append(sealed)
+        peer.pending_bytes += len(sealed)
         if peer.pending_bytes > self.raft.send_buffer_bytes_max:
             self._drop_slow(peer)
             return False
@@ -356,7 +357,7 @@ class TcpTransport:
                 if peer.link is None:
                     continue
                 if was_paused:
-                    peer.link.heard_ms = now_ms  # it was us who did not read
+                    peer.link.note_own_pause(now_ms)
                 if peer.link.is_silent():
                     peer.link.abort("nothing heard")
                 else:

@@ -34,6 +34,7 @@ from coordinator.raft.handshake import (
     Identity,
 )
 from coordinator.raft.messages import FrameError, Message, Ping, decode
+from coordinator.raft.seals import SEAL_BYTES, Seals
 from coordinator.raft.transport import UNPROVED_CALLERS_MAX, TcpTransport
 from tests.cluster.processes import ProcessCluster
 from tests.fuzz.budget import Fuzz
@@ -256,8 +257,9 @@ async def test_who_answers_in_a_members_place_is_not_believed(fuzz: Fuzz, tmp_pa
 # --- a member's own socket
 
 
-async def proved(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a connection on which member 2 has proved itself to member 1."""
+async def proved(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
+    """Return a connection on which member 2 has proved itself to member 1, and the key it writes
+    with."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     dialer = Dialer(Identity("test", "2", SECRET), "1", random.randbytes(32))
     frames = FrameReader(1_024)
@@ -268,16 +270,17 @@ async def proved(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]
             answer = dialer.receive(payload)
             if answer is not None:
                 writer.write(frame(answer))
-    return reader, writer
+    return reader, writer, dialer.keys().dialed
 
 
-def spoken_badly(traffic: list[bytes], draw: random.Random) -> bytes:
+def spoken_badly(traffic: list[bytes], draw: random.Random, key: bytes) -> bytes:
     """Return some frames of real traffic with something wrong in them, or in how they are cut."""
     payloads = [
         damaged(payload, draw, others=traffic) if draw.random() < 0.3 else payload
         for payload in draw.choices(traffic, k=draw.choice((1, 3, 10)))
     ]
-    sent = b"".join(frame(payload) for payload in payloads)
+    seals = Seals(key)
+    sent = b"".join(seals.sealed_frame(payload) for payload in payloads)
     match draw.randrange(6):
         case 0:
             at = draw.randrange(len(sent) + 1)
@@ -292,7 +295,7 @@ def spoken_badly(traffic: list[bytes], draw: random.Random) -> bytes:
             length = draw.choice((2**22, 2**22 + 1, 2**31, 2**32 - 1))
             return length.to_bytes(4, "big") + draw.randbytes(draw.choice((0, 9, 60_000)))
         case 4:
-            return sent + frame(
+            return sent + seals.sealed_frame(
                 draw.choice((b"", b"\x78\x9c", b"\x1f\x8b\x08" + bytes(60), b"\x80\x04."))
             )
         case _:
@@ -314,9 +317,9 @@ async def test_what_a_members_socket_brings_is_a_message_or_its_end(
             while done.count < fuzz.count("frames"):
                 number += 1
                 draw = random.Random(f"{fuzz.seed} frames {number}")
-                sent = spoken_badly(traffic, draw)
+                reader, writer, key = await proved(port)
+                sent = spoken_badly(traffic, draw, key)
                 shown = f"seed {fuzz.seed}, number {number}: {sent[:400]!r}"
-                reader, writer = await proved(port)
                 writer.write(sent)
                 writer.write_eof()
                 began = asyncio.get_running_loop().time()
@@ -325,7 +328,7 @@ async def test_what_a_members_socket_brings_is_a_message_or_its_end(
                         pass  # its own pings
                 writer.transport.abort()
                 watch.took(asyncio.get_running_loop().time() - began, shown)
-                expected = list(understood(sent))
+                expected = list(understood(sent, key))
                 assert ear.messages == expected, shown
                 done.count += len(expected)
                 done.accepted += len(expected)
@@ -334,14 +337,15 @@ async def test_what_a_members_socket_brings_is_a_message_or_its_end(
         await transport.stop()
 
 
-def understood(sent: bytes) -> list[Message]:
+def understood(sent: bytes, key: bytes) -> list[Message]:
     """Return the messages before the first thing that is none; pings are the transport's own."""
-    frames = FrameReader(RaftConfig().frame_bytes_max)
+    frames = FrameReader(RaftConfig().frame_bytes_max + SEAL_BYTES)
+    seals = Seals(key)
     frames.feed(sent)
     found: list[Message] = []
     with contextlib.suppress(FrameError):
         while (payload := frames.next()) is not None:
-            message = decode(payload)
+            message = decode(seals.open(payload))
             if not isinstance(message, Ping):
                 found.append(message)
     return found

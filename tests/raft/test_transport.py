@@ -26,6 +26,7 @@ from coordinator.raft.handshake import Acceptor, Dialer, HandshakeError, Identit
 from coordinator.raft.messages import FrameError, Message, decode, encode
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.transport import UNPROVED_CALLERS_MAX, TcpTransport
+from tests.raft.message_table import EXAMPLES
 from tests.raft.simulated_cluster import ListReplica
 
 SECRET = b"0123456789abcdef-canary"
@@ -322,25 +323,7 @@ def test_a_stranger_gets_no_word_made_with_the_secret() -> None:
 
 def test_every_message_survives_the_codec() -> None:
     """encode and decode are inverse for each kind."""
-    examples: list[Message] = [
-        say.Ping(),
-        say.Append(1, 2, 3, 4, 5, ((1, b"\x00a"), (2, b"\x01"))),
-        say.Appended(1, 2, 3, True),
-        say.CommitNotice(1, 2),
-        say.Probe(1, 2),
-        say.ProbeReply(1, 2),
-        say.VoteRequest(1, 2, 3),
-        say.VoteGrant(1),
-        say.PreVoteRequest(1, 2, 3),
-        say.PreVoteGrant(1),
-        say.TermNotice(2**63 - 1),
-        say.SnapshotPiece(1, 2, 3, b"s", 4, b"data"),
-        say.SnapshotReply(1, 2, 3, False),
-        say.Request(1, "kind", b"payload"),
-        say.Reply(1, 0, "", b"payload"),
-    ]
-
-    for message in examples:
+    for message in EXAMPLES:
         assert decode(encode(message)) == message
         assert type(decode(encode(message))) is type(message)
 
