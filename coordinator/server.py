@@ -21,6 +21,7 @@ from dataclasses import replace
 from coordinator.clock import Clock, SystemClock
 from coordinator.config import Config, MemberAddress
 from coordinator.errors import CoordinatorError, StorageError
+from coordinator.log_lines import LineFormatter
 from coordinator.raft.agreement import Fact
 from coordinator.raft.engine import Engine
 from coordinator.raft.loopback import LoopbackEngine
@@ -39,7 +40,6 @@ _FAILED_GRACE_S = 0.5
 """For the answers of a member that has failed: nobody waits there any more, and it must end."""
 _DESCRIPTORS_KEPT = 256
 """For the log, the snapshots, the other members, and connections that are being refused."""
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class Server:
@@ -151,7 +151,9 @@ def run(config: Config) -> None:
     Raises:
         ConfigError, StorageError: it could not start, or had to stop.
     """
-    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     asyncio.run(_serve(_within_descriptors(config)))
 
 

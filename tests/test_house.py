@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.errors": (),
     "coordinator.clock": (),
     "coordinator.waiting": (),
+    "coordinator.log_lines": (),
     "coordinator.config": ("coordinator.errors",),
     "coordinator.config_file": (
         "coordinator.config",
@@ -71,6 +72,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.config_file",
         "coordinator.clock",
         "coordinator.errors",
+        "coordinator.log_lines",
         "coordinator.wire.messages",
         "coordinator.wire.encoding",
         "recipes",

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import click
 
 from coordinator.errors import ConfigError, CoordinatorError, UnavailableError, to_problem
+from coordinator.log_lines import escaped
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
@@ -44,7 +45,7 @@ def document(value: Any) -> str:
 
 def one_line(text: str) -> str:
     """Return ``text`` with every control character escaped: what others wrote moves no cursor."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return escaped(text)
 
 
 def show_error(error: CoordinatorError, is_json: bool) -> None:

@@ -167,4 +167,4 @@ class HoldTimers:
             self._end_at(bound, self._clock.monotonic_ms() + _AGAIN_MS)
         elif is_hold:
             self._metrics.holds_ended.inc()
-            logger.info("the hold %s ended: its max_hold_ms was over", bound.path)
+            logger.info("the hold %r ended: its max_hold_ms was over", bound.path)

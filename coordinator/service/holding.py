@@ -167,8 +167,8 @@ class HoldingService:
             return
         if isinstance(operation, Revoke) and isinstance(result, Revoked):
             logger.warning(
-                "forced release of %s (token %d, %s) by %r, identity %r, at zxid %d: %s",
-                ", ".join(result.paths),
+                "forced release of %s (token %d, %s) by %r, identity %r, at zxid %d: %r",
+                ", ".join(map(repr, result.paths)),
                 result.czxid,
                 "held" if result.was_holder else "waiting",
                 operation.by,
@@ -179,7 +179,7 @@ class HoldingService:
         elif refusal is not None and refusal.code == LockLostError.code and command.if_held:
             logger.warning(
                 "refused, because its grant does not hold any more: %s, identity %r, at zxid %d: "
-                "%s",
+                "%r",
                 _named(operation),
                 command.identity,
                 outcome.zxid,

@@ -309,7 +309,7 @@ class Member:
         assert isinstance(result, SessionEnded), "a close comes to a SessionEnded"
         if failure and result.was_open:
             self.metrics.sessions_failed.inc()
-            logger.info("session %s was ended by its client: %s", session_id, failure)
+            logger.info("session %s was ended by its client: %r", session_id, failure)
         return result
 
     async def heartbeat(self, session_id: str, deadline_ms: int) -> HeartbeatAck:

@@ -110,7 +110,7 @@ class Door:
                 said, is_final = error, True
             if is_final or await self._is_closing_within(_CHORE_AGAIN_MS):
                 # The end of the session tidies up what could not be tidied up now.
-                logger.info("could not %s: %s", name, said.message)
+                logger.info("could not %s: %r", name, said.message)
                 return
 
     async def _is_closing_within(self, wait_ms: int) -> bool:

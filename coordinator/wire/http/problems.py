@@ -57,7 +57,7 @@ def problem_middleware(door: Door) -> Middleware:
         except Exception:
             route = request.match_info.route.resource
             shown = route.canonical if route is not None else "no route"
-            logger.exception("unexpected failure in %s %s", request.method, shown)
+            logger.exception("unexpected failure in %r %s", request.method, shown)
             if request.writer.output_size > 0:
                 # A stream that was begun cannot become another response; its end says enough.
                 raise ConnectionResetError("the response had begun") from None
