@@ -1,7 +1,9 @@
 """Which cluster a verb talks to: the options that all verbs share, and the client made from them.
 
 The options may stand before or after the verb (``coordinator --json get /a``,
-``coordinator get /a --json``); the later one counts.
+``coordinator get /a --json``); the later one counts. An option counts more than its variable,
+wherever it stands: ``connect`` reads the variable when no option has said anything. (click would
+read it again for the verb, and put it over the option before the verb.)
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import click
 from coordinator.cli.output import failing_well
 from coordinator.cli.seconds import Seconds
 from coordinator.client import AsyncClient, Connector, Transport, connect
+from coordinator.client.connecting import DEFAULT_ENDPOINT, ENDPOINTS_VARIABLE
 from coordinator.errors import BadArgumentsError
 
 R = TypeVar("R")
@@ -84,11 +87,10 @@ def endpoint_options(function: F) -> F:
     endpoints = click.option(
         "--endpoints",
         metavar="URLS",
-        envvar="COORDINATOR_ENDPOINTS",
-        show_envvar=True,
         expose_value=False,
         callback=_keep("endpoints"),
-        help="URLs of members, separated by commas.  [default: http://127.0.0.1:7071]",
+        help=f"URLs of members, separated by commas.  [env var: {ENDPOINTS_VARIABLE}; "
+        f"default: {DEFAULT_ENDPOINT}]",
     )
     as_json = click.option(
         "--json",

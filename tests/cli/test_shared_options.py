@@ -1,0 +1,96 @@
+"""The options that every verb shares, before the verb, after it, and in the environment."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from coordinator.cli.main import SECTIONS, cli
+from coordinator.cli.output import EXIT_USAGE
+from tests.cli.conftest import CommandLine
+
+ELSEWHERE = "not-the-url-of-any-cluster"
+"""Whoever asks there ends with EXIT_USAGE."""
+
+MULTI = '{"operations": [{"op": "check", "path": "/"}]}'
+COMMANDS: dict[str, list[str]] = {
+    "create": ["create", "/shared-options-{n}"],
+    "get": ["get", "/"],
+    "set": ["set", "/shared-options-set", "x", "--create"],
+    "delete": ["delete", "/shared-options-set"],
+    "ls": ["ls", "/"],
+    "stat": ["stat", "/"],
+    "multi": ["multi", "-"],
+    "locks": ["locks"],
+    "why": ["why", "daily-report"],
+    "why-lost": ["why-lost", "daily-report"],
+    "grants": ["grants", "daily-report"],
+    "revoke": ["revoke", "daily-report", "--by", "a test", "--reason", "to see"],
+    "diagnose": ["diagnose"],
+    "status": ["status"],
+    "sessions": ["sessions"],
+    "lock": ["lock", "daily-report", "--", "true"],
+    "elect": ["elect", "daily-report", "--", "true"],
+    "watch": ["watch", "/shared-options-set", "--from-zxid", "0", "--once"],
+}
+
+
+def run(variable: str, *arguments: str) -> Result:
+    return CliRunner().invoke(
+        cli, list(arguments), input=MULTI, env={"COORDINATOR_ENDPOINTS": variable}
+    )
+
+
+def asks_a_cluster(command: click.Command) -> bool:
+    """Whether it can be told which; ``advise`` takes the option and asks nobody."""
+    return command.name != "advise" and any("--endpoints" in each.opts for each in command.params)
+
+
+def test_every_verb_is_in_the_table() -> None:
+    """A new verb that asks a cluster is tried as well."""
+    verbs = {str(each.name) for _, group in SECTIONS for each in group if asks_a_cluster(each)}
+    assert verbs == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_option_wins_over_the_variable_on_either_side(
+    coordinator: CommandLine, name: str
+) -> None:
+    """A variable that names another cluster never takes a verb away from the one in the option."""
+    coordinator("set", "/shared-options-set", "x", "--create")
+    verb, *rest = (each.replace("{n}", "before") for each in COMMANDS[name])
+    before = run(ELSEWHERE, "--endpoints", coordinator.url, verb, *rest)
+    coordinator("set", "/shared-options-set", "x", "--create")
+    verb, *rest = (each.replace("{n}", "after") for each in COMMANDS[name])
+    after = run(ELSEWHERE, verb, "--endpoints", coordinator.url, *rest)
+    ignored = run(coordinator.url, "--endpoints", ELSEWHERE, verb, *rest)
+
+    assert before.exit_code != EXIT_USAGE, before.output
+    assert after.exit_code == before.exit_code, after.output
+    assert ignored.exit_code == EXIT_USAGE, ignored.output
+    assert ELSEWHERE in ignored.output
+
+
+def test_the_later_option_wins(coordinator: CommandLine) -> None:
+    """Of two, the one after the verb counts, for each of the shared options."""
+    late = run("", "--endpoints", ELSEWHERE, "get", "/", "--endpoints", coordinator.url)
+    seconds = run(coordinator.url, "--timeout", "nonsense", "get", "/", "--timeout", "5")
+    quick = run("http://127.0.0.1:9", "--timeout", "60", "get", "/", "--timeout", "0.05")
+
+    assert late.exit_code == 0, late.output
+    assert seconds.exit_code == EXIT_USAGE
+    assert "60" not in quick.stderr
+
+
+def test_no_option_reads_a_variable_by_itself() -> None:
+    """click reads it once for the group and once for the verb, and the second reading would win."""
+    commands: list[click.Command] = [cli, *(each for _, group in SECTIONS for each in group)]
+    read = [
+        f"{command.name} {parameter.name}"
+        for command in commands
+        for parameter in command.params
+        if parameter.envvar is not None
+    ]
+    assert read == []
+    assert "COORDINATOR_ENDPOINTS" in CliRunner().invoke(cli, ["get", "--help"]).output
