@@ -34,6 +34,7 @@ config                what did the operator say                     errors
   server              the only place that builds things             all rooms
   testing             a cluster in the user's own tests             all rooms
 recipes               locks, elections                              client, errors
+coordinator           what programs import: this file               client, recipes, errors
 ====================  ============================================  ===============================
 
 ``tests/test_house.py`` holds this table as data and parses the source against it.
@@ -99,16 +100,124 @@ if TYPE_CHECKING:
     from coordinator.errors import UnavailableError as UnavailableError
     from coordinator.errors import UnhealthyError as UnhealthyError
     from coordinator.errors import UnknownRouteError as UnknownRouteError
+    from recipes import FOREVER as FOREVER
+    from recipes import Election as Election
+    from recipes import Grant as Grant
+    from recipes import Held as Held
+    from recipes import Lock as Lock
+    from recipes import MultiLock as MultiLock
+    from recipes import Once as Once
+    from recipes import ReentrantLock as ReentrantLock
+    from recipes import RWLock as RWLock
+    from recipes import Semaphore as Semaphore
+    from recipes import TokenBucket as TokenBucket
+    from recipes import TreeLock as TreeLock
+    from recipes import exclusive as exclusive
+    from recipes import execute_exclusive as execute_exclusive
 
-_CLIENT_NAMES = ("connect", "Client", "AsyncClient", "RetryPolicy", "Probe")
+    __version__: str
+
+_CLIENT_NAMES = frozenset({"connect", "Client", "AsyncClient", "RetryPolicy", "Probe"})
+
+__all__ = [
+    "connect",
+    "Client",
+    "AsyncClient",
+    "RetryPolicy",
+    "Probe",
+    # recipes
+    "Lock",
+    "ReentrantLock",
+    "RWLock",
+    "Semaphore",
+    "MultiLock",
+    "TreeLock",
+    "Election",
+    "Grant",
+    "Held",
+    "FOREVER",
+    "exclusive",
+    "execute_exclusive",
+    "Once",
+    "TokenBucket",
+    # errors
+    "CoordinatorError",
+    "AuthFailedError",
+    "BadArgumentsError",
+    "BadVersionError",
+    "ClientClosedError",
+    "CompactedError",
+    "ConfigError",
+    "ConnectionLostError",
+    "DataTooLargeError",
+    "DeadlockError",
+    "DiskFullError",
+    "LeaderChangedError",
+    "LockLostError",
+    "LockTimeoutError",
+    "MethodNotAllowedError",
+    "NoAuthError",
+    "NoChildrenForEphemeralsError",
+    "NoLeaderError",
+    "NoNodeError",
+    "NoSpaceError",
+    "NodeExistsError",
+    "NotEmptyError",
+    "NotOwnerError",
+    "OutcomeUnknownError",
+    "ProposalTimeoutError",
+    "QuotaExceededError",
+    "RequestError",
+    "RequestForgottenError",
+    "SessionError",
+    "SessionExpiredError",
+    "ShuttingDownError",
+    "SlowRequestError",
+    "StaleTokenError",
+    "StaleWriteError",
+    "StorageError",
+    "ThrottledError",
+    "TooManyRetriesError",
+    "UnavailableError",
+    "UnhealthyError",
+    "UnknownRouteError",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CLIENT_NAMES:
-        return getattr(import_module("coordinator.client"), name)
-    if name.endswith("Error"):
-        try:
-            return getattr(import_module("coordinator.errors"), name)
-        except AttributeError:
-            pass  # falls through to the message that names this package
-    raise AttributeError(f"module 'coordinator' has no attribute {name!r}")
+    if name not in __all__:
+        raise _not_here(name)
+    if name == "__version__":
+        value: Any = _version()
+    elif name in _CLIENT_NAMES:
+        value = getattr(import_module("coordinator.client"), name)
+    elif name.endswith("Error"):
+        value = getattr(import_module("coordinator.errors"), name)
+    else:
+        value = getattr(import_module("recipes"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _version() -> str:
+    metadata = import_module("importlib.metadata")
+    try:
+        return str(metadata.version("coordinator"))
+    except metadata.PackageNotFoundError:
+        return "0+checkout"
+
+
+def _not_here(name: str) -> Exception:
+    said = f"module 'coordinator' has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(said)
+    line = import_module("coordinator.client.hints").PACKAGE.get(name)
+    if line is None:
+        return AttributeError(said)
+    # Of an AttributeError a ``from coordinator import`` keeps the name alone.
+    return ImportError(f"{said}; here it is {line}", name="coordinator")

@@ -5,7 +5,8 @@ lock made by the client alone. ``reentrant_lock``, ``rw_lock``, ``semaphore`` an
 the other kinds; ``exclusion`` runs a function under a lock, ``once`` once for each key;
 ``token_bucket`` is a shared rate.
 ``contention`` is the one decision they share with the server, pure, so it is importable without the
-client: the names below are loaded when they are first used.
+client: the names below are loaded when they are first used. ``coordinator`` exports them too, for
+programs that have a package ``recipes`` of their own.
 """
 
 from __future__ import annotations
@@ -47,8 +48,31 @@ _HOMES = {
 }
 
 
+__all__ = [
+    "Lock",
+    "ReentrantLock",
+    "RWLock",
+    "Semaphore",
+    "MultiLock",
+    "TreeLock",
+    "Election",
+    "Grant",
+    "Held",
+    "FOREVER",
+    "exclusive",
+    "execute_exclusive",
+    "Once",
+    "TokenBucket",
+]
+
+
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'recipes' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

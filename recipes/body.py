@@ -10,11 +10,12 @@ from typing import Generic, Literal
 
 from coordinator.client import AsyncClient, Client
 from coordinator.client.facing import ClientT, expect_face
+from coordinator.client.hints import Contending
 from recipes.grant import Grant
 from recipes.holding import Holding
 
 
-class Body(Generic[ClientT]):
+class Body(Contending, Generic[ClientT]):
     """Base of a contender: it sets ``client``, ``_holding`` and ``_wait_ms``."""
 
     client: ClientT

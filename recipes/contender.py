@@ -6,6 +6,7 @@ They differ in the terms alone, so how such a contender is had and given back is
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from coordinator.client.facing import ClientT, both
 from recipes.body import Body
@@ -24,7 +25,7 @@ class Contender(Body[ClientT]):
     guards: tuple[Guard, ...]
     _terms: Terms
 
-    def _prepare(self, client: ClientT, name: str, terms: Terms, what: str) -> None:
+    def _prepare(self, client: Any, name: str, terms: Terms, what: str) -> None:
         self.client = client
         self.name = name
         self.guards = terms.guards
@@ -43,14 +44,15 @@ class Contender(Body[ClientT]):
 
     async def _acquire(
         self,
-        *,
         blocking: bool = True,
         timeout: Timeout | None = None,
+        *,
         on_position: Callable[[int], None] | None = None,
     ) -> Grant[ClientT]:
         """Wait for the turn and return the grant; ``timeout`` None means the contender's own.
 
-        ``blocking=False`` tries once. ``on_position`` is told, in the client's event loop, how
+        ``blocking=False`` tries once, and raises LockTimeoutError as well; ``try_acquire`` returns
+        None instead. ``on_position`` is told, in the client's event loop, how
         many stand before us, those who hold included; what it raises ends the wait.
 
         Raises:

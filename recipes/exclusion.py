@@ -2,12 +2,16 @@
 
 ::
 
-    execute_exclusive(client, "daily-report", lambda grant: report(token=grant.fencing_token))
+    execute_exclusive(client, "search-index", lambda grant: rebuild(token=grant.fencing_token))
 
-    @exclusive("daily-report", timeout=0)
-    def report(grant: Grant[Client], day: str) -> None: ...
+    @exclusive("search-index", timeout=0)
+    def rebuild_index(grant: Grant, shard: int) -> None: ...
 
-    report("2026-01-31")
+    rebuild_index(7)
+
+**One at a time, not once.** Calls that come one after the other all run: three replicas that are
+started by their schedulers at midnight, each a little later than the other, run it three times,
+with ``timeout=0``, too. Once a day is ``Once`` with the day in its key (``recipes.once``).
 
 The function is given the grant, with its fencing token, as its first argument. If the lock is not
 had in time LockTimeoutError is raised and the function does not run; what the function raises
@@ -79,7 +83,10 @@ async def _execute(
 
 
 class exclusive:
-    """Decorate a function so that each call runs under the lock ``key``.
+    """Decorate a function so that each call runs under the lock ``key``: one at a time.
+
+    Not once: a call that comes when the one before has ended runs as well. For what is to be done
+    once a period there is ``Once``, with the period in its key.
 
     Args:
         key: the lock's name.

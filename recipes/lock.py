@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator.client.facing import ClientT
+from coordinator.client.facing import ClientT, FaceT
 from recipes.contender import Contender
 from recipes.guards.raising import Guard
 from recipes.naming import name_of
@@ -97,8 +97,8 @@ class Lock(Contender[ClientT]):
         self._prepare(client, name_of(name), terms, "lock")
 
     @classmethod
-    def on_terms(cls, client: ClientT, name: str, terms: Terms) -> Lock[ClientT]:
+    def on_terms(cls, client: FaceT, name: str, terms: Terms) -> Lock[FaceT]:
         """Return a contender on ``terms``, whose kind may be another; for the other recipes."""
-        lock = cls.__new__(cls)
+        lock: Lock[FaceT] = Lock.__new__(Lock)
         lock._prepare(client, name, terms, "lock")
         return lock

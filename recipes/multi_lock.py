@@ -22,6 +22,7 @@ from typing import Generic, Literal, Unpack
 
 from coordinator.client import AsyncClient, Client
 from coordinator.client.facing import ClientT, both, expect_face
+from coordinator.client.hints import Contending
 from coordinator.errors import BadArgumentsError
 from recipes.grant import Grant
 from recipes.holding import Holding
@@ -31,7 +32,7 @@ from recipes.terms import LockOptions, Terms
 from recipes.waiting import Timeout, wait_ms_of
 
 
-class MultiLock(Generic[ClientT]):
+class MultiLock(Contending, Generic[ClientT]):
     """One contender for all the locks ``names`` (up to 64); see ``Lock`` for the options."""
 
     def __init__(self, client: ClientT, *names: str | int, **options: Unpack[LockOptions]) -> None:
@@ -55,7 +56,7 @@ class MultiLock(Generic[ClientT]):
         return () if self._holding.grant is None else self._grants
 
     async def _acquire(
-        self, *, blocking: bool = True, timeout: Timeout | None = None
+        self, blocking: bool = True, timeout: Timeout | None = None
     ) -> tuple[Grant[ClientT], ...]:
         """Wait for all the locks and return their grants; raises as ``Lock.acquire`` does."""
         await self._holding.acquire(self._terms.wait(blocking, timeout))

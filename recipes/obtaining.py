@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from coordinator.client.award import Award
 from coordinator.client.contest import Contest
-from coordinator.client.facing import ClientT
+from coordinator.client.facing import FaceT
 from coordinator.errors import DeadlockError
 from recipes.grant import Grant
 from recipes.guards.raising import raise_guards
@@ -15,12 +15,12 @@ from recipes.terms import Terms
 
 
 async def obtain(
-    client: ClientT,
+    client: FaceT,
     contest: Contest,
     terms: Terms,
     wait_ms: int | None,
     on_position: Callable[[int], None] | None = None,
-) -> tuple[Grant[ClientT], ...]:
+) -> tuple[Grant[FaceT], ...]:
     """Wait for the turn in all queues of ``contest``; return a grant for each of its names.
 
     The grants share one hold: given back or lost, they are so together. The guards of ``terms``
@@ -41,8 +41,8 @@ async def obtain(
 
 
 def grants_of(
-    client: ClientT, contest: Contest, award: Award, owner: str = ""
-) -> tuple[Grant[ClientT], ...]:
+    client: FaceT, contest: Contest, award: Award, owner: str = ""
+) -> tuple[Grant[FaceT], ...]:
     """Return a grant for each name of ``contest``, in its order, over the one hold of ``award``."""
     if len(contest.names) == 1:
         queues = {award.grant.lock: contest}

@@ -6,6 +6,8 @@
     done = once.run(f"charge-{order}", lambda attempt: provider.charge(order, key=attempt.key))
     done.result          # what the work returned, the first time
 
+    once.run(f"daily-report/{datetime.now(UTC).date()}", write_report)      # once a day
+
 1. A lock for each key lets one caller work at a time. Another one waits for ``timeout``, gets the
    first one's result when that is done, and LockTimeoutError, "in progress", when it is not.
 2. The record has two states: "started", written before the work, and "done" with its result,

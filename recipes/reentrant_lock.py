@@ -33,6 +33,7 @@ from typing import Any, Generic, Literal, Unpack
 
 from coordinator.client import AsyncClient, Client
 from coordinator.client.facing import ClientT, both, expect_face
+from coordinator.client.hints import Contending
 from coordinator.client.owner import current_owner
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
 from recipes.grant import Grant
@@ -66,7 +67,7 @@ class _Taken(Generic[ClientT]):
     is_body: bool
 
 
-class ReentrantLock(Generic[ClientT]):
+class ReentrantLock(Contending, Generic[ClientT]):
     """A way to the lock ``name`` for all owners of a client; see ``Lock`` for the options.
 
     Unlike a ``Lock`` one object may be used by many tasks and threads. When the owner holds the
@@ -94,7 +95,7 @@ class ReentrantLock(Generic[ClientT]):
         return 0 if held is None else held[1].count
 
     async def _acquire(
-        self, *, blocking: bool = True, timeout: Timeout | None = None
+        self, blocking: bool = True, timeout: Timeout | None = None
     ) -> Grant[ClientT]:
         """Wait for the lock, or count once more, and return the grant.
 

@@ -24,12 +24,13 @@ from __future__ import annotations
 from typing import Generic, Unpack
 
 from coordinator.client.facing import ClientT
+from coordinator.client.hints import Contending
 from recipes.lock import Lock
 from recipes.naming import name_of
 from recipes.terms import Kind, LockOptions, Terms
 
 
-class RWLock(Generic[ClientT]):
+class RWLock(Contending, Generic[ClientT]):
     """The lock ``name`` and its two sides; ``options`` are those of ``Lock``, for both sides."""
 
     def __init__(self, client: ClientT, name: str | int, **options: Unpack[LockOptions]) -> None:

@@ -16,7 +16,13 @@ from coordinator.client.contest import Wish
 from coordinator.client.owner import current_owner
 from coordinator.errors import BadArgumentsError
 from recipes.guards.raising import Guard, checked_guards
-from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, is_seconds, wait_ms_of
+from recipes.waiting import (
+    DEFAULT_TIMEOUT_S,
+    Timeout,
+    checked_blocking,
+    is_seconds,
+    wait_ms_of,
+)
 
 Kind = Literal["exclusive", "shared", "slot"]
 WhenUnsure = Literal["stop", "continue"]
@@ -101,6 +107,7 @@ class Terms:
 
     def wait(self, blocking: bool, timeout: Timeout | None) -> int | None:
         """Return how long one acquire waits, in ms; ``timeout`` None means these terms' own."""
+        checked_blocking(blocking)
         if timeout is None:
             return self.wait_ms if blocking else 0
         return wait_ms_of(timeout, blocking=blocking)

@@ -41,7 +41,7 @@ from recipes.hold import Hold
 from recipes.holding import Holding
 from recipes.naming import name_of
 from recipes.terms import WhenUnsure, checked_when_unsure, wish_of
-from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
+from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, checked_blocking, wait_ms_of
 
 _ROOT = "/locks"
 _NAME_CHARACTERS_MAX = 200
@@ -82,9 +82,13 @@ class TreeLock(Body[ClientT]):
         """What this object holds, None when nothing."""
         return self._holding.grant
 
-    async def _acquire(self, *, timeout: Timeout | None = None) -> Grant[ClientT]:
+    async def _acquire(
+        self, blocking: bool = True, timeout: Timeout | None = None
+    ) -> Grant[ClientT]:
         """Wait for the lock and return the grant; raises as ``Lock.acquire`` does."""
+        checked_blocking(blocking)
         wait_ms = self._wait_ms if timeout is None else wait_ms_of(timeout)
+        wait_ms = wait_ms if blocking else 0
         return await self._holding.acquire(wait_ms)
 
     async def _try_acquire(self, *, timeout: Timeout = 0) -> Grant[ClientT] | None:

@@ -29,6 +29,16 @@ def is_seconds(value: Any) -> bool:
     return is_number and math.isfinite(value) and value >= 0
 
 
+def checked_blocking(blocking: Any) -> bool:
+    """Return it if it is a bool: ``acquire(5)`` would wait, and not for 5 seconds."""
+    if not isinstance(blocking, bool):
+        raise BadArgumentsError(
+            f"blocking: expected True or False, found {blocking!r}; how long to wait is said by "
+            f"`acquire(timeout={blocking!r})`"
+        )
+    return blocking
+
+
 def wait_ms_of(timeout: Timeout, *, blocking: bool = True) -> int | None:
     """Return how long to wait in ms: 0 tries once (S072), None waits without end."""
     if not blocking:

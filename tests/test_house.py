@@ -79,7 +79,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator",
     ),
     "coordinator.__main__": ("coordinator.cli",),
-    "coordinator": ("coordinator.client", "coordinator.errors"),
+    # What programs import; nothing below imports from it.
+    "coordinator": ("coordinator.client", "coordinator.errors", "recipes"),
     "coordinator.server": ("coordinator",),
     "coordinator.testing": ("coordinator", "recipes"),
     "recipes": ("recipes", "coordinator", "coordinator.client", "coordinator.errors"),

@@ -336,6 +336,10 @@ def lock(
     by a shell. Signals are passed on to all its processes. What it leaves running when it ends is
     ended, and then the lock is released.
 
+    One at a time, not once: hosts whose cron comes one after the other all run COMMAND. Once a day,
+    by whoever comes first (and not again if that one fails):
+    coordinator create "/ran/report-$(date -u +%F)" --parents && ./report.sh
+
     If the lock is about to be lost (no member answers, or this program was paused) the command gets
     SIGTERM and then SIGKILL such that all of it is dead before anyone else can hold the lock; so it
     does if this program is killed. With --probe it is lost, too, when COMMAND is not well any more:
@@ -353,8 +357,8 @@ def lock(
 
     \b
     Examples:
-      coordinator lock daily-report -- ./report.sh
-      coordinator lock daily-report --timeout 0 -- ./report.sh || echo "somebody else does it"
+      coordinator lock search-index -- ./rebuild.sh
+      coordinator lock search-index --timeout 0 -- ./rebuild.sh || echo "another one is at it"
       coordinator lock migrate --timeout forever --ttl 30 -- ./migrate --all
       coordinator lock counter --shell -- 'read n < counter; echo $((n + 1)) > counter'
       coordinator lock indexer --probe 'curl -fsS localhost:8080/health' -- ./indexer

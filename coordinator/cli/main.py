@@ -60,8 +60,8 @@ def cli() -> None:
 
     \b
     Start a cluster on this machine:   coordinator dev --members 3
-    Do something under a lock:         coordinator lock daily-report -- ./report.sh
-    See who holds what, and why:       coordinator locks; coordinator why daily-report
+    Do something under a lock:         coordinator lock search-index -- ./rebuild.sh
+    See who holds what, and why:       coordinator locks; coordinator why search-index
 
     Every verb takes --endpoints (or COORDINATOR_ENDPOINTS), --json, and --timeout.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from coordinator.client.calls import (
     PACKED,
@@ -21,6 +21,7 @@ from coordinator.client.conditions import Conditions, conditions_of
 from coordinator.client.contest import Contest
 from coordinator.client.current_session import CurrentSession
 from coordinator.client.delivery import Delivery
+from coordinator.client.hints import CLIENT, LockQuestion, answering, missing
 from coordinator.client.leftovers import Leftovers
 from coordinator.client.observing import ElectionStream
 from coordinator.client.session import Session
@@ -80,7 +81,9 @@ class AsyncClient:
     All of them raise the errors of ``coordinator.errors`` and nothing else.
     """
 
-    def __init__(self, delivery: Delivery, settings: ClientSettings) -> None:
+    def __init__(self, delivery: Delivery, settings: ClientSettings | None = None) -> None:
+        if settings is None:
+            raise TypeError(f"AsyncClient: expected `await connect({delivery!r})`, which makes it")
         self.settings = settings
         self.chores = Chores()
         self.leftovers = Leftovers()
@@ -112,6 +115,7 @@ class AsyncClient:
 
     # --- znodes
 
+    @answering
     async def create(
         self,
         path: str,
@@ -140,6 +144,7 @@ class AsyncClient:
                 session.heed(error)
             raise
 
+    @answering
     async def get(
         self, path: str, *, stale: bool = False, at_least_zxid: int | None = None
     ) -> Znode:
@@ -151,6 +156,7 @@ class AsyncClient:
         query = read_mode(stale, at_least_zxid)
         return await self._read(packed("GET", tree_target(path, query)), Znode.from_body)
 
+    @answering
     async def set(
         self,
         path: str,
@@ -164,6 +170,7 @@ class AsyncClient:
         body = {**SetData(path, data, expected_version).to_body(PACKED), **held}
         return await self._write(packed("PUT", tree_target(path), body), Written.from_body)
 
+    @answering
     async def delete(
         self,
         path: str,
@@ -180,6 +187,7 @@ class AsyncClient:
             query.append(("expected_version", str(expected_version)))
         return await self._write(packed("DELETE", tree_target(path, query)), Deleted.from_body)
 
+    @answering
     async def exists(
         self, path: str, *, stale: bool = False, at_least_zxid: int | None = None
     ) -> Stat | None:
@@ -189,6 +197,7 @@ class AsyncClient:
         except NoNodeError:
             return None
 
+    @answering
     async def children(
         self,
         path: str,
@@ -316,11 +325,12 @@ class AsyncClient:
             timeout_ms=self.settings.timeout_ms,
         )
 
-    async def lock(self, name: str, *, fencing_token: int | None = None) -> LockView:
+    @answering
+    def lock(self, name: str, *, fencing_token: int | None = None) -> LockQuestion:
         """Return who holds a lock and who waits; with a token also whether it is current."""
         query = "" if fencing_token is None else f"?fencing_token={fencing_token}"
         call = Call("GET", target_of("locks", name) + query)
-        return await self._read(call, LockView.from_body)
+        return LockQuestion(self._read(call, LockView.from_body))
 
     async def locks(self, *, held_ms_min: int = 0) -> AsyncGenerator[LockSummary, None]:
         """Iterate over the locks held for at least ``held_ms_min``, page by page."""
@@ -474,9 +484,14 @@ class AsyncClient:
         timeout_ms = self.settings.timeout_ms if timeout is None else int(timeout * 1000)
         return await self._delivery.write(call, parse, timeout_ms)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing(self, name, CLIENT)
+
     def _refuse_when_closed(self) -> None:
         if self._is_closed:
-            raise ClientClosedError("this client is closed")
+            raise ClientClosedError("this client is closed; connect() makes another one")
 
 
 def _maybe_ms(seconds: float | None) -> int | None:

@@ -1,9 +1,9 @@
-"""The way in: ``connect`` says which cluster; ``with`` or ``async with`` says which face."""
+"""The way in: ``connect`` says which cluster; how its result is used says which face."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -11,6 +11,7 @@ from yarl import URL
 
 from coordinator.client.async_client import AsyncClient
 from coordinator.client.delivery import Delivery
+from coordinator.client.hints import answering
 from coordinator.client.in_process import InProcessTransport
 from coordinator.client.lease import MARGIN_RATIO
 from coordinator.client.probing import Probe
@@ -26,6 +27,7 @@ DEFAULT_ENDPOINT = "http://127.0.0.1:7071"
 TIMEOUT_S_MAX = 1e9
 
 
+@answering
 def connect(
     endpoints: str | Sequence[str] | None = None,
     *,
@@ -39,6 +41,9 @@ def connect(
     probe: Probe | Callable[[], object] | None = None,
 ) -> Connector:
     """Say which cluster to use; nothing is sent before the first verb.
+
+    The result is a Client, which may be used as it is or by ``with``; ``await`` or ``async with``
+    makes an AsyncClient of it.
 
     Args:
         endpoints: URLs of members, separated by commas or as a sequence. None takes
@@ -81,39 +86,31 @@ def connect(
     return Connector(open_client)
 
 
-class Connector:
-    """What ``connect`` returns: becomes a Client by ``with``, an AsyncClient by ``async with``."""
+class Connector(Client):
+    """What ``connect`` returns: a Client as it stands, an AsyncClient by ``async with`` or await.
+
+    ::
+
+        client = connect(url)                       # a Client; closed by close() or at exit
+        with connect(url) as client: ...            # the same, closed at the end of the block
+        client = await connect(url)                 # an AsyncClient, to be closed by its close()
+        async with connect(url) as client: ...      # the same, closed at the end of the block
+    """
 
     def __init__(self, open_client: Callable[[], Coroutine[Any, Any, AsyncClient]]) -> None:
+        super().__init__(open_client)
         self._open_client = open_client
-        self._client: Client | None = None
         self._async_client: AsyncClient | None = None
-
-    def open(self) -> Client:
-        """Return a sync client that the caller closes."""
-        return Client(self.open_async)
 
     async def open_async(self) -> AsyncClient:
         """Return an asyncio client, for the running loop, that the caller closes."""
         return await self._open_client()
 
-    def __enter__(self) -> Client:
-        assert self._client is None, "a connector opens one client at a time"
-        self._client = self.open()
-        return self._client
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        client, self._client = self._client, None
-        assert client is not None, "left what was not entered"
-        client.close()
+    def __await__(self) -> Generator[Any, Any, AsyncClient]:
+        return self.open_async().__await__()
 
     async def __aenter__(self) -> AsyncClient:
-        assert self._async_client is None, "a connector opens one client at a time"
+        assert self._async_client is None, "a connector opens one asyncio client at a time"
         self._async_client = await self.open_async()
         return self._async_client
 

@@ -18,14 +18,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from coordinator.client.async_client import AsyncClient
 from coordinator.client.sync_client import Client
 from coordinator.errors import BadArgumentsError
 
-ClientT = TypeVar("ClientT", bound=AsyncClient | Client)
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    # Covariant: a lock of what ``connect`` returns is a Lock[Client]. With a default: a bare
+    # ``Grant`` in an annotation is one of either face.
+    ClientT = TypeVarWithDefault("ClientT", bound=AsyncClient | Client, default=Any, covariant=True)
+else:
+    ClientT = TypeVar("ClientT", bound=AsyncClient | Client)
 ClientT_co = TypeVar("ClientT_co", bound=AsyncClient | Client, covariant=True)
+FaceT = TypeVar("FaceT", bound=AsyncClient | Client)
+"""``ClientT`` where it is the argument of a function."""
 SelfT = TypeVar("SelfT")
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,48 +47,68 @@ class WithClient(Protocol[ClientT_co]):
     def client(self) -> ClientT_co: ...
 
 
-class both(Generic[SelfT, P, T]):
+def _both(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+    undo: Callable[[Any, T], Coroutine[Any, Any, object]] | None = None,
+) -> Any:
     """Offer a coroutine method on both faces.
 
     ``undo`` is another coroutine method of the object: it gives back what ``method`` returned when
     a sync caller was interrupted in the instant in which it was done.
     """
 
-    def __init__(
-        self,
-        method: Callable[Concatenate[SelfT, P], Coroutine[Any, Any, T]],
-        undo: Callable[[SelfT, T], Coroutine[Any, Any, object]] | None = None,
-    ) -> None:
-        self._method = method
-        self._undo = undo
-        self.__doc__ = method.__doc__
+    @wraps(method)
+    def function(self: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
+        undoing = None if undo is None else partial(undo, self)
+        return self.client.call(method(self, *args, **kwargs), undoing)
 
-    @overload
-    def __get__(self, item: None, owner: type) -> both[SelfT, P, T]: ...
-    @overload
-    def __get__(self, item: WithClient[Client], owner: type) -> Callable[P, T]: ...
-    @overload
-    def __get__(
-        self, item: WithClient[AsyncClient], owner: type
-    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
-
-    def __get__(self, item: Any, owner: type) -> Any:
-        if item is None:
-            return self
-
-        undo = None if self._undo is None else partial(self._undo, item)
-
-        @wraps(self._method)
-        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return item.client.call(self._method(item, *args, **kwargs), undo)
-
-        return method
+    # Of ``acquire = both(_acquire)`` the world sees the name without the underscore.
+    function.__name__ = method.__name__.lstrip("_")
+    function.__qualname__ = method.__qualname__.replace(method.__name__, function.__name__)
+    return function
 
 
-def expect_face(client: object, face: type, statement: str) -> None:
+if TYPE_CHECKING:
+
+    class both(Generic[SelfT, P, T]):
+        """What a type checker sees of ``_both``: by the client, waiting or awaited."""
+
+        def __init__(
+            self,
+            method: Callable[Concatenate[SelfT, P], Coroutine[Any, Any, T]],
+            undo: Callable[[SelfT, T], Coroutine[Any, Any, object]] | None = None,
+        ) -> None: ...
+
+        @overload
+        def __get__(
+            self, item: None, owner: type
+        ) -> Callable[Concatenate[SelfT, P], T | Coroutine[Any, Any, T]]: ...
+        @overload
+        def __get__(self, item: WithClient[Client], owner: type) -> Callable[P, T]: ...
+        @overload
+        def __get__(
+            self, item: WithClient[AsyncClient], owner: type
+        ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+        def __get__(self, item: Any, owner: type) -> Any: ...
+
+else:
+    both = _both  # a plain function, so that help, inspect and mock see an ordinary method
+
+
+_MADE_BY = {
+    Client: "`client = connect(...)` or `with connect(...) as client:`",
+    AsyncClient: "`client = await connect(...)` or `async with connect(...) as client:`",
+}
+
+
+def expect_face(client: object, face: type[AsyncClient | Client], statement: str) -> None:
     """Raise BadArgumentsError when ``client`` is of the other face than ``statement`` needs."""
     if not isinstance(client, face):
         raise BadArgumentsError(
-            f"{statement}: expected a recipe made with {face.__name__}, "
-            f"found one made with {type(client).__name__}"
+            f"{statement}: expected a recipe made with {_a(face)} ({_MADE_BY[face]}), "
+            f"found one made with {_a(Client if isinstance(client, Client) else type(client))}"
         )
+
+
+def _a(kind: type) -> str:
+    return f"{'an' if kind.__name__.startswith('A') else 'a'} {kind.__name__}"

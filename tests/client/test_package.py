@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -38,6 +43,53 @@ def test_every_recipe_is_exported() -> None:
     """``from recipes import ...`` gives what its homes define."""
     for name, home in recipes._HOMES.items():
         assert getattr(recipes, name) is getattr(sys.modules[home], name)
+
+
+@pytest.mark.parametrize("package", [coordinator, recipes])
+def test_the_names_are_there_for_tools(package: ModuleType) -> None:
+    """``dir`` and ``import *`` know what is loaded when it is first used."""
+    scope: dict[str, object] = {}
+    exec(f"from {package.__name__} import *", scope)  # noqa: S102
+
+    assert set(package.__all__) <= scope.keys()
+    assert set(package.__all__) <= set(dir(package))
+    assert set(recipes.__all__) == set(recipes._HOMES)
+
+
+def test_the_recipes_are_exported_by_the_package_too() -> None:
+    """A program may have a package ``recipes`` of its own."""
+    for name in recipes.__all__:
+        assert getattr(coordinator, name) is getattr(recipes, name)
+        assert name in coordinator.__all__
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    """As every library says it."""
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*|0\+checkout", coordinator.__version__)
+
+
+KINDS = [
+    recipes.Lock, recipes.ReentrantLock, recipes.Semaphore, recipes.MultiLock, recipes.TreeLock,
+    recipes.Election, recipes.Grant, recipes.Once, recipes.TokenBucket,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_recipe_is_an_ordinary_class_to_tools(kind: type) -> None:
+    """Signatures have the arguments, help tells of every method, a mock refuses wrong arguments."""
+    verbs = {"acquire", "try_acquire", "release", "campaign", "resign", "verify", "run", "take"}
+    there = verbs & set(dir(kind))
+    shown = pydoc.render_doc(kind, renderer=pydoc.plaintext)
+    mocked = create_autospec(kind, instance=True)
+
+    assert there, f"{kind}: name its verb above"
+    for name in there:
+        parameters = list(inspect.signature(getattr(kind, name)).parameters)
+        assert parameters[0] == "self"
+        assert re.search(rf"^ \|  {name}\(self", shown, re.MULTILINE), f"{name} is not in the help"
+        assert getattr(kind, name).__qualname__.endswith(f".{name}")
+        with pytest.raises(TypeError, match=r"nonsense|missing a required"):
+            getattr(mocked, name)(nonsense=1)
 
 
 @pytest.mark.parametrize("package", [coordinator, recipes])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import assert_type
 
+import coordinator
 from coordinator import AsyncClient, Client, connect
 from coordinator.client import Change, Elected, GrantRecord, Session, Znode
 from recipes import (
@@ -77,6 +78,31 @@ def sync_face() -> None:
         assert_type(execute_exclusive(client, "daily", task, max_hold=60), str)
 
 
+def without_with(url: str) -> None:
+    client = connect(url)
+    assert_type(client.get("/a"), Znode)
+    with Lock(client, "daily") as grant:
+        assert_type(grant.verify(), int)
+    client.gett("/a")  # type: ignore[attr-defined]
+    client.lock("daily").acquire()  # type: ignore[attr-defined]
+    connect(hosts=url)  # type: ignore[call-arg]
+    client.create("/a", ephemeral=True)  # type: ignore[call-arg]
+    with coordinator.Lock(client, "daily") as exported:
+        assert_type(exported.fencing_token, int)
+    assert_type(coordinator.__version__, str)
+
+
+async def by_await(url: str) -> None:
+    client = await connect(url)
+    assert_type(client, AsyncClient)
+    assert_type((await client.lock("daily")).zxid, int)
+
+
+def bare(grant: Grant, lock: Lock) -> int:
+    lock.release()
+    return grant.fencing_token
+
+
 async def async_face() -> None:
     async with connect() as client:
         assert_type(client, AsyncClient)
@@ -115,6 +141,11 @@ def decorated(grant: Grant[Client], day: str, *, copies: int = 1) -> int:
 
 
 @exclusive("daily")
+def decorated_bare(grant: Grant, day: str) -> int:
+    return grant.fencing_token
+
+
+@exclusive("daily")
 async def decorated_async(grant: Grant[AsyncClient], day: str) -> int:
     return grant.fencing_token
 
@@ -122,6 +153,7 @@ async def decorated_async(grant: Grant[AsyncClient], day: str) -> int:
 def call_decorated() -> None:
     assert_type(decorated("monday", copies=2), int)
     decorated(7)  # type: ignore[arg-type]
+    assert_type(decorated_bare("monday"), int)
 
 
 async def call_decorated_async() -> None:

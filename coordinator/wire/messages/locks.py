@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from coordinator.wire.encoding import Encoding, bytes_fields
 from coordinator.wire.fields import Fields, read_bytes
 from coordinator.wire.messages.acquire import read_value, value_fields
+
+HOLD_LINE = (
+    "client.lock(name) tells who holds a lock; to hold it: "
+    "`with Lock(client, name, timeout=10) as grant:` (from coordinator import Lock)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,20 @@ class LockView:
     closed: Closed | None = None
     waits: Spread | None = None
     holds: Spread | None = None
+
+    if not TYPE_CHECKING:  # other libraries' ``client.lock(name)`` is the lock itself
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(HOLD_LINE)
+
+        def __exit__(self, *_: object) -> None:
+            """Never entered."""
+
+        def __getattr__(self, name: str) -> NoReturn:
+            said = f"'LockView' object has no attribute {name!r}"
+            is_ours = name in ("acquire", "release", "try_acquire", "locked", "owned")
+            said += f"; {HOLD_LINE}" if is_ours else ""
+            raise AttributeError(said, name=name, obj=self)
 
     def to_body(self, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
         body: dict[str, Any] = {

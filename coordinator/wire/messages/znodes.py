@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from coordinator.errors import BadArgumentsError
 from coordinator.wire.fields import Fields
@@ -107,6 +107,14 @@ class Znode:
     data: bytes
     stat: Stat
 
+    if not TYPE_CHECKING:  # other libraries' ``get`` returns two values
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(
+                "'Znode' object is not iterable: `znode = client.get(path)`, then `znode.data` and "
+                "`znode.stat`"
+            )
+
     @classmethod
     def from_body(cls, body: Any) -> Znode:
         fields = Fields(body, "body")
@@ -152,6 +160,14 @@ class Children:
     stat: Stat | None
     next: str | None
     stats: tuple[Stat, ...] = ()
+
+    if not TYPE_CHECKING:  # other libraries' listing is a list, which has no next page
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(
+                "'Children' object is not iterable: `client.children(path).names`; if `.next` is "
+                "not None there are more, `client.children(path, after=...)`"
+            )
 
     @classmethod
     def from_body(cls, body: Any) -> Children:

@@ -1,0 +1,236 @@
+"""What users of other libraries type first, and the line that does it here.
+
+kazoo, redis-py, python-etcd3 and ``threading`` have other names for what is here as well. Who types
+one of those gets the usual AttributeError, TypeError or ImportError, and in it the line that works.
+Only names that mean something else here, or nothing, are in these tables.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from coordinator.wire.messages.locks import HOLD_LINE, LockView
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CONNECT = '`client = connect("http://127.0.0.1:7071")` (from coordinator import connect)'
+_LOCK = '`with Lock(client, "daily-report", timeout=10) as grant:` (from coordinator import Lock)'
+_ELECTION = (
+    '`with Election(client, "report-service") as leadership:` (from coordinator import Election)'
+)
+_SEMAPHORE = '`with Semaphore(client, "licences", 3) as grant:` (from coordinator import Semaphore)'
+_OWN = "`client.create(path, data, mode='ephemeral')`: it goes with this client's session"
+_CHILDREN = "`client.children(path).names`"
+_WRITE = (
+    "`client.set(path, data)` for a znode that is there, `client.create(path, data)` for a new one"
+)
+_WATCH = "`with client.watch(path) as changes:`, then `for change in changes:`"
+
+CLIENT: Mapping[str, str] = {
+    # kazoo
+    "start": "nothing has to be started: a client connects at its first verb",
+    "stop": "`client.close()`",
+    "ensure_path": "`client.create(path, parents='persistent')`",
+    "get_children": _CHILDREN,
+    "retry": "verbs are tried again by themselves: `connect(url, retry=RetryPolicy(tries=3))`",
+    "transaction": "`client.multi([Create(path, data)])` (from coordinator.client import Create)",
+    "add_listener": "`client.session().on_state(callback)`",
+    "connected": "`client.session().state`",
+    "state": "`client.session().state`",
+    "client_id": "`client.session().session_id`",
+    "sync": "reads see every acknowledged write already: `client.get(path)`",
+    "DataWatch": _WATCH,
+    "ChildrenWatch": "`with client.watch(path, kind='children') as changes:`",
+    "Lock": _LOCK,
+    "ReadLock": "`with RWLock(client, name).read() as grant:` (from coordinator import RWLock)",
+    "WriteLock": "`with RWLock(client, name).write() as grant:` (from coordinator import RWLock)",
+    "Semaphore": _SEMAPHORE,
+    "Election": _ELECTION,
+    # python-etcd3
+    "put": _WRITE,
+    "put_if_not_exists": "`client.create(path, data)`, which raises NodeExistsError",
+    "replace": "`client.set(path, data, expected_version=version)`",
+    "get_prefix": f"{_CHILDREN}, then `client.get(path)` for each",
+    "get_all": f"{_CHILDREN}, then `client.get(path)` for each",
+    "delete_prefix": "`client.delete(path, recursive=True)`",
+    "lease": _OWN,
+    "watch_prefix": "`with client.watch(path, kind='subtree') as changes:`",
+    "add_watch_callback": _WATCH,
+    "members": "`client.status().members`",
+    # redis-py
+    "setnx": "`client.create(path, data)`, which raises NodeExistsError",
+    "setex": _OWN,
+    "expire": _OWN,
+    "incr": "`client.update(path, lambda data: b'%d' % (int(data) + 1))`",
+    "keys": _CHILDREN,
+    "ping": "`client.status()`",
+    "pipeline": "`client.multi([Create(path, data)])` (from coordinator.client import Create)",
+    "pubsub": _WATCH,
+    "publish": _WATCH,
+}
+"""Attributes of a client."""
+
+CONTENDER: Mapping[str, str] = {
+    "locked": "`lock.grant` is what this object holds; `client.lock(name)` tells who holds at all",
+    "owned": "`lock.grant` is what this object holds, None when nothing",
+    "is_acquired": "`lock.grant` is what this object holds, None when nothing",
+    "contenders": "`client.lock(name).queue`, `client.lock(name).holders`",
+    "extend": "heartbeats keep the grant while its client lives; `grant.extend()` renews it now",
+    "reacquire": "heartbeats keep the grant while its client lives; `grant.extend()` renews it now",
+    "refresh": "heartbeats keep the grant while its client lives; `grant.extend()` renews it now",
+    "lock": "`lock.acquire()`",
+    "unlock": "`lock.release()`",
+    "run": "`with election as leadership:` runs its body while elected",
+    "is_leader": "`election.leadership` is what this candidate won, None when it is not elected",
+    "fencing_token": "`grant.fencing_token`: acquire() and `with` return the grant",
+}
+"""Attributes of a lock, a semaphore or an election."""
+
+PACKAGE: Mapping[str, str] = {
+    "KazooClient": _CONNECT,
+    "Redis": _CONNECT,
+    "StrictRedis": _CONNECT,
+    "Etcd3Client": _CONNECT,
+    "Mutex": "`from coordinator import Lock`",
+    "RLock": "`from coordinator import ReentrantLock`",
+    "ReadWriteLock": "`from coordinator import RWLock`",
+    "BoundedSemaphore": "`from coordinator import Semaphore`",
+    "LeaderElection": "`from coordinator import Election`",
+    "LeaderLatch": "`from coordinator import Election`",
+    "Create": "`from coordinator.client import Create`",
+    "SetData": "`from coordinator.client import SetData`",
+    "Delete": "`from coordinator.client import Delete`",
+    "Check": "`from coordinator.client import Check`",
+}
+"""Names to import."""
+
+KEYWORDS: Mapping[str, Mapping[str, str]] = {
+    "connect": {
+        "hosts": "`connect('http://127.0.0.1:7071,http://127.0.0.1:7072')`",
+        "host": "`connect('http://127.0.0.1:7071')`",
+        "port": "`connect('http://127.0.0.1:7071')`",
+        "url": "`connect('http://127.0.0.1:7071')`",
+        "ttl": "`connect(url, session_timeout=10)`",
+    },
+    "create": {
+        "value": "`client.create(path, data)`",
+        "ephemeral": "`client.create(path, data, mode='ephemeral')`",
+        "sequence": "`client.create(path, data, mode='persistent_sequential')`",
+        "makepath": "`client.create(path, data, parents='persistent')`",
+        "ttl": "`client.create(path, data, mode='ttl', ttl_ms=60_000)`",
+        "lease": _OWN,
+    },
+    "set": {
+        "value": "`client.set(path, data)`",
+        "version": "`client.set(path, data, expected_version=version)`",
+        "nx": "`client.create(path, data)`, which raises NodeExistsError",
+        "ex": _OWN,
+        "px": _OWN,
+    },
+    "get": {"watch": _WATCH},
+    "exists": {"watch": _WATCH},
+    "children": {"watch": "`with client.watch(path, kind='children') as changes:`"},
+    "delete": {"version": "`client.delete(path, expected_version=version)`"},
+    "lock": dict.fromkeys(("timeout", "ttl", "blocking", "blocking_timeout"), HOLD_LINE),
+}
+"""Keyword arguments, by what is called."""
+
+_ALSO = {
+    frozenset(("ephemeral", "sequence")): "mode='ephemeral_sequential'",
+}
+
+
+def missing(item: object, name: str, table: Mapping[str, str]) -> AttributeError:
+    """Return the error that ``item`` has no attribute ``name``, with the line that works."""
+    said = f"{type(item).__name__!r} object has no attribute {name!r}"
+    return AttributeError(_with(said, table.get(name)), name=name, obj=item)
+
+
+class Contending:
+    """Base of locks and elections: answers other libraries' attributes."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing(self, name, CONTENDER)
+
+
+def refuse_keywords(name: str, given: Mapping[str, object]) -> NoReturn:
+    """Raise the TypeError for keyword arguments that ``name`` does not have."""
+    table = KEYWORDS.get(name, {})
+    lines = [table[each] for each in given if each in table]
+    for words, line in _ALSO.items():
+        if words <= given.keys():
+            lines.append(f"together `{line}`")
+    shown = ", ".join(map(repr, given))
+    raise TypeError(
+        _with(f"{name}() got an unexpected keyword argument: {shown}", "; ".join(lines))
+    )
+
+
+def answering(verb: F) -> F:
+    """Let ``verb`` answer a keyword argument of another library with the line that works."""
+    name = verb.__name__
+    known = frozenset(inspect.signature(verb).parameters)
+
+    def check(given: Mapping[str, object]) -> None:
+        if not known.issuperset(given):
+            refuse_keywords(name, {each: given[each] for each in given if each not in known})
+
+    answered: Any
+    if inspect.iscoroutinefunction(verb):
+
+        @wraps(verb)
+        async def answered(*args: Any, **given: Any) -> Any:
+            check(given)
+            return await verb(*args, **given)
+
+    else:
+
+        @wraps(verb)
+        def answered(*args: Any, **given: Any) -> Any:
+            check(given)
+            return verb(*args, **given)
+
+    return answered  # type: ignore[no-any-return]
+
+
+class LockQuestion(Coroutine[Any, Any, LockView]):
+    """Awaited it tells who holds the lock; ``async with`` is answered with how to hold it."""
+
+    def __init__(self, asking: Coroutine[Any, Any, LockView]) -> None:
+        self._asking = asking
+
+    def send(self, value: Any) -> Any:
+        return self._asking.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._asking.throw(*error)
+
+    def close(self) -> None:
+        self._asking.close()
+
+    def __await__(self) -> Generator[Any, Any, LockView]:
+        return self._asking.__await__()
+
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self) -> NoReturn:
+            self.close()
+            raise TypeError(f"{HOLD_LINE}; with an AsyncClient it is `async with`")
+
+        async def __aexit__(self, *_: object) -> None:
+            """Never entered."""
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in ("acquire", "release"):
+                self.close()  # it will not be awaited
+                raise missing(self, name, {name: HOLD_LINE})
+            raise missing(self, name, {})
+
+
+def _with(said: str, line: str | None) -> str:
+    return f"{said}; here it is {line}" if line else said

@@ -1,0 +1,178 @@
+"""An event loop in a thread of its own, that runs coroutines for the threads of a program.
+
+1. Ctrl-C while waiting cancels the coroutine and waits, for a bounded time, for its clean-up; what
+   it had obtained in the same instant is given back (``undo``). Whatever fails then is a note of
+   the KeyboardInterrupt, and never raised in its place.
+2. A forked child has no such thread: every call there raises ClientClosedError at once, and the
+   end of the child does not touch what the parent's loop runs.
+3. A call that is under way when the loop is stopped ends by itself within a bounded time, or is
+   cancelled, and what came of it is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from coordinator.client.owner import context_of_caller
+from coordinator.errors import (
+    BadArgumentsError,
+    ClientClosedError,
+    CoordinatorError,
+    OutcomeUnknownError,
+)
+
+T = TypeVar("T")
+
+_CLEAN_UP_S_MAX = 5.0
+_CLOSE_S_MAX = 10.0
+_CALLS_S_MAX = 1.0
+"""How long the calls under way have to end by themselves when their client is closed."""
+_LOOK_S = 0.5
+"""How often a waiting caller looks whether the loop it waits for is still there."""
+
+
+class LoopThread:
+    """The loop and its daemon thread."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._is_stopped = False
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._thread = threading.Thread(target=self._main, name="coordinator client", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the thread runs in this process."""
+        return os.getpid() == self._pid
+
+    def run(
+        self,
+        work: Coroutine[Any, Any, T],
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+    ) -> T:
+        """Run ``work`` to its end and return what it returns; see invariant 1 for Ctrl-C."""
+        try:
+            self._refuse_where_it_cannot_run()
+        except BaseException:
+            work.close()
+            raise
+        done = threading.Event()
+        started: list[asyncio.Task[T]] = []
+        context = context_of_caller()
+
+        def start() -> None:
+            task = self._loop.create_task(work, context=context)
+            started.append(task)
+            self._calls.add(task)
+            task.add_done_callback(ended)
+
+        def ended(task: asyncio.Task[T]) -> None:
+            self._calls.discard(task)
+            done.set()
+
+        try:  # an interrupt may come at any moment from here on
+            try:
+                self._loop.call_soon_threadsafe(start)
+            except RuntimeError:
+                work.close()
+                raise ClientClosedError("this client was closed meanwhile") from None
+            while not done.wait(_LOOK_S):
+                if not self._thread.is_alive() and not done.is_set():
+                    if not started:
+                        work.close()
+                    raise _closed_under(started)
+        except BaseException as error:
+            self._interrupt(started, done, undo, error)
+            if done.is_set() and not started:
+                work.close()
+            raise
+        if started[0].cancelled():
+            raise _closed_under(started)
+        return started[0].result()
+
+    def stop(self, last: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
+        """Run ``last``, for a bounded time, then end the loop and its thread; idempotent."""
+        if self._is_stopped or not self.is_ours:
+            return
+        self._is_stopped = True
+
+        async def finish() -> None:
+            try:
+                if last is not None:
+                    await asyncio.wait_for(last(), _CLOSE_S_MAX)
+                if self._calls:
+                    await asyncio.wait(list(self._calls), timeout=_CALLS_S_MAX)
+            finally:
+                self._loop.stop()
+
+        asyncio.run_coroutine_threadsafe(finish(), self._loop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_CLOSE_S_MAX + _CLEAN_UP_S_MAX)
+
+    def _interrupt(
+        self,
+        started: list[asyncio.Task[T]],
+        done: threading.Event,
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None,
+        error: BaseException,
+    ) -> None:
+        def cancel() -> None:
+            for task in started:
+                task.cancel()
+            if not started:  # nor will it be: it would have come before this
+                done.set()
+
+        try:
+            self._loop.call_soon_threadsafe(cancel)
+        except RuntimeError:
+            return  # the loop is closed, and has cancelled everything
+        if not done.wait(_CLEAN_UP_S_MAX) or undo is None or not started:
+            return
+        task = started[0]
+        if not task.cancelled() and task.exception() is None:
+            try:
+                self.run(undo(task.result()))
+            except Exception as failure:
+                error.add_note(f"and what the call had obtained is not given back yet: {failure}")
+
+    def _refuse_where_it_cannot_run(self) -> None:
+        if not self.is_ours:
+            raise ClientClosedError(
+                f"this client belongs to process {self._pid}, found process {os.getpid()}; "
+                f"after a fork the child connects anew"
+            )
+        if self._is_stopped:
+            raise ClientClosedError("this client is closed; connect() makes another one")
+        if threading.current_thread() is self._thread:
+            raise BadArgumentsError(
+                "expected a call from another thread than the client's own, found one from a "
+                "callback of the client; a callback must not wait for the client"
+            )
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            rest = asyncio.all_tasks(self._loop)
+            for task in rest:
+                task.cancel()
+            if rest:
+                self._loop.run_until_complete(asyncio.wait(rest, timeout=_CLEAN_UP_S_MAX))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+
+def _closed_under(started: Sequence[object]) -> CoordinatorError:
+    """Return what is known of a call whose loop ended before the call did."""
+    if not started:
+        return ClientClosedError("this client was closed before the call began")
+    return OutcomeUnknownError(
+        "this client was closed while the call was under way; whether it took effect is not known"
+    )
