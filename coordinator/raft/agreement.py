@@ -68,6 +68,22 @@ def facts_of_raft(raft: RaftConfig) -> tuple[Fact, ...]:
     return tuple(Fact(f"raft.{key}", str(getattr(raft, key)), _SAME_SETTING) for key in keys)
 
 
+def fact_of_id(cluster_id: bytes) -> Fact:
+    """Return the id that tells apart clusters of one name (``ownership``); empty: not known yet."""
+    return Fact(
+        "the cluster's id",
+        cluster_id.hex(),
+        "one of the two has a data directory of another cluster: stop that member, and give it"
+        " its own data_dir, or an empty one",
+    )
+
+
+def merged(facts: Sequence[Fact], more: Sequence[Fact]) -> tuple[Fact, ...]:
+    """Return ``facts`` with ``more`` behind them, in the place of those that have their names."""
+    by_name = {fact.name: fact for fact in (*facts, *more)}
+    return tuple(by_name.values())
+
+
 def check_facts(facts: Sequence[Fact]) -> None:
     """Raise ConfigError for facts that cannot be shown."""
     names = [fact.name for fact in facts]

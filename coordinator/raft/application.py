@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from coordinator.errors import CoordinatorError, LeaderChangedError
 from coordinator.raft.engine import Applied, Replica
-from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
+from coordinator.raft.hardening import FOUNDING, NO_OP, REGULAR, InvariantError
+from coordinator.raft.ownership import CLUSTER_ID_BYTES
 from coordinator.raft.proposals import Proposals, Waiter, fail_waiters, unpack_group
 
 _PASS_MS = 5
@@ -33,10 +34,16 @@ class _Begun:
 
 
 class Application:
-    """Applies the entries of one member."""
+    """Applies the entries of one member; ``on_founding`` is told of the cluster's id."""
 
-    def __init__(self, proposals: Proposals, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        proposals: Proposals,
+        now_ms: Callable[[], int],
+        on_founding: Callable[[bytes], None],
+    ) -> None:
         self._proposals = proposals
+        self._on_founding = on_founding
         self._now_ms = now_ms
         self._until_ms = 0
         self._left = 0
@@ -87,6 +94,10 @@ class Application:
     def _begin(self, index: int, term: int, entry: bytes) -> _Begun:
         self.entries_total += 1
         if entry == NO_OP:
+            self._left -= 1
+            return _Begun(index, term, [], [])
+        if entry[:1] == FOUNDING and len(entry) == 1 + CLUSTER_ID_BYTES:
+            self._on_founding(entry[1:])
             self._left -= 1
             return _Begun(index, term, [], [])
         if entry[:1] != REGULAR:

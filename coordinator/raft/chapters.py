@@ -50,6 +50,8 @@ from coordinator.raft.messages import (
     ChapterSeen,
     Message,
 )
+from coordinator.raft.obstacles import Shown, obstacle
+from coordinator.raft.ownership import Ownership
 from coordinator.raft.probation import TRY_AGAIN_MS, Probation, Proof
 
 logger = logging.getLogger(__name__)
@@ -160,6 +162,7 @@ class Chapters:
         probation: this member's.
         on_met: told of one that this member hears now, or that hears it.
         on_older_copy: told once it is known that this member's data are an older copy.
+        on_cluster_id: told of the cluster's id when it is learned of a leader.
     """
 
     def __init__(
@@ -174,8 +177,10 @@ class Chapters:
         send: Callable[[str, Message], bool],
         run_blocking: RunBlocking,
         probation: Probation,
+        ownership: Ownership,
         on_met: Callable[[str], None],
         on_older_copy: Callable[[str], None],
+        on_cluster_id: Callable[[bytes], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         """Begin a chapter; it is stable on return."""
@@ -188,8 +193,10 @@ class Chapters:
         self._send = send
         self._run_blocking = run_blocking
         self._probation = probation
+        self._ownership = ownership
         self._on_met = on_met
         self._on_older_copy = on_older_copy
+        self._on_cluster_id = on_cluster_id
         self._on_failure = on_failure
         self._connected: set[str] = set()
         self._heard: set[str] = set()
@@ -199,8 +206,10 @@ class Chapters:
         self._heard_by: set[str] = set()
         """Those who have noted one on this connection, and hear this member since."""
         self._accused: set[str] = set()
+        self._shown_by: dict[str, Shown] = {}
+        """What the connected ones show of their data."""
         self._shown_ms = 0
-        self._shown_standing = probation.standing
+        self._shown_state: object = (probation.standing, ownership.cluster_id)
         self._saving: asyncio.Task[None] | None = None
         self._noted: dict[str, Met] = {}
         """Met, and not stable yet."""
@@ -227,6 +236,15 @@ class Chapters:
         else:
             self._record = begun
 
+    @property
+    def obstacle(self) -> str:
+        """What stands in the way of a leader, in words; "" if nothing is known to."""
+        own, cluster_id = self._probation, self._ownership.cluster_id
+        return obstacle(
+            self._ownership.owner.member_id, self._others, shown=self._shown_by,
+            own=Shown(own.is_proven, cluster_id), is_new=own.is_new,
+        )  # fmt: skip
+
     def hears(self, member_id: str) -> bool:
         """Whether what this member says about the log counts."""
         return member_id in self._heard
@@ -241,6 +259,7 @@ class Chapters:
             self._connected, self._heard, self._seen_by, self._heard_by, self._accused,
         ):  # fmt: skip
             known.discard(member_id)
+        self._shown_by.pop(member_id, None)
         self._noted.pop(member_id, None)
 
     def on_message(self, member_id: str, message: Chapter | ChapterSeen | ChapterLost) -> None:
@@ -255,16 +274,21 @@ class Chapters:
         else:
             self._on_lost(member_id, message)
 
-    def tick(self, log_position: object) -> None:
+    def tick(self, log_position: object, leader_id: str | None) -> None:
         """Show again what was not seen; begin a chapter if the log moved and it is time to."""
         now_ms = self._now_ms()
-        if self._shown_standing is not self._probation.standing:
-            self._shown_standing = self._probation.standing
+        if leader_id in self._shown_by and not self._ownership.cluster_id:
+            self._ownership.learn(self._shown_by[leader_id].cluster_id)
+            self._on_cluster_id(self._ownership.cluster_id)
+        state = (self._probation.standing, self._ownership.cluster_id)
+        if self._shown_state != state:
+            self._shown_state = state
             self._show_all()
         if now_ms - self._shown_ms >= self._resend_ms:
             self._shown_ms = now_ms
             for member_id in self._others:
                 is_done = member_id in self._heard and member_id in self._seen_by
+                is_done = is_done or self._is_foreign(member_id)
                 if member_id in self._connected and not is_done:
                     self._show(member_id)
         if self._saving is not None or (self._try_again_ms or 0) > now_ms:
@@ -295,7 +319,10 @@ class Chapters:
         is_asking = not is_answer and member_id not in self._heard
         ids = b"".join(record.ids)
         is_proven, proof = self._probation.is_proven, self._probation.proof
-        shown = Chapter(record.number, ids, record.life_id, is_proven, is_asking, *proof)
+        shown = Chapter(
+            record.number, ids, record.life_id, is_proven, is_asking, *proof,
+            self._ownership.cluster_id,
+        )  # fmt: skip
         self._send(member_id, shown)
 
     def _show_all(self) -> None:
@@ -312,6 +339,8 @@ class Chapters:
             return
         if message.is_asking:
             self._show(member_id, is_answer=True)
+        if self._is_of_another_cluster(member_id, message):
+            return
         number, is_proven = message.number, message.is_proven
         proof = Proof(message.proof_term, message.proof_index)
         met = self._record.met.get(member_id)
@@ -332,6 +361,25 @@ class Chapters:
             self._noted[member_id] = shown
             self._maybe_save()
 
+    def _is_of_another_cluster(self, member_id: str, message: Chapter) -> bool:
+        was_foreign = self._is_foreign(member_id)
+        cluster_id = message.cluster_id
+        self._shown_by[member_id] = Shown(message.is_proven, cluster_id)
+        if not self._is_foreign(member_id):
+            return False
+        self._heard.discard(member_id)
+        if not was_foreign:
+            logger.error(
+                "member %s runs on the data of another cluster (expected id %s, found %s): one of"
+                " the two has a data directory that is not its own",
+                member_id, self._ownership.cluster_id.hex(), cluster_id.hex(),
+            )  # fmt: skip
+        return True
+
+    def _is_foreign(self, member_id: str) -> bool:
+        own_id, shown = self._ownership.cluster_id, self._shown_by.get(member_id)
+        return shown is not None and own_id != b"" and shown.cluster_id not in (b"", own_id)
+
     def _hear(self, member_id: str, number: int) -> None:
         self._send(member_id, ChapterSeen(number))
         if member_id not in self._heard:
@@ -350,7 +398,7 @@ class Chapters:
             f"member {member_id} has met it in chapter {message.number}, which is not known here;"
             " was an old copy of its data put back?"
         )
-        self._shown_standing = self._probation.standing
+        self._shown_state = (self._probation.standing, self._ownership.cluster_id)
         self._seen_by.clear()
         self._heard_by.clear()
         self._show_all()

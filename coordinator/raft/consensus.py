@@ -22,7 +22,7 @@ from coordinator.raft import messages as say
 from coordinator.raft.barrier import QuorumRounds
 from coordinator.raft.elections import Elections
 from coordinator.raft.engine import Role
-from coordinator.raft.hardening import HardenedSyncObj, InvariantError
+from coordinator.raft.hardening import FOUNDING, NO_OP, HardenedSyncObj, InvariantError
 from coordinator.raft.messages import Message
 from coordinator.raft.probation import Probation, Proof, ask_after_ms
 from coordinator.raft.proposals import NOTHING
@@ -52,6 +52,10 @@ class Outbox(Protocol):
 
     def may_lead(self) -> bool:
         """Whether this member is one to lead, as far as its disk goes."""
+        ...
+
+    def draw_cluster_id(self) -> bytes | None:
+        """Return an id for a cluster that has none; None if this member knows one."""
         ...
 
     def take_group(self) -> bytes | None: ...
@@ -89,12 +93,9 @@ class Consensus:
         self._outbox = outbox
         self.rounds = QuorumRounds(self._others)
         self.replication = Replication(
-            self._others,
-            log=log,
-            raft=raft,
-            send=outbox.send_now,
+            self._others, log=log, raft=raft, send=outbox.send_now,
             on_snapshot_needed=outbox.on_snapshot_needed,
-        )
+        )  # fmt: skip
         self.core = HardenedSyncObj(
             member_id,
             self._others,
@@ -261,6 +262,13 @@ class Consensus:
             self.rounds.fail()
         self._elections.on_role()
         self._outbox.on_role(role)
+
+    def first_entry(self) -> bytes:
+        cluster_id = self._outbox.draw_cluster_id()
+        # The log may hold one that is not applied yet; there is never a second one.
+        if cluster_id is None or any(entry[0][:1] == FOUNDING for entry in self._log[:]):
+            return NO_OP
+        return FOUNDING + cluster_id
 
     def take_group(self) -> bytes | None:
         group = self._outbox.take_group()

@@ -89,6 +89,8 @@ class EngineStatus:
     """What is wrong with this member's disk, in words, while it runs all the same."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Members, of the list or not, that differ in what must be equal on all: why, in a sentence."""
+    obstacle: str = ""
+    """What stands in the way of a leader, or of this member following one, until somebody acts."""
 
 
 RequestHandler = Callable[[str, bytes], Awaitable[bytes]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from coordinator.raft.application import Application
+from coordinator.raft.chapters import Chapters
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.durability import Durability
 from coordinator.raft.engine import EngineStatus, Role
@@ -27,6 +28,7 @@ def status(
     consensus: Consensus,
     transport: MemberTransport,
     others: Sequence[str],
+    chapters: Chapters | None,
     *,
     snapshot_index: int,
     is_running: bool,
@@ -47,6 +49,7 @@ def status(
         is_reachable={other: is_running and transport.is_connected(other) for other in others},
         trouble=trouble,
         refused=transport.disagreements(),
+        obstacle="" if chapters is None else chapters.obstacle,
     )
 
 

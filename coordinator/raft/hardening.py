@@ -41,6 +41,8 @@ REGULAR = b"\x00"
 """First byte of an entry that carries commands; the rest is ours."""
 NO_OP = b"\x01"
 """The whole of an entry that carries none: the first of a log, and the first of each term."""
+FOUNDING = b"\x02"
+"""First byte of an entry that is the first of a term and carries the cluster's id."""
 
 APPLY_ENTRIES_MAX = 1_000
 
@@ -63,6 +65,10 @@ class Host(Protocol):
     def send_entries(self) -> None: ...
 
     def on_role(self, role: Role) -> None: ...
+
+    def first_entry(self) -> bytes:
+        """Return the first entry of the term that this member leads from now on."""
+        ...
 
     def take_group(self) -> bytes | None:
         """Return the next group of commands for one entry, or None."""
@@ -406,6 +412,21 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         # Asked by the library before it campaigns: the gate of the pre-vote (row 19).
         may, self._may_campaign = self._may_campaign, False
         return may
+
+    def _SyncObj__onBecomeLeader(self) -> None:
+        # As the library's, but for the entry; what followers hold is asked of them anew.
+        self._SyncObj__raftLeader = self._SyncObj__selfNode
+        self._SyncObj__setState(library._RAFT_STATE.LEADER)
+        log = self._SyncObj__raftLog
+        index, term = log[-1][1] + 1, self._SyncObj__raftCurrentTerm
+        self._SyncObj__lastResponseTime.clear()
+        for node in self._nodes.values():
+            self._SyncObj__raftNextIndex[node] = index
+            self._SyncObj__raftMatchIndex[node] = 0
+            self._SyncObj__lastResponseTime[node] = self._now()
+        log.add(self._host.first_entry(), index, term)
+        self._SyncObj__noopIDx = index
+        self._SyncObj__sendAppendEntries()
 
     def _SyncObj__sendAppendEntries(self) -> None:
         # Half a millisecond early, because the library compares with "later than".

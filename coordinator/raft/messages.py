@@ -140,7 +140,7 @@ class Chapter(NamedTuple):
     """What copy of its data I run on (``chapters``): the number of its last chapter, and the ids of
     that one and those before; ``life_id`` is that of the first. ``is_asking``: show me yours. With
     what I was last proven: the term of a leader, and what that one had committed; zeros if I never
-    had to catch up."""
+    had to catch up. ``cluster_id`` is empty as long as I know of none (``ownership``)."""
 
     number: int
     ids: bytes
@@ -149,6 +149,7 @@ class Chapter(NamedTuple):
     is_asking: bool
     proof_term: int
     proof_index: int
+    cluster_id: bytes = b""
 
 
 class ChapterSeen(NamedTuple):

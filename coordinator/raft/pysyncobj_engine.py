@@ -29,9 +29,9 @@ from coordinator.errors import (
     ShuttingDownError,
     StorageError,
 )
-from coordinator.raft import facts
+from coordinator.raft import facts, ownership
 from coordinator.raft import messages as say
-from coordinator.raft.agreement import Fact, facts_of_cluster, facts_of_raft
+from coordinator.raft.agreement import Fact, fact_of_id, facts_of_cluster, facts_of_raft
 from coordinator.raft.application import Application
 from coordinator.raft.blocking import (
     RunBlocking,
@@ -41,6 +41,7 @@ from coordinator.raft.blocking import (
     start_in_thread,
 )
 from coordinator.raft.chapters import Chapters
+from coordinator.raft.chapters import load as load_chapters
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.disk import Disk, OsDisk, join
 from coordinator.raft.durability import TRY_AGAIN_S, Durability
@@ -60,6 +61,7 @@ from coordinator.raft.journal import Journal, salts
 from coordinator.raft.listeners import Listeners
 from coordinator.raft.membership import check_members, check_timing
 from coordinator.raft.messages import Message
+from coordinator.raft.ownership import Owner, Ownership
 from coordinator.raft.passes import Passes
 from coordinator.raft.probation import Probation
 from coordinator.raft.proposals import Proposals
@@ -103,6 +105,8 @@ class PySyncObjEngine:
         self._member_ids = check_members(cluster, member)
         check_timing(raft)
         self._member_id = member.member_id
+        self._owner = Owner(cluster.name, member.member_id)
+        self._ownership: Ownership | None = None
         self._others = tuple(other for other in self._member_ids if other != self._member_id)
         self._data_dir = member.data_dir
         self._raft = raft
@@ -122,11 +126,9 @@ class PySyncObjEngine:
         self._proposals = Proposals(raft, command_bytes_max=command_bytes_max)
         self._desk = RequestDesk(self._transport, raft.frame_bytes_max)
         self._reads = ReadIndex(
-            self._member_id,
-            timeout_ms=2 * raft.election_timeout_ms_max,
-            ask=self._desk.ask,
-            wake=self._wake,
-        )
+            self._member_id, timeout_ms=2 * raft.election_timeout_ms_max,
+            ask=self._desk.ask, wake=self._wake,
+        )  # fmt: skip
         self._desk.set_handler(READ_INDEX, self._answer_read_index)
         self._listeners = Listeners(self._member_id)
         self._is_running = False
@@ -141,7 +143,7 @@ class PySyncObjEngine:
         self._fitness: Fitness | None = None
         self._chapters: Chapters | None = None
         self._passes = Passes(self._pass, clock.monotonic_ms)
-        self._application = Application(self._proposals, clock.monotonic_ms)
+        self._application = Application(self._proposals, clock.monotonic_ms, self._on_founding)
 
     # The life of a member.
 
@@ -152,16 +154,20 @@ class PySyncObjEngine:
     async def start(self, replica: Replica) -> None:
         self._replica = replica
         log_directory = join(self._data_dir, "log")
-        for directory in (self._data_dir, log_directory):
-            self._disk.make_directory(directory)
+        self._disk.make_directory(self._data_dir)
+        # Before anything is read as this member's, or written.
+        self._ownership = ownership.take(
+            self._disk, self._data_dir, self._owner, self._member_ids,
+            met=load_chapters(self._disk, self._data_dir).met, draw=self._salts,
+        )  # fmt: skip
+        self._transport.agree_on([fact_of_id(self._ownership.cluster_id)])
         # Before the log, so that it can not be taken for one that was always there.
         probation = Probation(
             self._disk, self._data_dir, self._member_id, len(self._member_ids),
             is_new=Journal.is_absent(log_directory, self._disk),
         )  # fmt: skip
-        self._log = Journal(
-            log_directory, self._disk, segment_bytes=self._raft.segment_bytes, draw_salt=self._salts
-        )
+        segment_bytes, salts = self._raft.segment_bytes, self._salts
+        self._log = Journal(log_directory, self._disk, segment_bytes=segment_bytes, draw_salt=salts)
         try:
             inbox = self._start_core(replica, probation)
             self._is_running = True
@@ -174,20 +180,16 @@ class PySyncObjEngine:
 
     def _start_core(self, replica: Replica, probation: Probation) -> Inbox:
         store = SnapshotStore(
-            join(self._data_dir, "snapshots"),
-            self._disk,
+            join(self._data_dir, "snapshots"), self._disk,
             piece_bytes=self._raft.snapshot_piece_bytes,
-        )
+        )  # fmt: skip
         self._durability = Durability(
-            self._log,
-            send=self._transport.send,
-            start_blocking=self._start_blocking,
-            run_blocking=self._run_blocking,
+            self._log, send=self._transport.send,
+            start_blocking=self._start_blocking, run_blocking=self._run_blocking,
             in_place_seconds_max=self._sync_in_place_seconds_max,
             slow_seconds=self._raft.election_timeout_ms_max / 1000,
-            on_durable=self._wake,
-            on_failure=self._fail,
-        )
+            on_durable=self._wake, on_failure=self._fail,
+        )  # fmt: skip
         self._snapshots = SnapshotExchange(
             store=store, log=self._log, replica=replica, raft=self._raft,
             now_ms=self._clock.monotonic_ms, run_blocking=self._run_blocking,
@@ -198,30 +200,20 @@ class PySyncObjEngine:
             slow_ms=self._raft.election_timeout_ms_max,
         )  # fmt: skip
         self._consensus = Consensus(
-            self._member_id,
-            self._member_ids,
-            log=self._log,
-            raft=self._raft,
-            random=self._random,
-            now_ms=self._clock.monotonic_ms,
-            outbox=self,
-            applied_index=self._snapshots.load(),
-            probation=probation,
-        )
+            self._member_id, self._member_ids, log=self._log, raft=self._raft,
+            random=self._random, now_ms=self._clock.monotonic_ms, outbox=self,
+            applied_index=self._snapshots.load(), probation=probation,
+        )  # fmt: skip
+        assert self._ownership is not None
         self._chapters = Chapters(
-            self._disk,
-            self._data_dir,
-            self._others,
-            random=self._random,
-            now_ms=self._clock.monotonic_ms,
-            resend_ms=self._raft.heartbeat_interval_ms,
-            send=self._transport.send,
-            run_blocking=self._run_blocking,
-            probation=probation,
+            self._disk, self._data_dir, self._others, random=self._random,
+            now_ms=self._clock.monotonic_ms, resend_ms=self._raft.heartbeat_interval_ms,
+            send=self._transport.send, run_blocking=self._run_blocking,
+            probation=probation, ownership=self._ownership,
             on_met=lambda member_id: inbox.on_met(member_id),
             on_older_copy=self._consensus.on_older_copy,
-            on_failure=self._fail,
-        )
+            on_cluster_id=self._on_cluster_id, on_failure=self._fail,
+        )  # fmt: skip
         inbox = Inbox(
             self._desk, self._consensus, self._snapshots, self._chapters,
             is_running=lambda: self._is_running, on_heard=self._on_heard, on_failure=self._fail,
@@ -337,14 +329,11 @@ class PySyncObjEngine:
         if self._consensus is None or self._snapshots is None:
             return facts.status_before_start(self._member_id, self._others)
         return facts.status(
-            self._consensus,
-            self._transport,
-            self._others,
-            snapshot_index=self._snapshots.snapshot_index,
-            is_running=self._is_running,
+            self._consensus, self._transport, self._others, self._chapters,
+            snapshot_index=self._snapshots.snapshot_index, is_running=self._is_running,
             is_ready=self._is_running and self._is_ready(self._consensus),
             trouble="" if self._fitness is None else self._fitness.trouble,
-        )
+        )  # fmt: skip
 
     def metrics(self) -> Mapping[str, float]:
         found = facts.figures_of_traffic(self._application, self._proposals, self._transport)
@@ -411,6 +400,18 @@ class PySyncObjEngine:
     def may_lead(self) -> bool:
         return self._fitness is None or self._fitness.may_lead
 
+    def draw_cluster_id(self) -> bytes | None:
+        assert self._ownership is not None
+        return None if self._ownership.cluster_id else self._ownership.draw_id()
+
+    def _on_founding(self, cluster_id: bytes) -> None:
+        assert self._ownership is not None
+        self._ownership.confirm(cluster_id)
+        self._on_cluster_id(cluster_id)
+
+    def _on_cluster_id(self, cluster_id: bytes) -> None:
+        self._transport.agree_on([fact_of_id(cluster_id)])
+
     def take_group(self) -> bytes | None:
         if self._log.is_full and self._fitness is not None:
             self._proposals.fail_queued(self._fitness.refusal())
@@ -453,7 +454,7 @@ class PySyncObjEngine:
             durability.sync()
             self._transport.flush()
             fitness.observe()
-            chapters.tick((consensus.core.term, self._log.durable_index))
+            chapters.tick((consensus.core.term, self._log.durable_index), consensus.leader_id)
             self._after_pass(consensus, snapshots)
         except Exception as error:
             self._fail(error)

@@ -29,7 +29,7 @@ from typing import Protocol
 from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import ConfigError
-from coordinator.raft.agreement import Fact, check_facts
+from coordinator.raft.agreement import Fact, check_facts, merged
 from coordinator.raft.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from coordinator.raft.link import Link
 from coordinator.raft.messages import Message, Ping, encode
@@ -57,7 +57,7 @@ class MemberTransport(Protocol):
     """Carries messages between members, best effort, in order while a connection lasts."""
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
-        """Let nobody in who does not show the same; before ``start``."""
+        """Let nobody in from now on who does not show the same; a fact replaces one of its name."""
         ...
 
     async def start(self, listener: TransportListener) -> None: ...
@@ -147,7 +147,7 @@ class TcpTransport:
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
         """Show ``facts``, too, and let nobody in who does not show the same."""
-        self.identity = replace(self.identity, facts=(*self.identity.facts, *facts))
+        self.identity = replace(self.identity, facts=merged(self.identity.facts, facts))
         check_facts(self.identity.facts)
 
     async def start(self, listener: TransportListener) -> None:

@@ -69,6 +69,8 @@ def what_is_wrong(engine: EngineStatus, *, is_stopping: bool, failure: str | Non
         return f"{name} has failed and stops: {failure}"
     if is_stopping:
         return f"{name} is stopping"
+    if engine.leader_id is None and engine.obstacle:
+        return f"{name} knows no leader: {engine.obstacle}"
     if engine.leader_id is None:
         return f"{name} knows no leader: {_quorum(engine)}{_refused(engine)}"
     if not engine.is_ready and engine.trouble:
@@ -86,9 +88,10 @@ def in_words(members: Sequence[MemberView], engine: EngineStatus, wrong: str) ->
     role = "leads" if engine.role is Role.LEADER else f"follows member {engine.leader_id}"
     lead = f"member {engine.member_id} {role} in term {engine.term}"
     missing = [each.member_id for each in members if not each.is_reachable]
-    if engine.trouble:
-        lead += f", but {engine.trouble}"
-    if not missing and engine.trouble:
+    trouble = "; ".join(each for each in (engine.trouble, engine.obstacle) if each)
+    if trouble:
+        lead += f", but {trouble}"
+    if not missing and trouble:
         return f"{lead}; every member is reachable."
     if not missing:
         is_well = not engine.refused

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 from coordinator.errors import CoordinatorError
 from coordinator.raft import messages as say
-from coordinator.raft.hardening import NO_OP
+from coordinator.raft.hardening import FOUNDING, NO_OP
 from coordinator.raft.messages import Message
 from coordinator.raft.proposals import unpack_group
 from tests.raft.simulated_cluster import Member
 
 
 def shown_entry(index: int, term: int, entry: bytes) -> str:
+    if entry[:1] == FOUNDING:
+        return f"{index}/{term} founding"
     if entry == NO_OP:
         return f"{index}/{term} no-op"
     commands = b" ".join(unpack_group(entry[1:])).decode()

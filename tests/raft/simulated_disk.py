@@ -229,6 +229,8 @@ class SimulatedDisk:
         directory.change({}, (name,))
 
     def exists(self, path: str) -> bool:
+        if path.rpartition("/")[0] not in self.directories:
+            return False
         directory, name = self._split(path)
         return name in directory.names
 

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from coordinator.raft.agreement import Fact, difference, shown
+from coordinator.raft.agreement import Fact, difference, merged, shown
 from coordinator.raft.messages import Message, decode, encode
 from coordinator.raft.transport import TransportListener
 
@@ -115,7 +115,7 @@ class SimulatedTransport:
                 self.listener.on_message(source, decode(payload))
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
-        self.facts = (*self.facts, *facts)
+        self.facts = merged(self.facts, facts)
 
     def disagreements(self) -> Mapping[str, str]:
         if not self._is_up:

@@ -12,7 +12,7 @@ import pytest
 from coordinator.config import RaftConfig
 from coordinator.errors import LeaderChangedError
 from coordinator.raft.application import Application
-from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
+from coordinator.raft.hardening import FOUNDING, NO_OP, REGULAR, InvariantError
 from coordinator.raft.proposals import Proposals
 from tests.raft.simulated_cluster import ListReplica
 
@@ -20,7 +20,8 @@ from tests.raft.simulated_cluster import ListReplica
 @pytest.mark.parametrize(
     "entry",
     [
-        b"", b"\x7f", REGULAR, REGULAR + b"\xc1", REGULAR + msgpack.packb([b"a"]) + b"x",
+        b"", b"\x7f", FOUNDING, FOUNDING + bytes(15), REGULAR,
+        REGULAR + b"\xc1", REGULAR + msgpack.packb([b"a"]) + b"x",
         REGULAR + msgpack.packb(["text"]), REGULAR + msgpack.packb(5), REGULAR + b"\x92\xc4\x01a",
     ],
 )  # fmt: skip
@@ -87,7 +88,7 @@ async def test_who_waits_for_the_rest_of_an_entry_is_told_when_the_member_ends()
     """Nobody knows what will have become of it."""
     replica = ListReplica()
     proposals = Proposals(RaftConfig(), command_bytes_max=1_000)
-    application = Application(proposals, lambda: 0)
+    application = Application(proposals, lambda: 0, lambda _: None)
     waiters = [proposals.add(b"x") for _ in range(600)]
     proposals.begin_pass()
     group = proposals.take_group()
@@ -123,4 +124,4 @@ def test_a_pass_logs_a_bounded_number_of_groups() -> None:
 
 
 def _application(now_ms: Callable[[], int] = lambda: 0) -> Application:
-    return Application(Proposals(RaftConfig(), command_bytes_max=1_000), now_ms)
+    return Application(Proposals(RaftConfig(), command_bytes_max=1_000), now_ms, lambda _: None)

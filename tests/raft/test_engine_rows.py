@@ -90,6 +90,9 @@ class Bench:
     def take_group(self) -> bytes | None:
         return self.groups.pop(0) if self.groups else None
 
+    def draw_cluster_id(self) -> bytes | None:
+        return None
+
     def on_group_logged(self, index: int, term: int) -> None:
         pass
 

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from coordinator.raft.agreement import Fact, difference, shown
+from coordinator.raft.agreement import Fact, difference, merged, shown
 from coordinator.raft.messages import Message, Request, decode, encode
 from coordinator.raft.transport import TransportListener
 from tests.simulation.loop import Owner
@@ -164,7 +164,7 @@ class NetworkEnd:
         self._on_send = on_send
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
-        self.facts = (*self.facts, *facts)
+        self.facts = merged(self.facts, facts)
 
     def disagreements(self) -> Mapping[str, str]:
         if not self.is_up:

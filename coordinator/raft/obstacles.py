@@ -1,0 +1,91 @@
+"""Why no leader can be elected, in words, as far as one member knows: pure.
+
+A status that says "an election is under way" while none can succeed costs its reader a night. What
+stands in the way for good is known: who is connected shows whether it may vote, and of which
+cluster its data are (``chapters``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a connected member shows of its data."""
+
+    is_proven: bool
+    cluster_id: bytes = b""
+
+
+def obstacle(
+    member_id: str,
+    others: Collection[str],
+    *,
+    shown: Mapping[str, Shown],
+    own: Shown,
+    is_new: bool,
+) -> str:
+    """Return what stands in the way of a leader; "" if nothing is known to.
+
+    ``shown`` are the connected ones; ``is_new``: this member knows of no history."""
+    strangers = [
+        each for each in sorted(shown)
+        if own.cluster_id and shown[each].cluster_id not in (b"", own.cluster_id)
+    ]  # fmt: skip
+    if strangers:
+        return _of_another_cluster(member_id, strangers, len(others) + 1)
+    everybody = len(others) + 1
+    needed = everybody // 2 + 1
+    known = {**shown, member_id: own}
+    without_vote = [each for each in sorted(known) if not known[each].is_proven]
+    if everybody - len(without_vote) >= needed:
+        return ""
+    missing = sorted(set(others) - set(shown))
+    if is_new and not any(each.is_proven for each in known.values()):
+        if not missing:
+            return ""  # the first election
+        return (
+            "a new cluster elects its first leader with all of its members; not reachable:"
+            f" {', '.join(missing)}: start {_them(missing)}"
+        )
+    return (
+        f"{_members(without_vote)} {_have(without_vote)} no vote, and {needed} of {everybody}"
+        f" members are needed that have one: {_their(without_vote)} data may lack what was promised"
+        " (the directory was empty at the start, or an older copy). If this is a new cluster, stop"
+        " all members, empty all data directories and start all; else start those that are missing,"
+        " or run `coordinator recover` on the best data there are (docs/operations.md)"
+    )
+
+
+def _of_another_cluster(member_id: str, strangers: list[str], everybody: int) -> str:
+    if 2 * len(strangers) >= everybody:
+        return (
+            f"its data directory is another cluster's than that of {_members(strangers)}: stop"
+            f" member {member_id}, and give it its own data_dir, or an empty one"
+        )
+    return (
+        f"{_members(strangers)} {_run(strangers)} on the data of another cluster: stop"
+        f" {_them(strangers)}, and give {_them(strangers)} the right data_dir, or an empty one"
+    )
+
+
+def _members(ids: list[str]) -> str:
+    return f"member {ids[0]}" if len(ids) == 1 else f"members {', '.join(ids)}"
+
+
+def _have(ids: list[str]) -> str:
+    return "has" if len(ids) == 1 else "have"
+
+
+def _run(ids: list[str]) -> str:
+    return "runs" if len(ids) == 1 else "run"
+
+
+def _their(ids: list[str]) -> str:
+    return "its" if len(ids) == 1 else "their"
+
+
+def _them(ids: list[str]) -> str:
+    return "it" if len(ids) == 1 else "them"
