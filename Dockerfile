@@ -4,7 +4,8 @@ FROM python:3.11-slim
 # Installed into an environment of its own: works on every base image that has python3 with venv.
 ENV PATH=/opt/coordinator/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml LICENSE ./
+COPY docs/package.md docs/
 COPY coordinator coordinator
 COPY recipes recipes
 # A package index of your own: `docker build --secret id=pip_conf,src=$HOME/.config/pip/pip.conf .`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.exists(), f"{page.name}: {file}"
         if anchor and target.suffix == ".md":
             assert anchor in anchors_of(target), f"{page.name}: {file}#{anchor}"
+
+
+def test_the_page_of_the_package_index_stands_alone() -> None:
+    """It is shown where no file of this repository is, so it links to none."""
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (ROOT / package["readme"]).read_text(encoding="utf-8")
+
+    assert not LINK.search(CODE.sub("", page))
+    assert f"# {package['name']}\n" in page
