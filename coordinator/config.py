@@ -144,6 +144,16 @@ class LimitsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class LogConfig:
+    """What a member says on stderr, and in which form."""
+
+    level: str = "info"
+    """The least that is said: debug, info, warning or error."""
+    format: str = "text"
+    """``text`` for people, ``json`` for programs: one object a line."""
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Everything one member needs to know."""
 
@@ -153,3 +163,4 @@ class Config:
     raft: RaftConfig = field(default_factory=RaftConfig)
     sessions: SessionConfig = field(default_factory=SessionConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
+    log: LogConfig = field(default_factory=LogConfig)

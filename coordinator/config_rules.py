@@ -89,6 +89,7 @@ def check(config: Config, origin: Origin) -> None:
     _check_members(config, origin)
     _check_door(config, origin)
     _check_exposure(config, origin)
+    _check_words(config, origin)
 
 
 def _fail(where: str, key: str, expected: str, found: object) -> NoReturn:
@@ -137,6 +138,20 @@ def _check_orders(config: Config, origin: Origin) -> None:
             "timeouts split votes",
             raft.election_timeout_ms_max,
         )
+
+
+_WORDS = {
+    ("log", "level"): ("debug", "info", "warning", "error"),
+    ("log", "format"): ("text", "json"),
+}
+"""Settings that are one of a few words."""
+
+
+def _check_words(config: Config, origin: Origin) -> None:
+    for (section, key), words in _WORDS.items():
+        value = getattr(getattr(config, section), key)
+        if value not in words:
+            _fail(origin(section, key), key, "one of " + ", ".join(words), repr(value))
 
 
 # --- members

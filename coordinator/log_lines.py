@@ -2,7 +2,9 @@
 
 1. What cannot be printed (line ends, escapes of terminals, marks that turn the direction of text)
    is written as its escape, so nobody forges a second line or moves a cursor.
-2. A traceback keeps its lines; each is indented, so none of them looks like an event.
+2. A traceback keeps its lines; each is indented, so none of them looks like an event. In JSON it is
+   the field ``exception``.
+3. Times are UTC, RFC 3339, in milliseconds.
 
 The server installs this for everything that its process logs. Beside it, ``service`` and ``wire``
 quote what clients wrote where they log it (a test reads their source): programs that embed a member
@@ -11,7 +13,11 @@ have formatters of their own.
 
 from __future__ import annotations
 
+import json
 import logging
+import sys
+from datetime import UTC, datetime
+from typing import TextIO
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _INDENT = "    "
@@ -33,6 +39,13 @@ class LineFormatter(logging.Formatter):
     def __init__(self) -> None:
         super().__init__(FORMAT)
 
+    def format(self, record: logging.LogRecord) -> str:
+        record.exc_text = None  # another handler's formatter may have left its own there
+        return super().format(record)
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return _moment(record)
+
     def formatMessage(self, record: logging.LogRecord) -> str:
         return escaped(super().formatMessage(record))
 
@@ -41,6 +54,47 @@ class LineFormatter(logging.Formatter):
 
     def formatStack(self, stack_info: str) -> str:
         return _indented(super().formatStack(stack_info))
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats an event as one JSON object, in ASCII: ``time``, ``level``, ``logger``, ``message``,
+    and ``exception`` where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": _moment(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields)
+
+
+FORMATTERS: dict[str, type[LineFormatter | JsonFormatter]] = {
+    "text": LineFormatter,
+    "json": JsonFormatter,
+}
+
+
+def configure(level: str, form: str, stream: TextIO | None = None) -> None:
+    """Send what is logged in this process from ``level`` on to ``stream`` (stderr).
+
+    Args:
+        level: debug, info, warning or error.
+        form: text or json.
+    """
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(FORMATTERS[form]())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+
+
+def _moment(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _indented(text: str) -> str:

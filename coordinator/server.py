@@ -18,10 +18,10 @@ import resource
 import signal
 from dataclasses import replace
 
+from coordinator import log_lines
 from coordinator.clock import Clock, SystemClock
 from coordinator.config import Config, MemberAddress
 from coordinator.errors import CoordinatorError, StorageError
-from coordinator.log_lines import LineFormatter
 from coordinator.raft.agreement import Fact
 from coordinator.raft.engine import Engine
 from coordinator.raft.loopback import LoopbackEngine
@@ -151,9 +151,7 @@ def run(config: Config) -> None:
     Raises:
         ConfigError, StorageError: it could not start, or had to stop.
     """
-    handler = logging.StreamHandler()
-    handler.setFormatter(LineFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    log_lines.configure(config.log.level, config.log.format)
     asyncio.run(_serve(_within_descriptors(config)))
 
 

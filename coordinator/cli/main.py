@@ -6,6 +6,7 @@ import click
 
 from coordinator.cli.advise import advise
 from coordinator.cli.cluster import locks, sessions, status
+from coordinator.cli.completion import completion
 from coordinator.cli.connection import shared_options
 from coordinator.cli.dev import dev
 from coordinator.cli.diagnose import diagnose
@@ -24,6 +25,7 @@ SECTIONS: tuple[tuple[str, tuple[click.Command, ...]], ...] = (
     ("Ask about locks", (locks, why, why_lost, grants, revoke, diagnose, advise)),
     ("Look at the service", (status, sessions)),
     ("Run members", (dev, serve, secret)),
+    ("Set up a shell", (completion,)),
 )
 
 

@@ -80,8 +80,8 @@ async def test_no_text_of_a_client_forges_a_line(
         assert each.isprintable(), ascii(each)
     lines = as_written.getvalue().splitlines()
     for line in lines:
-        assert re.match(r"\d{4}-\d\d-\d\d \S+ [A-Z]+ \w|    ", line), ascii(line)
-    audited = [each for each in lines if re.match(r"\S+ \S+ WARNING coordinator.audit: for", each)]
+        assert re.match(r"\d{4}-\d\d-\d\dT\S+Z [A-Z]+ \w|    ", line), ascii(line)
+    audited = [each for each in lines if re.match(r"\S+ WARNING coordinator.audit: for", each)]
     assert len(audited) == 1
 
 
