@@ -57,7 +57,7 @@ from coordinator.wire.messages.watches import WatchSelector
 from coordinator.wire.messages.znodes import Children, Deleted, Stat, Written, Znode
 
 T = TypeVar("T")
-PageT = TypeVar("PageT", LockList, GrantPage)
+PageT = TypeVar("PageT", LockList, GrantPage, SessionList)
 
 WatchKind = Literal["znode", "children", "subtree"]
 Mode = Literal[
@@ -430,7 +430,8 @@ class AsyncClient:
 
     async def sessions(self) -> tuple[SessionInfo, ...]:
         """Return all open sessions."""
-        return (await self._read(Call("GET", "/v1/sessions"), SessionList.from_body)).sessions
+        pages = self._pages("/v1/sessions", (), SessionList.from_body)
+        return tuple([each async for page in pages for each in page.sessions])
 
     async def status(self) -> Status:
         """Return what one member says of itself and the others."""

@@ -146,9 +146,8 @@ def contenders_of(machine: StateMachine, directory: str) -> list[Contender]:
 
 def first_holder(machine: StateMachine, directory: str) -> Contender | None:
     """Return who holds, the first of them if several do; None when nobody does."""
-    for each in machine.locks.holders(directory):
-        return _there(machine, each)
-    return None
+    holder = machine.locks.first_holder(directory)
+    return None if holder is None else _there(machine, holder)
 
 
 def _there(machine: StateMachine, recorded: Recorded) -> Contender:

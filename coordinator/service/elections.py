@@ -21,6 +21,7 @@ from coordinator.service.proposals import Proposals
 from coordinator.service.queues import Attempt, Queues
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
+from coordinator.service.slices import in_slices
 from coordinator.service.watches import Bookmark, Resync, WatchHub, WatchKind, WatchSelector
 from coordinator.state.commands import (
     Abandon,
@@ -234,7 +235,8 @@ class ElectionService:
         """Return who is elected, and the candidates behind."""
         ELECTIONS.directory(name)
         age_ms = await self._reads.fresh(mode, deadline_ms)
-        return self._reads.reply(self._view(name), age_ms)
+        labels = self._reads.reply(None, age_ms)
+        return labels.with_value(await self._view(name))
 
     async def observe(self, name: str) -> AsyncGenerator[ElectionView | Bookmark, None]:
         """Yield who is elected now, then again whenever the elected or its value changes.
@@ -246,13 +248,13 @@ class ElectionService:
         selector = WatchSelector(ELECTIONS.directory(name), WatchKind.SUBTREE)
         stream = self._hub.watch([selector])
         try:
-            view = self._view(name)
+            view = self._seen(name)
             yield view
             while True:
                 is_broken = False
                 async for item in stream:
                     is_broken = isinstance(item, Resync)
-                    latest = self._view(name)
+                    latest = self._seen(name)
                     if latest.elected != view.elected:
                         view = latest
                         yield view
@@ -264,31 +266,46 @@ class ElectionService:
         finally:
             stream.close()
 
-    def _view(self, name: str) -> ElectionView:
+    async def _view(self, name: str) -> ElectionView:
+        """Return who stands now, though the list is made piece by piece."""
         machine = self._replica.machine
-        elected: CandidateView | None = None
-        others: list[CandidateView] = []
-        for position, each in enumerate(contenders_of(machine, ELECTIONS.directory(name))):
-            if each.recorded.is_holder and elected is None:
-                elected = self._candidate(each, 0)
-            else:
-                others.append(self._candidate(each, max(position, 1)))
-        return ElectionView(name, elected, tuple(others), machine.zxid)
+        zxid, standing = machine.zxid, contenders_of(machine, ELECTIONS.directory(name))
+        places = [
+            (each, 0 if each.recorded.is_holder else max(position, 1), self._label(each))
+            for position, each in enumerate(standing)
+        ]
+        views = await in_slices(places, _candidate)
+        if views and views[0].position == 0:
+            return ElectionView(name, views[0], tuple(views[1:]), zxid)
+        return ElectionView(name, None, tuple(views), zxid)
 
-    def _candidate(self, contender: Contender, position: int) -> CandidateView:
+    def _seen(self, name: str) -> ElectionView:
+        """Return what an observer sees: the elected alone."""
+        machine = self._replica.machine
+        holder = first_holder(machine, ELECTIONS.directory(name))
+        elected = None if holder is None else _candidate((holder, 0, self._label(holder)))
+        return ElectionView(name, elected, (), machine.zxid)
+
+    def _label(self, contender: Contender) -> str:
         session = self._replica.machine.session(contender.session_id)
-        return CandidateView(
-            grant_id=contender.grant_id,
-            epoch=contender.czxid,
-            session_id=contender.session_id,
-            position=position,
-            path=contender.path,
-            value=contender.data,
-            label="" if session is None else session.label,
-            since_ms=contender.recorded.entered_ms,
-        )
+        return "" if session is None else session.label
 
     def _described(self, holder: Contender) -> Mapping[str, Any]:
-        shown = asdict(self._candidate(holder, 0))
+        shown = asdict(_candidate((holder, 0, self._label(holder))))
         shown["value"] = shown["value"].decode("utf-8", "replace")
         return shown
+
+
+def _candidate(place: tuple[Contender, int, str]) -> CandidateView:
+    """Return the view of a contender, at its position, with the label of its session."""
+    contender, position, label = place
+    return CandidateView(
+        grant_id=contender.grant_id,
+        epoch=contender.czxid,
+        session_id=contender.session_id,
+        position=position,
+        path=contender.path,
+        value=contender.data,
+        label=label,
+        since_ms=contender.recorded.entered_ms,
+    )

@@ -5,16 +5,21 @@ The state machine keeps it, bounded, on every member alike; here it is read, and
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from coordinator.errors import NoNodeError
 from coordinator.service.contenders import Recipe, find, grant_id_of, recipe_at
 from coordinator.service.holder_info import HolderInfo
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
+from coordinator.service.slices import in_slices
 from coordinator.state.grants import Grant, GrantQuery
 from coordinator.state.machine import StateMachine
-from coordinator.state.places import Ending
+from coordinator.state.places import Contender, Ending
+
+_QUEUES_AT_ONCE = 2_000
 
 _HOW = {
     Ending.RELEASED: "it was released",
@@ -112,10 +117,30 @@ class GrantHistory:
     ) -> ReadReply[GrantPage]:
         """Return the grants that ``query`` asks for, at most its ``limit``."""
         age_ms = await self._reads.fresh(mode, deadline_ms)
-        found = self._replica.machine.locks.history(query.to_query())
+        wanted = query.to_query()
+        held = await self._held(wanted) if wanted.directory is None else None
+        found = self._replica.machine.locks.history(wanted, held)
         last = found[-1].number if len(found) == query.limit else None
-        page = GrantPage(tuple([GrantRecord.of(each) for each in found]), last)
-        return self._reads.reply(page, age_ms)
+        labels = self._reads.reply(None, age_ms)
+        records = await in_slices(found, GrantRecord.of)
+        return labels.with_value(GrantPage(tuple(records), last))
+
+    async def _held(self, query: GrantQuery) -> list[Contender]:
+        """Return the first of those who hold and are asked for, of all queues.
+
+        Collected in slices: who releases meanwhile is among them, or among those that ended."""
+        locks, first = self._replica.machine.locks, []
+        directories = tuple(locks.directories())
+        for start in range(0, len(directories), _QUEUES_AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            some = directories[start : start + _QUEUES_AT_ONCE]
+            held = [each for directory in some for each in locks.holders(directory)]
+            first += [each for each, _ in query.among([(each, None) for each in held])]
+            if len(first) > 2 * query.limit:
+                first = nsmallest(query.limit, first, key=lambda each: each.grant_number)
+        now = [locks.record(each.path) for each in first]
+        return [each for each in now if each is not None and each.is_holder]
 
     async def story(
         self, recipe: Recipe, name: str, grant_id: str, mode: ReadMode, deadline_ms: int

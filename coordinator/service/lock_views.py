@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from coordinator.service.contenders import LOCKS, Contender, contenders_of, first_holder
 from coordinator.service.holder_info import HolderInfo
@@ -16,6 +17,7 @@ from coordinator.service.holds import Holds
 from coordinator.service.promises import NOTHING_KNOWN, Promised, Promises
 from coordinator.service.reads import Consistency, ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
+from coordinator.service.slices import in_slices
 from coordinator.state.machine import StateMachine
 
 _SPREAD_OF_MAX = 1_000
@@ -51,9 +53,9 @@ class ContenderView:
     safe_ms: int | None = None
 
     @classmethod
-    def of(cls, machine: StateMachine, contender: Contender, position: int) -> ContenderView:
+    def of(cls, place: Place) -> ContenderView:
+        contender, position, lease_ms = place
         info, recorded = HolderInfo.of(contender.data), contender.recorded
-        session = machine.session(contender.session_id)
         return cls(
             grant_id=contender.grant_id,
             fencing_token=contender.czxid,
@@ -75,7 +77,39 @@ class ContenderView:
             purpose=info.purpose,
             guard=info.guard,
             note=recorded.note,
-            lease_ms=None if session is None else session.timeout_ms,
+            lease_ms=lease_ms,
+        )
+
+
+class Place(NamedTuple):
+    """What a view is made of, all of one moment."""
+
+    contender: Contender
+    position: int
+    lease_ms: int | None
+
+    @classmethod
+    def of(cls, machine: StateMachine, contender: Contender, position: int) -> Place:
+        session = machine.session(contender.session_id)
+        return cls(contender, position, None if session is None else session.timeout_ms)
+
+
+class _Held(NamedTuple):
+    """What a line of the list of locks is made of, all of one moment."""
+
+    segment: str
+    holder: Place
+    queue_length: int
+    held_ms: int
+    holder_count: int
+
+    def summary(self) -> LockSummary:
+        return LockSummary(
+            lock=LOCKS.name_of(self.segment),
+            holder=ContenderView.of(self.holder),
+            queue_length=self.queue_length,
+            held_ms=self.held_ms,
+            holder_count=self.holder_count,
         )
 
 
@@ -171,7 +205,8 @@ class LockViews:
         """
         directory = LOCKS.directory(name)
         age_ms = await self._reads.fresh(mode, deadline_ms)
-        read = self._reads.reply(self._look(name, directory), age_ms)
+        labels = self._reads.reply(None, age_ms)
+        read = labels.with_value(await self._look(name, directory))
         if not is_whole:
             return read
         waits, holds = self._spreads(directory)
@@ -180,23 +215,24 @@ class LockViews:
             view = await self._with_promises(view, directory, deadline_ms)
         return replace(read, value=view)
 
-    def _look(self, name: str, directory: str) -> LockView:
+    async def _look(self, name: str, directory: str) -> LockView:
+        """Return the lock as it is now, though its parts are made one after the other."""
         machine = self._replica.machine
-        holders: list[ContenderView] = []
-        queue: list[ContenderView] = []
-        for position, each in enumerate(contenders_of(machine, directory)):
-            if each.recorded.is_holder:
-                holders.append(ContenderView.of(machine, each, 0))
-            else:
-                queue.append(ContenderView.of(machine, each, max(position, 1)))
+        places = [
+            Place.of(machine, each, 0 if each.recorded.is_holder else max(position, 1))
+            for position, each in enumerate(contenders_of(machine, directory))
+        ]
+        zxid, size = machine.zxid, machine.locks.size(directory)
         closings = machine.locks.closed(directory)
         delay_ms = max((each.delay_ms for each in closings), default=0)
+        views = await in_slices(places, ContenderView.of)
+        held = sum([each.is_holder for each in views])
         return LockView(
             lock=name,
-            holders=tuple(holders),
-            queue=tuple(queue),
-            zxid=machine.zxid,
-            size=machine.locks.size(directory),
+            holders=tuple(views[:held]),
+            queue=tuple(views[held:]),
+            zxid=zxid,
+            size=size,
             closed=Closed(delay_ms, None) if closings else None,
         )
 
@@ -242,7 +278,7 @@ class LockViews:
         age_ms = await self._reads.fresh(mode, deadline_ms)
         behind = None if after is None else LOCKS.segment(after)
         machine = self._replica.machine
-        locks: list[LockSummary] = []
+        found: list[_Held] = []
         segments = machine.children(LOCKS.root, after=behind, limit=limit + 1) or []
         for segment in segments[:limit]:
             directory = f"{LOCKS.root}/{segment}"
@@ -252,18 +288,14 @@ class LockViews:
             held_ms = self._holds.held_ms(holder.path)
             if held_ms < held_ms_min:
                 continue
-            holder_count = len(machine.locks.holders(directory))
-            locks.append(
-                LockSummary(
-                    lock=LOCKS.name_of(segment),
-                    holder=ContenderView.of(machine, holder, 0),
-                    queue_length=machine.locks.length(directory) - holder_count,
-                    held_ms=held_ms,
-                    holder_count=holder_count,
-                )
-            )
+            holder_count = machine.locks.holder_count(directory)
+            place = Place.of(machine, holder, 0)
+            waiting = machine.locks.length(directory) - holder_count
+            found.append(_Held(segment, place, waiting, held_ms, holder_count))
         last = LOCKS.name_of(segments[limit - 1]) if len(segments) > limit else None
-        return self._reads.reply(LockPage(tuple(locks), last), age_ms)
+        labels = self._reads.reply(None, age_ms)
+        locks = await in_slices(found, _Held.summary)
+        return labels.with_value(LockPage(tuple(locks), last))
 
 
 def _safe_ms(holder: ContenderView, promised: Promised) -> int | None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from coordinator.errors import NotOwnerError
 from coordinator.service.contenders import LOCKS, Contender, first_holder, grant_id_of
 from coordinator.service.holder_info import HolderInfo
-from coordinator.service.lock_views import ContenderView
+from coordinator.service.lock_views import ContenderView, Place
 from coordinator.service.proposals import Proposals
 from coordinator.service.queues import DEFAULT_WISH, Attempt, Queues, Wish
 from coordinator.service.replica import MachineReplica
@@ -198,6 +198,6 @@ class LockService:
 
     def _described(self, holder: Contender) -> Mapping[str, Any]:
         """Return what an error says of who holds."""
-        shown = asdict(ContenderView.of(self._replica.machine, holder, 0))
+        shown = asdict(ContenderView.of(Place.of(self._replica.machine, holder, 0)))
         shown["note"] = holder.recorded.note.decode("utf-8", "replace")
         return shown

@@ -40,6 +40,7 @@ from coordinator.service.reads import (
     ReadMode,
     ReadReply,
     Reads,
+    SessionPage,
     SessionView,
 )
 from coordinator.service.reaper import Reaper
@@ -318,12 +319,15 @@ class Member:
         return await self._heartbeats.heartbeat(session_id, deadline_ms)
 
     async def list_sessions(
-        self, mode: ReadMode, deadline_ms: int
-    ) -> ReadReply[tuple[SessionView, ...]]:
-        """Return every open session, in the order of their opening."""
+        self, mode: ReadMode, deadline_ms: int, *, after: int = 0, limit: int = 1_000
+    ) -> ReadReply[SessionPage]:
+        """Return at most ``limit`` open sessions behind ``after``, in the order of opening."""
         age_ms = await self._reads.fresh(mode, deadline_ms)
-        views = tuple(self._view(session) for session in self._replica.machine.sessions())
-        return self._reads.reply(views, age_ms)
+        found = list(self._replica.machine.sessions(after, limit + 1))
+        shown = found[:limit]
+        views = tuple([self._view(session) for session in shown])
+        last = shown[-1].opened_zxid if len(found) > limit else None
+        return self._reads.reply(SessionPage(views, last), age_ms)
 
     async def session(
         self, session_id: str, mode: ReadMode, deadline_ms: int

@@ -26,6 +26,7 @@ from coordinator.state.outcomes import Outcome, Stat
 from coordinator.waiting import Waiters
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Consistency(StrEnum):
@@ -65,6 +66,10 @@ class ReadReply(Generic[T]):
     index: int
     age_ms: int | None = None
 
+    def with_value(self, value: V) -> ReadReply[V]:
+        """Return this reply with another value, of the same moment."""
+        return ReadReply(value, self.zxid, self.index, self.age_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class ChildrenPage:
@@ -89,6 +94,14 @@ class SessionView:
     opened_ms: int
     ephemeral_count: int
     ephemerals: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPage:
+    """Some open sessions, in the order of their opening; ``next`` goes on behind them."""
+
+    sessions: tuple[SessionView, ...]
+    next: int | None
 
 
 class Reads:

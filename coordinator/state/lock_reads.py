@@ -5,7 +5,7 @@ Reads only, for the rooms above; what they return are values of this moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from coordinator.state.grants import Ended, Grant, GrantQuery
@@ -63,6 +63,15 @@ class LockReads:
         queue = self._table.queues.get(directory)
         return 0 if queue is None else len(queue.contenders)
 
+    def holder_count(self, directory: str) -> int:
+        """Return how many hold."""
+        queue = self._table.queues.get(directory)
+        return 0 if queue is None else queue.held
+
+    def first_holder(self, directory: str) -> Contender | None:
+        """Return the first of those who hold, None when nobody does."""
+        return next(self._table.holders(directory), None)
+
     def directories(self) -> Iterator[str]:
         """Iterate over the queues in which somebody stands, or that are closed; in no order."""
         return iter(self._table.queues)
@@ -99,14 +108,18 @@ class LockReads:
             ]
         )
 
-    def history(self, query: GrantQuery) -> tuple[Grant, ...]:
+    def history(
+        self, query: GrantQuery, held: Iterable[Contender] | None = None
+    ) -> tuple[Grant, ...]:
         """Return the grants asked for, ended and held, in the order in which they were granted.
 
-        Of one queue, at the cost of its own grants; else of all that the history keeps.
+        Of one queue, at the cost of its own grants; else of all that the history keeps. Who asks
+        for those of all queues may bring who holds them, ``held``, collected in slices.
         """
         table, directory = self._table, query.directory
-        directories = table.queues if directory is None else (directory,)
-        held = [each for one in directories for each in table.holders(one)]
+        if held is None:
+            directories = table.queues if directory is None else (directory,)
+            held = [each for one in directories for each in table.holders(one)]
         return table.history.find(query, held, table.holders)
 
     def ended(self) -> tuple[Grant, ...]:

@@ -421,9 +421,9 @@ class StateMachine:
     def session(self, session_id: str) -> Session | None:
         return self._sessions.find(session_id)
 
-    def sessions(self) -> Iterator[Session]:
-        """Iterate over the open sessions, in the order of their opening."""
-        return iter(self._sessions)
+    def sessions(self, after_zxid: int = 0, limit: int | None = None) -> Iterator[Session]:
+        """Iterate over the sessions opened after ``after_zxid``, in that order, and still open."""
+        return iter(self._sessions.page(after_zxid, limit))
 
     def ephemerals_of(self, session_id: str) -> tuple[str, ...]:
         """Return the paths of the session's ephemeral znodes, sorted."""

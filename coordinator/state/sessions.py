@@ -9,8 +9,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
 from coordinator.errors import BadArgumentsError, QuotaExceededError
 from coordinator.state.commands import OpenSession
@@ -47,6 +49,12 @@ class SessionTable:
 
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._sessions.values()))
+
+    def page(self, after_zxid: int, limit: int | None) -> list[Session]:
+        """Return at most ``limit`` of the sessions opened after ``after_zxid``, in their order."""
+        sessions = list(self._sessions.values())
+        start = bisect_right(sessions, after_zxid, key=attrgetter("opened_zxid"))
+        return sessions[start:] if limit is None else sessions[start : start + max(limit, 0)]
 
     def find(self, session_id: str) -> Session | None:
         return self._sessions.get(session_id)

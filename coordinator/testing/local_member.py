@@ -15,6 +15,7 @@ from coordinator.config import (
     RaftConfig,
     SessionConfig,
 )
+from coordinator.errors import SessionExpiredError
 from coordinator.raft.disk import DiskFile, OsDisk, OsFile
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.transport import TcpTransport
@@ -124,13 +125,12 @@ class LocalMember:
         """
         assert self._server is not None, "a leader runs"
         deadline_ms = self.clock.monotonic_ms() + _READ_MS_MAX
-        reply = await self._server.member.list_sessions(LINEARIZABLE, deadline_ms)
-        now_ms = self.clock.wall_ms()
-        open_ones = {
-            each.session_id: min(each.timeout_ms, max(0, now_ms - each.opened_ms))
-            for each in reply.value
-        }
-        return open_ones.get(session_id)
+        try:
+            reply = await self._server.member.session(session_id, LINEARIZABLE, deadline_ms)
+        except SessionExpiredError:
+            return None
+        age_ms = max(0, self.clock.wall_ms() - reply.value.opened_ms)
+        return min(reply.value.timeout_ms, age_ms)
 
     async def expire(self, session_id: str, silent_ms: int) -> None:
         """As leader, end a session as if nothing had been heard of it for ``silent_ms``."""

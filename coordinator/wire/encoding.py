@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -18,6 +19,7 @@ from coordinator.wire.strict_json import (
     decode_msgpack,
     encode_json,
     encode_msgpack,
+    msgpack_packer,
 )
 
 # Text that survives a terminal and an editor: no control characters but tab and line ends.
@@ -34,6 +36,30 @@ class Encoding(StrEnum):
 def encode(body: Any, encoding: Encoding = Encoding.JSON) -> bytes:
     """Return ``body`` as bytes on the wire."""
     return encode_json(body) if encoding is Encoding.JSON else encode_msgpack(body)
+
+
+def encode_listed(
+    body: Mapping[str, Any], lists: Mapping[str, Sequence[bytes]], encoding: Encoding
+) -> bytes:
+    """Return ``body`` as bytes on the wire, its fields ``lists`` made of items encoded before.
+
+    So a long list is encoded item by item, with other work in between.
+    """
+    parts: list[bytes] = []
+    if encoding is Encoding.MSGPACK:
+        packer = msgpack_packer()
+        parts.append(packer.pack_map_header(len(body)))
+        for name, value in body.items():
+            parts.append(packer.pack(name))
+            if name in lists:
+                parts += (packer.pack_array_header(len(lists[name])), *lists[name])
+            else:
+                parts.append(packer.pack(value))
+        return b"".join(parts)
+    for name, value in body.items():
+        whole = b"[%b]" % b",".join(lists[name]) if name in lists else encode_json(value)
+        parts.append(b"%b:%b" % (encode_json(name), whole))
+    return b"{%b}" % b",".join(parts)
 
 
 def decode(

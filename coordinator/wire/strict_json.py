@@ -82,6 +82,11 @@ def encode_msgpack(value: Any) -> bytes:
     return packed
 
 
+def msgpack_packer() -> Any:
+    """Return what encodes msgpack piece by piece."""
+    return msgpack.Packer(use_bin_type=True, autoreset=True)
+
+
 def found(value: Any) -> str:
     """Return how an error message names a value that was not expected."""
     if value is None:

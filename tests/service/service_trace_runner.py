@@ -257,7 +257,7 @@ class Trace:
         self._ask(
             "sessions",
             listing,
-            lambda reply: ", ".join(each.session_id for each in reply.value) or "none",
+            lambda reply: ", ".join(each.session_id for each in reply.value.sessions) or "none",
         )
 
     def _expire(self, words: Words) -> None:

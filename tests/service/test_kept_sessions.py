@@ -111,9 +111,7 @@ async def test_a_grant_that_was_taken_before_it_is_told_is_lost() -> None:
         member = world.follower
         made = await soon(member.submit(contender, request=None, deadline_ms=world.deadline()))
         path = made.outcome.unwrap().path  # type: ignore[union-attr]
-        await soon(
-            member.holding.revoke("a", None, "ann", "test", Asked(None, world.deadline()))
-        )
+        await soon(member.holding.revoke("a", None, "ann", "test", Asked(None, world.deadline())))
 
         with pytest.raises(LockLostError):
             await soon(kept.begin_in_full([path]))

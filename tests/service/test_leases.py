@@ -31,7 +31,7 @@ async def opened(world: World, timeout_ms: int = 2_000, *, at: Member | None = N
 
 async def is_open(world: World, session_id: str) -> bool:
     reply = await world.leader.list_sessions(STALE, world.deadline())
-    return session_id in [each.session_id for each in reply.value]
+    return session_id in [each.session_id for each in reply.value.sessions]
 
 
 async def test_a_silent_session_ends_between_its_timeout_and_one_tick_more() -> None:

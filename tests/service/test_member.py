@@ -192,7 +192,7 @@ async def test_sessions_are_listed_and_shown_with_their_ephemerals() -> None:
         create = Create("/e", mode=CreateMode.EPHEMERAL, session_id=ids[1])
         await soon(member.submit(create, request=None, deadline_ms=world.deadline()))
 
-        views = (await member.list_sessions(LINEARIZABLE, world.deadline())).value
+        views = (await member.list_sessions(LINEARIZABLE, world.deadline())).value.sessions
         one = (await member.session(ids[1], LINEARIZABLE, world.deadline())).value
 
         assert [(each.session_id, each.label, each.ephemeral_count) for each in views] == [

@@ -241,4 +241,3 @@ async def test_what_is_taken_back_late_is_not_what_its_client_holds_by_another_m
 
         holders = (await looked(world)).holders
         assert [each.grant_id for each in holders] == [grant.grant_id]
-

@@ -31,7 +31,7 @@ async def test_a_session_lives_and_ends(api: Api) -> None:
     assert closed.body == {"session_id": session_id, "was_open": True}
     assert again.body["was_open"] is False
     assert (await api.get("/v1/tree/e")).status == 404
-    assert (await api.get("/v1/sessions")).body == {"sessions": []}
+    assert (await api.get("/v1/sessions")).body == {"sessions": [], "next": None}
 
 
 async def test_a_session_may_end_as_a_loss(api: Api) -> None:
@@ -77,7 +77,7 @@ async def test_a_timeout_has_limits(api: Api, timeout_ms: object) -> None:
     reply = await api.post("/v1/sessions", {"timeout_ms": timeout_ms})
 
     assert reply.code == "BadArguments"
-    assert (await api.get("/v1/sessions")).body == {"sessions": []}
+    assert (await api.get("/v1/sessions")).body == {"sessions": [], "next": None}
 
 
 async def test_the_server_chooses_a_timeout_when_asked_to(api: Api) -> None:
@@ -93,3 +93,22 @@ async def test_a_repeated_open_is_one_session(api: Api) -> None:
 
     assert first.body == again.body
     assert len((await api.get("/v1/sessions")).body["sessions"]) == 1
+
+
+async def test_the_list_of_sessions_comes_in_pages(api: Api) -> None:
+    """In the order of their opening, each once; ``next`` is null at the end."""
+    opened = [await api.session_id() for _ in range(5)]
+    found: list[str] = []
+    sizes: list[int] = []
+    after = "0"
+
+    while True:
+        page = (await api.get(f"/v1/sessions?limit=2&after={after}")).body
+        sizes.append(len(page["sessions"]))
+        found += [each["session_id"] for each in page["sessions"]]
+        if page["next"] is None:
+            break
+        after = page["next"]
+
+    assert found == opened
+    assert sizes == [2, 2, 1]

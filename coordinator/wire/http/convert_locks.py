@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import coordinator.service.grant_history as history
 import coordinator.service.lock_views as views
 import coordinator.service.locks as service
 from coordinator.service.taken import LostGrant
+from coordinator.wire.encoding import Encoding
 from coordinator.wire.messages import acquire, sessions
 from coordinator.wire.messages import history as history_shapes
 from coordinator.wire.messages import locks as shapes
@@ -37,16 +40,18 @@ def grant_shape(grant: service.Grant) -> acquire.Grant:
 
 
 def lock_shape(view: views.LockView, token: int | None) -> shapes.LockView:
-    """Return a lock as it is looked at; ``token`` is the one that was asked about, if any."""
-    holders = tuple([contender_shape(each) for each in view.holders])
+    """Return a lock as it is looked at, without the lists of who holds and who waits.
+
+    ``token`` is the one that was asked about, if any."""
+    holder = view.holder
+    tokens = [each.fencing_token for each in view.holders]
     closed, waits, holds = view.closed, view.waits, view.holds
     return shapes.LockView(
         lock=view.lock,
-        holder=holders[0] if holders else None,
-        queue=tuple([contender_shape(each) for each in view.queue]),
+        holder=None if holder is None else contender_shape(holder),
+        queue=(),
         zxid=view.zxid,
-        is_current=None if token is None else any(each.fencing_token == token for each in holders),
-        holders=holders,
+        is_current=None if token is None else token in tokens,
         size=view.size,
         closed=None if closed is None else shapes.Closed(closed.delay_ms, closed.remaining_ms),
         waits=None if waits is None else _spread(waits),
@@ -56,6 +61,21 @@ def lock_shape(view: views.LockView, token: int | None) -> shapes.LockView:
 
 def _spread(spread: views.Spread) -> shapes.Spread:
     return shapes.Spread(spread.count, spread.p50_ms, spread.p95_ms, spread.p99_ms)
+
+
+def contender_body(view: views.ContenderView, encoding: Encoding) -> dict[str, Any]:
+    """Return one place in a queue as the body says it."""
+    return contender_shape(view).to_body(encoding)
+
+
+def summary_body(summary: views.LockSummary, encoding: Encoding) -> dict[str, Any]:
+    """Return one line of the list of locks as the body says it."""
+    return summary_shape(summary).to_body(encoding)
+
+
+def record_body(record: history.GrantRecord, encoding: Encoding) -> dict[str, Any]:
+    """Return one grant of the history as the body says it."""
+    return record_shape(record).to_body(encoding)
 
 
 def contender_shape(view: views.ContenderView) -> shapes.Contender:

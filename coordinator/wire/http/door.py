@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -31,9 +31,10 @@ from coordinator.errors import (
 )
 from coordinator.service.member import Member
 from coordinator.service.reads import ReadReply
+from coordinator.service.slices import ITEMS_AT_ONCE, in_slices
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
-from coordinator.wire.encoding import Encoding, decode, encode
+from coordinator.wire.encoding import Encoding, decode, encode, encode_listed
 from coordinator.wire.http.bodies import SMALL, BodyBounds, HeavyWork, whole_body
 from coordinator.wire.http.hosts import Names
 from coordinator.wire.http.queries import parsed_integer
@@ -314,8 +315,11 @@ class Door:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> web.Response:
-        """Return a response in the encoding the caller wants, labelled with where it stands."""
+        """Return a response in the encoding the caller wants, labelled with where it stands.
+
+        A body of bytes is encoded so already."""
         encoding = self.reply_encoding(request)
+        encoded = body if isinstance(body, bytes) else encode(body, encoding)
         labelled = {
             "Content-Type": encoding.value,
             messages.ZXID_HEADER: str(zxid),
@@ -325,7 +329,7 @@ class Door:
         }
         if headers is not None:
             labelled.update(headers)
-        return web.Response(body=encode(body, encoding), status=status, headers=labelled)
+        return web.Response(body=encoded, status=status, headers=labelled)
 
     def reply_read(
         self,
@@ -338,6 +342,25 @@ class Door:
         if read.age_ms is not None:
             headers = {**(headers or {}), messages.STALE_AGE_HEADER: str(read.age_ms)}
         return self.reply(request, body, zxid=read.zxid, index=read.index, headers=headers)
+
+    async def reply_listed(
+        self,
+        request: web.Request,
+        body: Mapping[str, Any],
+        lists: Mapping[str, tuple[Sequence[Any], Callable[[Any, Encoding], Any]]],
+        read: ReadReply[Any],
+        *,
+        at_once: int = ITEMS_AT_ONCE,
+    ) -> web.Response:
+        """Return the response of a read with long lists, made and encoded in slices.
+
+        ``lists`` are the fields of ``body`` to put in: what each is made of, and how each item."""
+        encoding = self.reply_encoding(request)
+        encoded: dict[str, list[bytes]] = {}
+        for name, (items, make) in lists.items():
+            encode_one = _encoder(make, encoding)
+            encoded[name] = await in_slices(items, encode_one, at_once)
+        return self.reply_read(request, encode_listed(body, encoded, encoding), read)
 
     def reply_bytes(
         self,
@@ -389,6 +412,10 @@ class Door:
         if isinstance(error, DataTooLargeError | SlowRequestError):
             response.force_close()  # what is left of the body is not worth reading
         return response
+
+
+def _encoder(make: Callable[[Any, Encoding], Any], encoding: Encoding) -> Callable[[Any], bytes]:
+    return lambda item: encode(make(item, encoding), encoding)
 
 
 DOOR = web.AppKey("door", Door)

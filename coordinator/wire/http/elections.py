@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from typing import Any
 
 from aiohttp import web
 
@@ -12,6 +13,7 @@ from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.service.elections import CandidateView, ElectionView
 from coordinator.service.watches import Bookmark
 from coordinator.wire import messages
+from coordinator.wire.encoding import Encoding
 from coordinator.wire.http.attempts import Attempt, Contest, attempt_id, wait_deadline_ms
 from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.door import Door
@@ -24,6 +26,8 @@ from coordinator.wire.messages import elections as shapes
 from coordinator.wire.messages import locks as lock_shapes
 
 _NAME, _GRANT_ID = 2, 4
+_VALUES_AT_ONCE = 8
+"""Each of up to 64 KiB."""
 
 
 class ElectionRoutes:
@@ -139,8 +143,13 @@ class ElectionRoutes:
         read = await door.member.elections.who(name, mode, door.deadline_ms(request))
         if query.flag("observe"):
             return await self._observe(request, name)
-        body = _view(name, read.value).to_body(door.reply_encoding(request))
-        return door.reply_read(request, body, read)
+        view = read.value
+        elected = None if view.elected is None else _candidate(view.elected)
+        body = shapes.ElectionView(name, elected, (), view.zxid).to_body(
+            door.reply_encoding(request)
+        )
+        lists = {"candidates": (view.candidates, _candidate_body)}
+        return await door.reply_listed(request, body, lists, read, at_once=_VALUES_AT_ONCE)
 
     async def _observe(self, request: web.Request, name: str) -> web.StreamResponse:
         self._door.refuse_body(request)
@@ -186,13 +195,8 @@ def _grant_id(request: web.Request) -> str:
     return name_at(request.path_qs, _GRANT_ID, "grant_id")
 
 
-def _view(name: str, view: ElectionView) -> shapes.ElectionView:
-    return shapes.ElectionView(
-        election=name,
-        elected=None if view.elected is None else _candidate(view.elected),
-        candidates=tuple(_candidate(each) for each in view.candidates),
-        zxid=view.zxid,
-    )
+def _candidate_body(view: CandidateView, encoding: Encoding) -> dict[str, Any]:
+    return _candidate(view).to_body(encoding)
 
 
 def _candidate(view: CandidateView) -> lock_shapes.Contender:

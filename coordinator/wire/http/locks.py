@@ -13,7 +13,12 @@ from coordinator.service.queues import Wish
 from coordinator.state.commands import IfHeld, Kind
 from coordinator.wire.http.attempts import Attempt, Contest, attempt_id, wait_deadline_ms
 from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.convert_locks import grant_shape, lock_shape, summary_shape
+from coordinator.wire.http.convert_locks import (
+    contender_body,
+    grant_shape,
+    lock_shape,
+    summary_body,
+)
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.paths import name_at
 from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
@@ -21,8 +26,9 @@ from coordinator.wire.http.routes import Route
 from coordinator.wire.messages import acquire as wishes
 from coordinator.wire.messages import locks as shapes
 
-LIST_LIMIT_DEFAULT = 1_000
 LIST_LIMIT_MAX = 10_000
+PAGE_MAX = 1_000
+"""A page of a greater limit is shorter than asked for, and goes on behind its ``next``."""
 
 _NAME, _GRANT_ID = 2, 4
 
@@ -134,8 +140,10 @@ class LockRoutes:
         read = await door.member.lock_views.query(
             name, query.read_mode(), door.deadline_ms(request), is_whole=token is None
         )
-        body = lock_shape(read.value, token).to_body(door.reply_encoding(request))
-        return door.reply_read(request, body, read)
+        view = read.value
+        lists = {"holders": (view.holders, contender_body), "queue": (view.queue, contender_body)}
+        body = lock_shape(view, token).to_body(door.reply_encoding(request))
+        return await door.reply_listed(request, body, lists, read)
 
     async def list(self, request: web.Request) -> web.Response:
         """Return a page of the locks that anybody holds."""
@@ -149,12 +157,12 @@ class LockRoutes:
             query.read_mode(),
             door.deadline_ms(request),
             after=query.text("after"),
-            limit=LIST_LIMIT_DEFAULT if limit is None else limit,
+            limit=PAGE_MAX if limit is None else min(limit, PAGE_MAX),
             held_ms_min=held_ms_min or 0,
         )
         page = read.value
-        body = shapes.LockList(tuple(map(summary_shape, page.locks)), page.next)
-        return door.reply_read(request, body.to_body(door.reply_encoding(request)), read)
+        body = shapes.LockList((), page.next).to_body()
+        return await door.reply_listed(request, body, {"locks": (page.locks, summary_body)}, read)
 
 
 def _name(request: web.Request) -> str:

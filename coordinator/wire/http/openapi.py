@@ -122,7 +122,9 @@ OPERATIONS: dict[str, Described] = {
         takes=("OpenSession",), gives="SessionLease", status=201, errors=(409, 413), is_write=True,
     ),
     "list_sessions": Described(
-        "GET", "/v1/sessions", "List the open sessions.", gives="SessionList", is_read=True
+        "GET", "/v1/sessions", "List the open sessions, in the order of their opening.",
+        gives="SessionList", is_read=True,
+        query={"after": integer(), "limit": integer(1, 1_000)},
     ),
     "get_session": Described(
         "GET", _SESSION, "Look at one session and its ephemerals.",

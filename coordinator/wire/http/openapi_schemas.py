@@ -207,7 +207,7 @@ SCHEMAS: dict[str, Schema] = {
         },
         {"ephemerals": array(TEXT)},
     ),
-    "SessionList": response({"sessions": array(reference("Session"))}),
+    "SessionList": response({"sessions": array(reference("Session")), "next": maybe(integer(1))}),
     "Member": response(
         {
             "member_id": TEXT,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiohttp import web
 
 from coordinator.errors import BadArgumentsError
 from coordinator.service.reads import SessionView
+from coordinator.wire.encoding import Encoding
 from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.convert_locks import lost_shape
 from coordinator.wire.http.door import Door
@@ -13,6 +16,8 @@ from coordinator.wire.http.paths import name_at
 from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.http.routes import Route
 from coordinator.wire.messages import sessions as shapes
+
+PAGE_MAX = 1_000
 
 _ID_POSITION = 2
 
@@ -54,12 +59,20 @@ class SessionRoutes:
         return response
 
     async def list(self, request: web.Request) -> web.Response:
-        """Return every open session."""
+        """Return a page of the open sessions."""
         door = self._door
-        mode = Query(request.rel_url.raw_query_string, READ_MODES).read_mode()
-        read = await door.member.list_sessions(mode, door.deadline_ms(request))
-        infos = tuple(_info(each, is_single=False) for each in read.value)
-        return door.reply_read(request, shapes.SessionList(infos).to_body(), read)
+        query = Query(request.rel_url.raw_query_string, {*READ_MODES, "after", "limit"})
+        limit = query.integer("limit", minimum=1, maximum=PAGE_MAX)
+        read = await door.member.list_sessions(
+            query.read_mode(),
+            door.deadline_ms(request),
+            after=query.integer("after", minimum=0) or 0,
+            limit=limit or PAGE_MAX,
+        )
+        body = shapes.SessionList((), read.value.next).to_body()
+        return await door.reply_listed(
+            request, body, {"sessions": (read.value.sessions, _info_body)}, read
+        )
 
     async def look(self, request: web.Request) -> web.Response:
         """Return one session with the paths of its ephemerals."""
@@ -119,6 +132,10 @@ def _failure(query: Query) -> str:
             f"found {len(failure)}"
         )
     return failure
+
+
+def _info_body(view: SessionView, _encoding: Encoding) -> dict[str, Any]:
+    return _info(view, is_single=False).to_body()
 
 
 def _info(view: SessionView, *, is_single: bool) -> shapes.SessionInfo:

@@ -11,7 +11,7 @@ from coordinator.errors import BadArgumentsError
 from coordinator.service.proposals import Committed
 from coordinator.state.outcomes import GuardedDone
 from coordinator.wire import messages
-from coordinator.wire.encoding import data_fields
+from coordinator.wire.encoding import Encoding, data_fields
 from coordinator.wire.fields import Fields
 from coordinator.wire.http.bodies import DATA
 from coordinator.wire.http.conditions import conditions
@@ -33,6 +33,8 @@ from coordinator.wire.messages.znodes import stat_body
 
 CHILDREN_LIMIT_DEFAULT = 1_000
 CHILDREN_LIMIT_MAX = 10_000
+STATS_PAGE_MAX = 1_000
+"""A page with Stats of a greater limit is shorter than asked for, and goes on as any does."""
 
 _READ_QUERY = frozenset({*READ_MODES, "raw", "children", "after", "limit", "stat"})
 _CREATE_QUERY = frozenset({"raw", "mode", "session_id", "ttl_ms", "parents", *CONDITIONS})
@@ -84,6 +86,8 @@ class TreeRoutes:
         if query.flag("raw"):
             raise BadArgumentsError("query: expected children or raw, found both")
         limit = query.integer("limit", minimum=1, maximum=CHILDREN_LIMIT_MAX)
+        if limit is not None and query.flag("stat"):
+            limit = min(limit, STATS_PAGE_MAX)
         read = await door.member.children(
             path,
             query.read_mode(),
@@ -93,19 +97,16 @@ class TreeRoutes:
             with_stat=query.flag("stat"),
         )
         page = read.value
-        children: list[Any] = list(page.names)
-        if query.flag("stat"):
-            children = [
-                {"name": name, "stat": stat_body(stat)}
-                for name, stat in zip(page.names, page.stats, strict=True)
-            ]
         body = {
             "path": path,
-            "children": children,
+            "children": page.names,
             "stat": stat_body(page.stat),
             "next": page.next,
         }
-        return door.reply_read(request, body, read)
+        if not query.flag("stat"):
+            return door.reply_read(request, body, read)
+        children = tuple(zip(page.names, page.stats, strict=True))
+        return await door.reply_listed(request, body, {"children": (children, _child_body)}, read)
 
     async def create(self, request: web.Request) -> web.Response:
         """Create a znode; a sequential mode answers with the full name."""
@@ -216,6 +217,11 @@ class TreeRoutes:
             status=status,
             headers=headers,
         )
+
+
+def _child_body(child: tuple[str, Any], _encoding: Encoding) -> dict[str, Any]:
+    name, stat = child
+    return {"name": name, "stat": stat_body(stat)}
 
 
 def _one_version(in_header: int, given: int) -> int:

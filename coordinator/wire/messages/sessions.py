@@ -183,13 +183,15 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class SessionList:
-    """The reply of GET /v1/sessions."""
+    """The reply of GET /v1/sessions; ``next`` is what to pass as ``after`` for the rest."""
 
     sessions: tuple[SessionInfo, ...]
+    next: int | None = None
 
     def to_body(self) -> dict[str, Any]:
-        return {"sessions": [each.to_body() for each in self.sessions]}
+        return {"sessions": [each.to_body() for each in self.sessions], "next": self.next}
 
     @classmethod
     def from_body(cls, body: Any) -> SessionList:
-        return cls(Fields(body, "body").items("sessions", SessionInfo.from_body))
+        fields = Fields(body, "body")
+        return cls(fields.items("sessions", SessionInfo.from_body), fields.integer("next", None))
