@@ -10,7 +10,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
 .PHONY: help run test check lint bench simulate mutants faults faults-tools guard-servers \
-	guard-object-store fuzz clean
+	guard-object-store fuzz openapi-tools promtool clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,8 @@ help:
 	@echo "make bench   measure locks, writes, reads, and the pause when a leader dies"
 	@echo "make guard-servers   install the databases that the guards are tried against; root, Debian"
 	@echo "make guard-object-store   install MinIO for the guard of S3; Go"
+	@echo "make openapi-tools   linters and generators for /openapi.json; Node.js, Java"
+	@echo "make promtool   the linter of metrics; Debian"
 	@echo "make fuzz    bad input of every kind, some minutes; OPTIONS='--fuzz release -k machine' for more"
 	@echo "make clean   remove .venv and caches (not ./data)"
 
@@ -81,6 +83,25 @@ guard-servers:
 # none. Without it moto's is taken, and `pytest -m slow tests/guards` has nothing to do.
 guard-object-store:
 	go install github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
+
+# Linters of /openapi.json and generators of clients for tests/openapi_clients, kept in a folder that
+# git ignores. Needs Node.js with npm and, for openapi-generator, Java; it fetches a jar of Maven Central.
+TOOLS := .openapi-tools
+openapi-tools: $(VENV)/.installed-dev
+	@mkdir -p $(TOOLS)
+	@cd $(TOOLS) && npm install --no-audit --no-fund --no-save @stoplight/spectral-cli@6.16.3 \
+		@redocly/cli@2.77.0 @openapitools/openapi-generator-cli@2.35.0
+	@cd $(TOOLS) && node_modules/.bin/openapi-generator-cli version-manager set 7.23.0
+	@$(BIN)/python -m venv $(TOOLS)/python
+	@$(TOOLS)/python/bin/python -m pip install $(PIP_OPTIONS) openapi-python-client==0.29.1 \
+		'urllib3>=2.1,<3' 'pydantic>=2.11' python-dateutil typing-extensions
+
+# promtool, which reads /metrics as Prometheus does (tests/wire/test_metrics.py), on Debian: taken out
+# of its package into the same folder, so that no Prometheus is started on this machine.
+promtool:
+	@mkdir -p $(TOOLS)/debian
+	@cd $(TOOLS)/debian && apt-get download prometheus && dpkg -x prometheus_*.deb . \
+		&& cp usr/bin/promtool ..
 
 fuzz: $(VENV)/.installed-dev
 	@$(BIN)/python -m pytest -q tests/fuzz --fuzz short $(OPTIONS)

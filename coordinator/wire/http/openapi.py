@@ -10,9 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.wire import messages
+from coordinator.wire.http.openapi_parameters import (
+    FLAG,
+    IF_MATCH,
+    IF_NONE_MATCH,
+    PATH_PARAMETERS,
+    READ_QUERY,
+    TIMEOUT_HEADERS,
+    WRITE_HEADERS,
+    WRITE_QUERY,
+    described,
+)
 from coordinator.wire.http.openapi_schemas import CREATE, SCHEMAS
 from coordinator.wire.http.openapi_shapes import (
-    BOOLEAN,
     CZXID,
     EXPECTED_VERSION,
     TEXT,
@@ -23,7 +33,6 @@ from coordinator.wire.http.openapi_shapes import (
     reference,
 )
 from coordinator.wire.messages.history import ENDS
-from coordinator.wire.messages.if_held import IF_HELD_QUERY
 from coordinator.wire.messages.watches import WATCH_KINDS
 
 JSON = "application/json"
@@ -51,8 +60,26 @@ class Described:
     is_read: bool = False
     is_raw: bool = False
 
+    @property
+    def tag(self) -> str:
+        """Return the noun that the route is about: its first segment that says one."""
+        first, second, *_ = [*self.template.strip("/").split("/"), ""]
+        return second if first == "v1" and second in TAGS else OPERATIONS_TAG
 
-FLAG: Schema = {**BOOLEAN, "description": "given by its name alone, or as true or false"}
+
+OPERATIONS_TAG = "operations"
+TAGS = {
+    "tree": "Znodes: read, list, create, set and delete.",
+    "multi": "Several operations on znodes at once, all or none.",
+    "watch": "Streams of changes.",
+    "sessions": "Leases that clients keep alive; what they hold ends with them.",
+    "locks": "Fair locks with fencing tokens; the wait is in the server.",
+    "grants": "What became of grants.",
+    "elections": "Leader election: the queue of a lock, with a value.",
+    OPERATIONS_TAG: "What a member says of itself.",
+}
+"""The nouns of the routes, in the order of the documentation."""
+
 _RAW_QUERY = {"raw": FLAG}
 _PAGE = {"after": TEXT, "limit": integer(1, 10_000)}
 _CREATE_QUERY = {name: CREATE[name] for name in ("mode", "session_id", "ttl_ms", "parents")}
@@ -136,7 +163,7 @@ OPERATIONS: dict[str, Described] = {
     ),
     "heartbeat": Described(
         "POST", f"{_SESSION}/heartbeat", "Extend the lease of a session.",
-        gives="SessionLease", errors=(410, 413),
+        takes=("Nothing",), gives="SessionLease", errors=(410, 413),
     ),
     "list_locks": Described(
         "GET", _LOCKS, "List the locks that anybody holds.",
@@ -235,32 +262,6 @@ OPERATIONS: dict[str, Described] = {
     "openapi": Described("GET", "/openapi.json", "This document."),
 }  # fmt: skip
 
-_PATH_PARAMETERS: dict[str, Schema] = {
-    "path": {
-        "type": "string",
-        "minLength": 1,
-        "description": "the path of the znode without its first slash; slashes stay slashes",
-    },
-    "session_id": {"type": "string", "minLength": 1},
-    "name": {"type": "string", "minLength": 1, "maxLength": 200},
-    "lock": {"type": "string", "minLength": 1, "maxLength": 200},
-    "grant_id": {"type": "string", "minLength": 1, "examples": ["42-1337"]},
-    "client_id": {"type": "string", "pattern": "^[!-~]{1,64}$"},
-    "number": integer(1),
-}
-_READ_QUERY: dict[str, Schema] = {"stale": FLAG, "at_least_zxid": integer()}
-_WRITE_QUERY: dict[str, Schema] = {
-    name: {
-        **array({"type": "string", "pattern": "^.+:[0-9]{1,19}$"}),
-        "description": "<name>:<fencing token>: only while that grant still holds",
-    }
-    for name in IF_HELD_QUERY
-}
-_WRITE_HEADERS: dict[str, Schema] = {
-    messages.CLIENT_ID_HEADER: {"type": "string", "pattern": "^[!-~]{1,64}$"},
-    messages.REQUEST_NUMBER_HEADER: integer(1),
-    messages.FLOOR_INDEX_HEADER: integer(),
-}
 _ALWAYS = (400, 403, 408, 500, 503, 504)
 _REASONS = {
     304: "not modified: the data is that of an ETag in If-None-Match",
@@ -282,9 +283,9 @@ _REASONS = {
 def openapi_document(version: str) -> dict[str, Any]:
     """Return the whole document, for the product's ``version``."""
     paths: dict[str, dict[str, Any]] = {}
-    for operation_id, described in OPERATIONS.items():
-        path = paths.setdefault(described.template, {})
-        path[described.method.lower()] = _operation(operation_id, described)
+    for operation_id, route in OPERATIONS.items():
+        path = paths.setdefault(route.template, {})
+        path[route.method.lower()] = _operation(operation_id, route)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -292,93 +293,97 @@ def openapi_document(version: str) -> dict[str, Any]:
             "version": version,
             "description": "Znodes, sessions, watches, fair locks and elections over Raft. "
             "docs/http-api.md is the prose to this.",
+            "contact": {"name": "the maintainers of coordinator"},
             "license": {"name": "MIT", "identifier": "MIT"},
         },
+        "servers": [{"url": "/", "description": "the member that this document came from"}],
+        "security": [],
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
         "components": {"schemas": SCHEMAS},
     }
 
 
-def _operation(operation_id: str, described: Described) -> dict[str, Any]:
+def _operation(operation_id: str, route: Described) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": operation_id,
-        "summary": described.summary,
-        "parameters": _parameters(described),
-        "responses": _responses(operation_id, described),
+        "tags": [route.tag],
+        "summary": route.summary,
+        "description": f"{route.summary} More in docs/http-api.md.",
+        "parameters": _parameters(route),
+        "responses": _responses(operation_id, route),
     }
-    if described.takes:
-        schemas = [reference(name) for name in described.takes]
+    if route.takes:
+        schemas = [reference(name) for name in route.takes]
         content: dict[str, Any] = {JSON: {"schema": _any_of(schemas)}}
         content[MSGPACK] = {"schema": {}}
-        if described.is_raw:
+        if route.is_raw:
             content[messages.RAW_TYPE] = {"schema": {}}
-        operation["requestBody"] = {"content": content}
+        operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 
-def _parameters(described: Described) -> list[dict[str, Any]]:
-    names = [piece.partition("}")[0] for piece in described.template.split("{")[1:]]
+def _parameters(route: Described) -> list[dict[str, Any]]:
+    names = [piece.partition("}")[0] for piece in route.template.split("{")[1:]]
+    is_conditional = route.method in ("PUT", "DELETE") and route.template == _TREE
     query = {
-        **(described.query or {}),
-        **(_READ_QUERY if described.is_read else {}),
-        **(_WRITE_QUERY if described.is_write else {}),
+        **(route.query or {}),
+        **(READ_QUERY if route.is_read else {}),
+        **(WRITE_QUERY if route.is_write else {}),
     }
-    headers: dict[str, Schema] = {messages.TIMEOUT_HEADER: integer(1, 60_000)}
-    headers.update(_WRITE_HEADERS if described.is_write else {})
-    if described.method in ("PUT", "DELETE") and described.template == _TREE:
-        headers["If-Match"] = {**TEXT, "description": "an ETag, or the expected version in quotes"}
-    if 304 in described.also:
-        headers["If-None-Match"] = {**TEXT, "description": "ETags, or *"}
+    headers = {
+        **TIMEOUT_HEADERS,
+        **(WRITE_HEADERS if route.is_write else {}),
+        **(IF_MATCH if is_conditional else {}),
+        **(IF_NONE_MATCH if 304 in route.also else {}),
+    }
     return [
-        *(
-            {"name": n, "in": "path", "required": True, "schema": _PATH_PARAMETERS[n]}
-            for n in names
-        ),
-        *({"name": name, "in": "query", "schema": schema} for name, schema in query.items()),
-        *({"name": name, "in": "header", "schema": schema} for name, schema in headers.items()),
+        *described("path", {name: PATH_PARAMETERS[name] for name in names}),
+        *described("query", query),
+        *described("header", headers),
     ]
 
 
-def _responses(operation_id: str, described: Described) -> dict[str, Any]:
+def _responses(operation_id: str, route: Described) -> dict[str, Any]:
     responses: dict[str, Any] = {}
-    success = {"description": "done", "content": _content(operation_id, described)}
-    for status in (described.status, *(each for each in described.also if each < 300)):
+    success = {"description": "done", "content": _content(operation_id, route)}
+    for status in (route.status, *(each for each in route.also if each < 300)):
         responses[str(status)] = success
-    if 304 in described.also:
+    if 304 in route.also:
         responses["304"] = {"description": _REASONS[304]}
-    errors = {*described.errors, *_ALWAYS, 429}
-    if described.is_write:
+    errors = {*route.errors, *_ALWAYS, 429}
+    if route.is_write:
         errors.add(410)  # a grant that it depends on has ended
     for status in sorted(errors):
         responses[str(status)] = {
             "description": _REASONS[status],
             "content": {messages.PROBLEM_TYPE: {"schema": reference("Problem")}},
         }
-    if 503 in described.also:
+    if 503 in route.also:
         responses["503"] = {
             "description": _REASONS[503],
-            "content": _content(operation_id, described),
+            "content": _content(operation_id, route),
         }
-    if described.method == "HEAD":
+    if route.method == "HEAD":
         responses = {
             status: {"description": each["description"]} for status, each in responses.items()
         }
     return responses
 
 
-def _content(operation_id: str, described: Described) -> dict[str, Any]:
+def _content(operation_id: str, route: Described) -> dict[str, Any]:
     content: dict[str, Any] = {}
-    if described.gives is not None:
-        schemas = [reference(described.gives)]
-        if described.gives == "Znode":
+    if route.gives is not None:
+        schemas = [reference(route.gives)]
+        if route.gives == "Znode":
             schemas.append(reference("Children"))
         content[JSON] = {"schema": _any_of(schemas)}
         content[MSGPACK] = {"schema": {}}
-    if described.gives == "Znode":
+    if route.gives == "Znode":
         content[messages.RAW_TYPE] = {"schema": {}}
-    if described.streams is not None:
-        for stream_type in described.stream_types:
-            content[stream_type] = {"schema": reference(described.streams)}
+    if route.streams is not None:
+        for stream_type in route.stream_types:
+            content[stream_type] = {"schema": reference(route.streams)}
     if operation_id == "metrics":
         content["text/plain"] = {"schema": TEXT}
     if operation_id == "openapi":

@@ -6,6 +6,7 @@ from coordinator.wire.http.openapi_shapes import (
     BASE64,
     BOOLEAN,
     IF_HELD,
+    NOT_EMPTY,
     SHORT_TEXT,
     TEXT,
     Schema,
@@ -53,8 +54,11 @@ CONTENDER_FIELDS = {
     "label": TEXT,
 }
 ACQUIRE = {
-    "session_id": {**TEXT, "description": "an open session; this or lease_ms"},
-    "lease_ms": integer(1, description="open a session of its own for this grant"),
+    "session_id": {**TEXT, "description": "an open session; exactly one of this and lease_ms"},
+    "lease_ms": integer(
+        1,
+        description="open a session of its own for this grant; exactly one of this and session_id",
+    ),
     "timeout_ms": integer(0, WAIT_MS_MAX, description="how long to wait; 0 tries once"),
     "label": SHORT_TEXT,
     "host": SHORT_TEXT,
@@ -62,7 +66,6 @@ ACQUIRE = {
     "trace_id": SHORT_TEXT,
     "on_disconnect": choice(*ON_DISCONNECT),
 }
-LEASE: Schema = {"anyOf": [{"required": ["session_id"]}, {"required": ["lease_ms"]}]}
 MULTI_ACQUIRE = {
     **ACQUIRE,
     **IF_HELD,
@@ -136,18 +139,14 @@ RECORD_OPTIONAL = {
 }
 
 LOCK_SCHEMAS: dict[str, Schema] = {
-    "IfHeld": {
-        "oneOf": [
-            body({"lock": TEXT, "fencing_token": integer(1)}),
-            body({"election": TEXT, "fencing_token": integer(1)}),
-        ]
-    },
-    "Acquire": body({}, LOCK_ACQUIRE) | LEASE,
+    "IfLockHeld": body({"lock": TEXT, "fencing_token": integer(1)}),
+    "IfElected": body({"election": TEXT, "fencing_token": integer(1)}),
+    "IfHeld": {"oneOf": [reference("IfLockHeld"), reference("IfElected")]},
+    "Acquire": body({}, LOCK_ACQUIRE) | NOT_EMPTY,
     "AcquireSeveral": body(
         {"names": {**array(TEXT), "minItems": 1, "maxItems": NAMES_MAX}}, MULTI_ACQUIRE
-    )
-    | LEASE,
-    "Campaign": body({}, {**ACQUIRE, **VALUE, **IF_HELD}) | LEASE,
+    ),
+    "Campaign": body({}, {**ACQUIRE, **VALUE, **IF_HELD}) | NOT_EMPTY,
     "Previous": response(
         {
             "grant_id": TEXT,
@@ -252,8 +251,7 @@ LOCK_SCHEMAS: dict[str, Schema] = {
         ]
     },
     "Conditions": body({}, IF_HELD),
-    "NoteRequest": body({}, {**NOTE, **IF_HELD})
-    | {"anyOf": [{"required": ["note"]}, {"required": ["note_base64"]}]},
+    "NoteRequest": body({}, {**NOTE, **IF_HELD}) | NOT_EMPTY,
     "Noted": response({"grant_id": TEXT, "zxid": integer()}),
     "Resize": body({"size": integer(1, SIZE_MAX)}, IF_HELD),
     "Size": response({"lock": TEXT, "size": integer(1), "zxid": integer()}),

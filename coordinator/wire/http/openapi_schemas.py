@@ -13,6 +13,7 @@ from coordinator.wire.http.openapi_shapes import (
     DATA,
     EXPECTED_VERSION,
     IF_HELD,
+    NOT_EMPTY,
     PATH,
     TEXT,
     VERSION,
@@ -104,11 +105,9 @@ SCHEMAS: dict[str, Schema] = {
     "Written": response({"path": TEXT, "stat": reference("Stat")}),
     "Deleted": response({"path": TEXT, "deleted_count": integer(1)}),
     "Create": body({}, {**CREATE, **IF_HELD}),
-    "SetData": body({}, {**DATA, **IF_HELD, "expected_version": EXPECTED_VERSION})
-    | {"anyOf": [{"required": ["data"]}, {"required": ["data_base64"]}]},
+    "SetData": body({}, {**DATA, **IF_HELD, "expected_version": EXPECTED_VERSION}) | NOT_EMPTY,
     "CreateOperation": operation("create", {}, CREATE),
-    "SetOperation": operation("set", {}, {**DATA, "expected_version": EXPECTED_VERSION})
-    | {"anyOf": [{"required": ["data"]}, {"required": ["data_base64"]}]},
+    "SetOperation": operation("set", {}, {**DATA, "expected_version": EXPECTED_VERSION}),
     "DeleteOperation": operation(
         "delete",
         {},
@@ -169,6 +168,7 @@ SCHEMAS: dict[str, Schema] = {
             "label": {"type": "string", "maxLength": LABEL_CHARACTERS_MAX},
         },
     ),
+    "Nothing": {**body({}), "description": "an empty object: its content type says whence it is"},
     "SessionLease": response(
         {
             "session_id": TEXT,

@@ -51,6 +51,9 @@ def body(required: dict[str, Schema], optional: dict[str, Schema] | None = None)
     }
 
 
+NOT_EMPTY: Schema = {"minProperties": 1}
+"""Of a body of which one of two fields is wanted: generators of clients trip over ``anyOf`` with
+nothing but ``required`` in it, so the fields' descriptions say which."""
 TEXT: Schema = {"type": "string"}
 BOOLEAN: Schema = {"type": "boolean"}
 PATH: Schema = {"type": "string", "examples": ["/config/limits"]}
