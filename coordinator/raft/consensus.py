@@ -5,8 +5,13 @@
 2. A reply of an older term means nothing; one of a newer term ends a leadership (rows 7, 8, 20).
 3. An append is compared with the log first. What agrees is not written again, so nothing that was
    acknowledged is ever cut (row 4); what is committed never changes, or the member stops.
-4. A leader counts its own entries only as far as they are durable (row 3).
-5. A member that may have forgotten what it promised promises nothing (``probation``).
+4. Of two that lead in one term none is believed: entries of the same place and term could differ,
+   which nothing would notice. Whoever led or was followed first in a term stays; who claims it
+   as well is dropped, with an alarm. A leader that hears such a claim leads no more in that term:
+   if the claim is true both stop there before more is acknowledged, if it is a lie it costs an
+   election. The member goes on: its end would heal nothing, and let one frame stop it.
+5. A leader counts its own entries only as far as they are durable (row 3).
+6. A member that may have forgotten what it promised promises nothing (``probation``).
 
 Elections have a file of their own (``elections``).
 """
@@ -15,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from coordinator.config import RaftConfig
 from coordinator.raft import messages as say
@@ -24,47 +29,11 @@ from coordinator.raft.elections import Elections
 from coordinator.raft.engine import Role
 from coordinator.raft.hardening import FOUNDING, NO_OP, HardenedSyncObj, InvariantError
 from coordinator.raft.messages import Message
+from coordinator.raft.outbox import Outbox
 from coordinator.raft.probation import Probation, Proof, ask_after_ms
 from coordinator.raft.proposals import NOTHING
 from coordinator.raft.replication import Replication
-
-
-class Outbox(Protocol):
-    """Where messages go, and who is told of decisions."""
-
-    def send_now(self, member_id: str, message: Message) -> bool: ...
-
-    def send_durable(self, member_id: str, message: Message) -> None:
-        """Send once everything written to the log and the vote by now is durable."""
-        ...
-
-    def on_role(self, role: Role) -> None: ...
-
-    def on_snapshot_needed(self, member_id: str) -> None: ...
-
-    def on_snapshot_piece(self, member_id: str, piece: say.SnapshotPiece) -> None: ...
-
-    def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None: ...
-
-    def is_refused(self) -> bool:
-        """Whether a quorum of members differs from this one in what must be equal on all."""
-        ...
-
-    def may_lead(self) -> bool:
-        """Whether this member is one to lead, as far as its disk goes."""
-        ...
-
-    def draw_cluster_id(self) -> bytes | None:
-        """Return an id for a cluster that has none; None if this member knows one."""
-        ...
-
-    def take_group(self) -> bytes | None: ...
-
-    def on_group_logged(self, index: int, term: int) -> None: ...
-
-    def apply_entry(self, index: int, term: int, entry: bytes) -> bool:
-        """Apply an entry, or a part of it; return whether all of it is applied."""
-        ...
+from coordinator.raft.trust import Trust
 
 
 class Consensus:
@@ -82,6 +51,7 @@ class Consensus:
         outbox: Outbox,
         applied_index: int,
         probation: Probation,
+        trust: Trust,
     ) -> None:
         self.member_id = member_id
         self._others = tuple(other for other in member_ids if other != member_id)
@@ -91,6 +61,7 @@ class Consensus:
         self._random = random
         self._now_ms = now_ms
         self._outbox = outbox
+        self._trust = trust
         self.rounds = QuorumRounds(self._others)
         self.replication = Replication(
             self._others, log=log, raft=raft, send=outbox.send_now,
@@ -122,7 +93,10 @@ class Consensus:
             now_ms=now_ms,
             outbox=outbox,
             probation=probation,
+            trust=trust,
         )
+        self._leader_of_term = (0, "")
+        """The last term whose leader this member knows, and who that was."""
         self._verified = (0, 0)
         """(term, index) up to which this log is known to agree with that term's leader's."""
         self._heard_commit_index = 0
@@ -257,6 +231,7 @@ class Consensus:
 
     def on_role(self, role: Role) -> None:
         if role is Role.LEADER:
+            self._leader_of_term = (self.core.term, self.member_id)
             self.replication.begin_term(self._now_ms())
         else:
             self.rounds.fail()
@@ -295,8 +270,11 @@ class Consensus:
         if term < core.term:
             self._outbox.send_durable(member_id, say.TermNotice(core.term))
             return False
-        if term == core.term and core.role is Role.LEADER:
-            raise InvariantError(f"members {self.member_id} and {member_id} lead in term {term}")
+        led_term, known_id = self._leader_of_term
+        if term == led_term and member_id != known_id:
+            self._on_second_claim(member_id, term, known_id)
+            return False
+        self._leader_of_term = (term, member_id)
         if term > core.term or core.leader_id != member_id or core.role is not Role.FOLLOWER:
             core.hear_leader(member_id, term)
         else:
@@ -305,6 +283,12 @@ class Consensus:
         if self._verified[0] != term:
             self._verified = (term, 0)
         return True
+
+    def _on_second_claim(self, member_id: str, term: int, known_id: str) -> None:
+        why = f"claims to lead in term {term}, as member {known_id} does"
+        self._trust.distrust(member_id, why)
+        if self.core.role is Role.LEADER:
+            self.core.adopt_term(term + 1)
 
     def _on_append(self, member_id: str, message: say.Append) -> None:
         if not self._accept_leader(member_id, message.term):

@@ -27,6 +27,7 @@ from coordinator.raft.engine import Role
 from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.messages import Message
 from coordinator.raft.probation import Probation
+from coordinator.raft.trust import Trust
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +47,6 @@ class Sender(Protocol):
 
     def send_durable(self, member_id: str, message: Message) -> None: ...
 
-    def is_refused(self) -> bool: ...
-
     def may_lead(self) -> bool: ...
 
 
@@ -66,6 +65,7 @@ class Elections:
         now_ms: Callable[[], int],
         outbox: Sender,
         probation: Probation,
+        trust: Trust,
     ) -> None:
         self._member_id = member_id
         self._others = others
@@ -77,6 +77,7 @@ class Elections:
         self._now_ms = now_ms
         self._outbox = outbox
         self._probation = probation
+        self._trust = trust
         self._votes: set[str] = set()
         self._counts_until_ms = 0
         self._pre_votes: set[str] = set()
@@ -119,7 +120,7 @@ class Elections:
         """Do what is due on a member that does not lead."""
         if now_ms < self._core.election_due_ms:
             self._late_until_ms = None
-        elif self._probation.may_campaign and not self._outbox.is_refused():
+        elif self._probation.may_campaign and not self._trust.is_refused:
             self._maybe_ask_for_pre_votes(now_ms)
         else:
             self._heard_leader_ms = None
@@ -192,7 +193,7 @@ class Elections:
         core = self._core
         is_from_leader = message.term == core.term and core.leader_id == member_id
         is_able = self._probation.is_proven and self._outbox.may_lead()
-        is_able = is_able and not self._outbox.is_refused()
+        is_able = is_able and not self._trust.is_refused
         if is_from_leader and core.role is Role.FOLLOWER and is_able:
             self._pre_vote_term = 0
             self._is_handed_over = True
@@ -261,7 +262,7 @@ class Elections:
 
     def _may_vote_for(self, request: say.PreVoteRequest | say.VoteRequest) -> bool:
         """Whether probation, this member's or the candidate's, allows it (rule 1 of it)."""
-        if self._outbox.is_refused():
+        if self._trust.is_refused:
             return False
         is_empty = (request.last_term, request.last_index) == EMPTY_LOG
         if not is_empty:

@@ -91,6 +91,8 @@ class EngineStatus:
     """Members, of the list or not, that differ in what must be equal on all: why, in a sentence."""
     obstacle: str = ""
     """What stands in the way of a leader, or of this member following one, until somebody acts."""
+    alarms: Mapping[str, str] = field(default_factory=dict)
+    """Members that lately said what cannot be true, and what that was."""
 
 
 RequestHandler = Callable[[str, bytes], Awaitable[bytes]]

@@ -14,6 +14,7 @@ from coordinator.raft.journal import Journal
 from coordinator.raft.proposals import Proposals
 from coordinator.raft.snapshot_exchange import SnapshotExchange
 from coordinator.raft.transport import MemberTransport
+from coordinator.raft.trust import Trust
 
 
 def status_before_start(member_id: str, others: tuple[str, ...]) -> EngineStatus:
@@ -27,6 +28,7 @@ def status_before_start(member_id: str, others: tuple[str, ...]) -> EngineStatus
 def status(
     consensus: Consensus,
     transport: MemberTransport,
+    trust: Trust,
     others: Sequence[str],
     chapters: Chapters | None,
     *,
@@ -48,20 +50,22 @@ def status(
         is_ready=is_ready,
         is_reachable={other: is_running and transport.is_connected(other) for other in others},
         trouble=trouble,
-        refused=transport.disagreements(),
+        refused=trust.refused(),
+        alarms=trust.alarms.all(),
         obstacle="" if chapters is None else chapters.obstacle,
     )
 
 
 def figures_of_traffic(
-    application: Application, proposals: Proposals, transport: MemberTransport
+    application: Application, proposals: Proposals, trust: Trust
 ) -> dict[str, float]:
     return {
         "entries_total": float(application.entries_total),
         "commands_total": float(application.commands_total),
         "queue_length": float(proposals.queue_length),
         "proposals_in_flight": float(proposals.in_flight),
-        "members_refused": float(len(transport.disagreements())),
+        "members_refused": float(len(trust.refused())),
+        "alarms_raised_total": float(trust.alarms.raised_total),
     }
 
 

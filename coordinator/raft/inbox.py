@@ -2,7 +2,8 @@
 
 1. A message about the log goes to consensus only from one that has shown on which copy of its data
    it runs (``chapters``). Questions and answers about votes to come promise nothing, and pass.
-2. Whatever is raised here ends the member: it would be a broken invariant, or the disk.
+2. What names a term that cannot be is dropped, and the connection with it (``term_bounds``).
+3. Whatever is raised here ends the member: it would be a broken invariant, or the disk.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from coordinator.raft.engine import Role
 from coordinator.raft.messages import Message
 from coordinator.raft.requests import RequestDesk
 from coordinator.raft.snapshot_exchange import SnapshotExchange
+from coordinator.raft.term_bounds import why_not_believed
 
 _ABOUT_CHAPTERS = (say.Chapter, say.ChapterSeen, say.ChapterLost)
 _ABOUT_VOTES_TO_COME = (say.PreVoteRequest, say.PreVoteGrant)
 
 
 class Inbox:
-    """One member's ``TransportListener``; ``on_heard`` is told of what may change what is known."""
+    """One member's ``TransportListener``; ``on_heard`` is told of what may change what is known,
+    ``on_lie`` of a member that said what cannot be, and what that was."""
 
     def __init__(
         self,
@@ -33,6 +36,7 @@ class Inbox:
         *,
         is_running: Callable[[], bool],
         on_heard: Callable[[], None],
+        on_lie: Callable[[str, str], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._desk = desk
@@ -41,6 +45,7 @@ class Inbox:
         self._chapters = chapters
         self._is_running = is_running
         self._on_heard = on_heard
+        self._on_lie = on_lie
         self._on_failure = on_failure
 
     def on_message(self, member_id: str, message: Message) -> None:
@@ -67,7 +72,9 @@ class Inbox:
             self._on_failure(error)
 
     def _take(self, member_id: str, message: Message) -> None:
-        if isinstance(message, say.Request):
+        if why := why_not_believed(message, self._consensus.core.term):
+            self._on_lie(member_id, why)
+        elif isinstance(message, say.Request):
             self._desk.on_request(member_id, message)
         elif isinstance(message, say.Reply):
             self._desk.on_reply(member_id, message)

@@ -331,6 +331,11 @@ _NUMBERS: tuple[tuple[int, type], ...] = (
 _NUMBER_OF: dict[type, int] = {kind: number for number, kind in _NUMBERS}
 
 
+def kinds() -> tuple[type, ...]:
+    """Return every kind of message."""
+    return tuple(_NUMBER_OF)
+
+
 def _checks_of(kind: Any) -> tuple[Callable[[Any], bool], ...]:
     notes = (getattr(note, "__forward_arg__", note) for note in kind.__annotations__.values())
     return tuple(_CHECKS[note] for note in notes)

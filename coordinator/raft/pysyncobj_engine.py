@@ -70,6 +70,7 @@ from coordinator.raft.requests import RequestDesk
 from coordinator.raft.snapshot_exchange import SnapshotExchange
 from coordinator.raft.snapshots import SnapshotStore
 from coordinator.raft.transport import MemberTransport, TcpTransport
+from coordinator.raft.trust import Trust
 
 logger = logging.getLogger(__name__)
 
@@ -143,6 +144,7 @@ class PySyncObjEngine:
         self._fitness: Fitness | None = None
         self._chapters: Chapters | None = None
         self._passes = Passes(self._pass, clock.monotonic_ms)
+        self._trust = Trust(self._transport, clock, len(self._member_ids))
         self._application = Application(self._proposals, clock.monotonic_ms, self._on_founding)
 
     # The life of a member.
@@ -184,8 +186,8 @@ class PySyncObjEngine:
             piece_bytes=self._raft.snapshot_piece_bytes,
         )  # fmt: skip
         self._durability = Durability(
-            self._log, send=self._transport.send,
-            start_blocking=self._start_blocking, run_blocking=self._run_blocking,
+            self._log, send=self._transport.send, start_blocking=self._start_blocking,
+            run_blocking=self._run_blocking,
             in_place_seconds_max=self._sync_in_place_seconds_max,
             slow_seconds=self._raft.election_timeout_ms_max / 1000,
             on_durable=self._wake, on_failure=self._fail,
@@ -202,7 +204,7 @@ class PySyncObjEngine:
         self._consensus = Consensus(
             self._member_id, self._member_ids, log=self._log, raft=self._raft,
             random=self._random, now_ms=self._clock.monotonic_ms, outbox=self,
-            applied_index=self._snapshots.load(), probation=probation,
+            applied_index=self._snapshots.load(), probation=probation, trust=self._trust,
         )  # fmt: skip
         assert self._ownership is not None
         self._chapters = Chapters(
@@ -216,7 +218,8 @@ class PySyncObjEngine:
         )  # fmt: skip
         inbox = Inbox(
             self._desk, self._consensus, self._snapshots, self._chapters,
-            is_running=lambda: self._is_running, on_heard=self._on_heard, on_failure=self._fail,
+            is_running=lambda: self._is_running, on_heard=self._on_heard,
+            on_lie=self._trust.distrust, on_failure=self._fail,
         )  # fmt: skip
         return inbox
 
@@ -329,14 +332,14 @@ class PySyncObjEngine:
         if self._consensus is None or self._snapshots is None:
             return facts.status_before_start(self._member_id, self._others)
         return facts.status(
-            self._consensus, self._transport, self._others, self._chapters,
+            self._consensus, self._transport, self._trust, self._others, self._chapters,
             snapshot_index=self._snapshots.snapshot_index, is_running=self._is_running,
             is_ready=self._is_running and self._is_ready(self._consensus),
             trouble="" if self._fitness is None else self._fitness.trouble,
         )  # fmt: skip
 
     def metrics(self) -> Mapping[str, float]:
-        found = facts.figures_of_traffic(self._application, self._proposals, self._transport)
+        found = facts.figures_of_traffic(self._application, self._proposals, self._trust)
         if self._consensus and self._durability and self._snapshots and self._fitness:
             found |= facts.figures_of_storage(
                 self._consensus, self._durability, self._snapshots, self._fitness, self._log
@@ -393,9 +396,6 @@ class PySyncObjEngine:
         assert self._snapshots is not None
         assert self._consensus is not None
         return self._snapshots, self._consensus
-
-    def is_refused(self) -> bool:
-        return len(self._transport.disagreements()) > len(self._member_ids) // 2
 
     def may_lead(self) -> bool:
         return self._fitness is None or self._fitness.may_lead

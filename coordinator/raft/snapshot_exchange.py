@@ -340,7 +340,9 @@ class SnapshotExchange:
     async def _install(self, consensus: Consensus, member_id: str, piece: SnapshotPiece) -> None:
         try:
             async with self._finishing:
-                info = await self._run_blocking(self._store.finish_receive)
+                info = await self._run_blocking(
+                    lambda: self._store.finish_receive(term_max=piece.term)
+                )
             replace = await self._run_blocking(lambda: self._prepare(info))
             self._receiving = None
             if info.index > consensus.core.commit_index:

@@ -244,15 +244,15 @@ class SnapshotStore:
         receiving.file.write(data)
         receiving.size_bytes += len(data)
 
-    def finish_receive(self) -> SnapshotInfo:
+    def finish_receive(self, *, term_max: int) -> SnapshotInfo:
         """Check the whole file, then make it stable and install it.
 
         Raises SnapshotTransferError, and drops what was received, unless it is the snapshot
-        announced and newer than the newest here."""
+        announced, newer than the newest here, and of no later term than its leader's."""
         receiving = self._under_way()
         self._receiving = None
         try:
-            self._check_received(receiving)
+            self._check_received(receiving, term_max)
         except UnsoundError as error:
             self._drop(receiving.file)
             raise SnapshotTransferError(f"the snapshot received is not sound: {error}") from error
@@ -279,7 +279,7 @@ class SnapshotStore:
             raise SnapshotTransferError("no transfer is under way", expected_offset=0)
         return self._receiving
 
-    def _check_received(self, receiving: _Receiving) -> None:
+    def _check_received(self, receiving: _Receiving, term_max: int) -> None:
         if receiving.size_bytes != receiving.total_bytes:
             raise SnapshotTransferError(
                 f"{receiving.size_bytes} bytes received of {receiving.total_bytes}"
@@ -290,6 +290,9 @@ class SnapshotStore:
                 f"sha256 {outline.sha256.hex()} instead of {receiving.sha256.hex()}"
             )
         snapshot_file.check(receiving.file, outline)
+        term = outline.last_entry[2]
+        if term > term_max:
+            raise SnapshotTransferError(f"it ends in term {term}, after the leader's {term_max}")
         index = outline.last_entry[1]
         if self._latest is not None and index < self._latest.index:
             raise SnapshotTransferError(

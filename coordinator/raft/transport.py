@@ -72,6 +72,10 @@ class MemberTransport(Protocol):
         """Hand over now what was taken; it happens by itself at the end of the loop's pass."""
         ...
 
+    def drop(self, member_id: str) -> None:
+        """End the connection to a member that said what cannot be; no other follows at once."""
+        ...
+
     def is_connected(self, member_id: str) -> bool: ...
 
     def disagreements(self) -> Mapping[str, str]:
@@ -191,6 +195,12 @@ class TcpTransport:
     def is_connected(self, member_id: str) -> bool:
         return self._peers[member_id].link is not None
 
+    def drop(self, member_id: str) -> None:
+        peer = self._peers[member_id]
+        peer.shunned_until_ms = self.clock.monotonic_ms() + self.raft.reconnect_delay_ms_max
+        if peer.link is not None:
+            peer.link.abort("it said what cannot be")
+
     def disagreements(self) -> Mapping[str, str]:
         return self._disagreements.all()
 
@@ -262,6 +272,9 @@ class TcpTransport:
         self._unproved.pop(link, None)
         peer = self._peers[link.peer_id]
         self._disagreements.end(peer.member_id)
+        if self.clock.monotonic_ms() < peer.shunned_until_ms:
+            link.close()
+            return
         old = peer.link
         if old is not None and not old.is_silent() and not self._is_better(link, old):
             link.close()
@@ -374,3 +387,4 @@ class _Peer:
         self.pending: list[bytes] = []
         self.pending_bytes = 0
         self.has_lost_link = asyncio.Event()
+        self.shunned_until_ms = 0

@@ -70,9 +70,9 @@ def what_is_wrong(engine: EngineStatus, *, is_stopping: bool, failure: str | Non
     if is_stopping:
         return f"{name} is stopping"
     if engine.leader_id is None and engine.obstacle:
-        return f"{name} knows no leader: {engine.obstacle}"
+        return f"{name} knows no leader: {engine.obstacle}{_warnings(engine)}"
     if engine.leader_id is None:
-        return f"{name} knows no leader: {_quorum(engine)}{_refused(engine)}"
+        return f"{name} knows no leader: {_quorum(engine)}{_warnings(engine)}"
     if not engine.is_ready and engine.trouble:
         return f"{name} can not keep up: {engine.trouble}"
     if not engine.is_ready:
@@ -92,23 +92,25 @@ def in_words(members: Sequence[MemberView], engine: EngineStatus, wrong: str) ->
     if trouble:
         lead += f", but {trouble}"
     if not missing and trouble:
-        return f"{lead}; every member is reachable."
+        return f"{lead}; every member is reachable{_warnings(engine)}."
     if not missing:
-        is_well = not engine.refused
+        is_well = not (engine.refused or engine.alarms)
         return (
-            f"{'All is well: ' * is_well}{lead}, and every member is reachable{_refused(engine)}."
+            f"{'All is well: ' * is_well}{lead}, and every member is reachable{_warnings(engine)}."
         )
     more = (len(members) - 1) // 2 - len(missing)
     spare = f"{more} more may fail" if more > 0 else "no other may fail"
-    return f"{lead}; not reachable: {', '.join(missing)}; {spare}{_refused(engine)}."
+    return f"{lead}; not reachable: {', '.join(missing)}; {spare}{_warnings(engine)}."
 
 
-def _refused(engine: EngineStatus) -> str:
-    """Return the reason of the first refusal, and how many more there are; "" without one."""
-    if not engine.refused:
-        return ""
-    first, *more = engine.refused.values()
-    return f"; refused: {first}" + (f" ({len(more)} more refused)" if more else "")
+def _warnings(engine: EngineStatus) -> str:
+    """Return the first refusal and the first alarm, and how many more there are; "" without."""
+    said = ""
+    for what, found in (("refused", engine.refused), ("ALARM", engine.alarms)):
+        if found:
+            first, *more = found.values()
+            said += f"; {what}: {first}" + (f" (and {len(more)} more)" if more else "")
+    return said
 
 
 def _quorum(engine: EngineStatus) -> str:

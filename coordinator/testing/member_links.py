@@ -66,6 +66,9 @@ class LinkEnd:
     def agree_on(self, facts: Sequence[Fact]) -> None:
         self._transport.agree_on(facts)
 
+    def drop(self, member_id: str) -> None:
+        self._transport.drop(member_id)
+
     def disagreements(self) -> Mapping[str, str]:
         return self._transport.disagreements()
 

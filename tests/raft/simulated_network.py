@@ -29,6 +29,8 @@ class SimulatedNetwork:
         self.duplicates = 0.0
         self.is_ordered = True
         self.sent_total = 0
+        self.drops: list[tuple[str, str]] = []
+        """(who dropped the connection, to whom)."""
         self.on_message: Callable[[str, str, Message], bool] | None = None
         """Sees (from, to, message) before it arrives; False drops it."""
         self._arrivals: dict[tuple[str, str], float] = {}
@@ -116,6 +118,14 @@ class SimulatedTransport:
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
         self.facts = merged(self.facts, facts)
+
+    def drop(self, member_id: str) -> None:
+        """End the connection; there is a new one at once."""
+        self._network.drops.append((self._member_id, member_id))
+        loop = asyncio.get_running_loop()
+        for here, there in ((self._member_id, member_id), (member_id, self._member_id)):
+            loop.call_soon(self._network.members[here].listener.on_disconnected, there)
+            loop.call_soon(self._network.members[here].listener.on_connected, there)
 
     def disagreements(self) -> Mapping[str, str]:
         if not self._is_up:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pysyncobj.syncobj
 import pytest
@@ -23,6 +24,7 @@ from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
 from coordinator.raft.journal import Journal
 from coordinator.raft.messages import Message
 from coordinator.raft.probation import Probation
+from coordinator.raft.trust import Trust
 from tests.raft.simulated_disk import SimulatedDisk
 
 X = REGULAR + b"\x91\xc4\x01x"
@@ -43,6 +45,7 @@ class Bench:
         self.now: list[tuple[str, Message]] = []
         self.held: list[tuple[str, Message]] = []
         self.roles: list[Role] = []
+        self.distrusted: list[tuple[str, str]] = []
         self.groups: list[bytes] = []
         self.applied: list[tuple[int, int, bytes]] = []
         self.snapshots_needed: list[str] = []
@@ -57,6 +60,7 @@ class Bench:
             outbox=self,
             applied_index=1,
             probation=self.probation,
+            trust=cast("Trust", self),
         )
         self.core = self.consensus.core
 
@@ -81,8 +85,10 @@ class Bench:
     def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None:
         raise AssertionError("no snapshots here")
 
-    def is_refused(self) -> bool:
-        return False
+    def distrust(self, member_id: str, why: str) -> None:
+        self.distrusted.append((member_id, why))
+
+    is_refused = False
 
     def may_lead(self) -> bool:
         return True
@@ -428,13 +434,46 @@ def test_row_24_a_read_needs_a_round_of_its_own_term_after_the_first_commit() ->
     assert bench.consensus.is_leader_ready
 
 
-def test_two_leaders_of_one_term_stop_the_member() -> None:
-    """What cannot happen is not lived with."""
+@pytest.mark.parametrize("claim", ["append", "probe", "snapshot"])
+def test_a_leader_that_hears_of_a_second_one_leads_no_more_in_that_term(claim: str) -> None:
+    """It raises an alarm, takes nothing of it, and goes on in another term."""
     bench = Bench()
     bench.lead()
+    message = {
+        "append": say.Append(1, 1, 0, 1, 0, [(1, X)]),
+        "probe": say.Probe(1, 1),
+        "snapshot": say.SnapshotPiece(1, 9, 1, b"", 0, b""),
+    }[claim]
 
-    with pytest.raises(InvariantError):
-        bench.append(1, (1, 0), [1])
+    assert bench.hear("2", message) == []
+
+    assert bench.distrusted == [("2", "claims to lead in term 1, as member 1 does")]
+    assert (bench.core.role, bench.core.term) == (Role.FOLLOWER, 2)
+    assert bench.terms() == [0, 1]
+
+
+def test_a_follower_believes_the_first_leader_of_a_term() -> None:
+    """A second one in the same term is dropped; one of a later term is followed."""
+    bench = Bench()
+    bench.append(1, (1, 0), [1])
+
+    assert bench.append(1, (1, 0), [1, 1], leader="3") == []
+    assert bench.distrusted == [("3", "claims to lead in term 1, as member 2 does")]
+    assert bench.core.leader_id == "2"
+    assert bench.append(2, (2, 1), [2], leader="3") == [("3", say.Appended(2, 1, 4, True))]
+
+
+def test_who_has_led_in_a_term_follows_nobody_in_it() -> None:
+    """A leader that lost sight of its followers remembers whose term it was."""
+    bench = Bench()
+    bench.lead()
+    while bench.core.role is Role.LEADER:
+        bench.clock.advance(50)
+        bench.consensus.tick()
+    assert (bench.core.role, bench.core.term) == (Role.FOLLOWER, 1)
+
+    assert bench.append(1, (1, 0), [1], leader="3") == []
+    assert bench.distrusted == [("3", "claims to lead in term 1, as member 1 does")]
 
 
 def test_of_two_who_ask_at_once_the_lower_id_goes_first() -> None:

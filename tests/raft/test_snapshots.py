@@ -60,7 +60,7 @@ def send(source: SnapshotStore, target: SnapshotStore) -> SnapshotInfo:
     while target.received_bytes < info.size_bytes:
         target.receive(target.received_bytes, reader.read(target.received_bytes, 200))
     reader.close()
-    return target.finish_receive()
+    return target.finish_receive(term_max=100)
 
 
 def newest(store: SnapshotStore) -> SnapshotInfo:
@@ -247,7 +247,7 @@ def test_pieces_are_taken_in_sequence_only() -> None:
 
     while target.received_bytes < info.size_bytes:
         target.receive(target.received_bytes, reader.read(target.received_bytes, 256))
-    assert target.finish_receive().index == 30
+    assert target.finish_receive(term_max=100).index == 30
 
 
 def test_what_is_received_damaged_changes_nothing() -> None:
@@ -265,7 +265,7 @@ def test_what_is_received_damaged_changes_nothing() -> None:
         for offset in range(0, len(data), 256):
             target.receive(offset, bytes(data[offset : offset + 256]))
         with pytest.raises(SnapshotTransferError):
-            target.finish_receive()
+            target.finish_receive(term_max=100)
         assert target.latest() == old
         assert len(disk.list_directory("snapshots")) == 1
 
@@ -282,7 +282,7 @@ def test_an_unfinished_older_or_too_large_transfer_is_refused() -> None:
     target.begin_receive(info.size_bytes, info.sha256)
     target.receive(0, b"some")
     with pytest.raises(SnapshotTransferError, match="4 bytes received"):
-        target.finish_receive()
+        target.finish_receive(term_max=100)
     small = open_store(SimulatedDisk(3), snapshot_bytes_max=1000)
 
     with pytest.raises(SnapshotTransferError, match="at most 1000"):

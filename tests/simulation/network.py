@@ -125,14 +125,23 @@ class MemberNetwork:
         if end.is_up and is_of_this_life and self.seems_connected(end.member_id, source):
             end.listener.on_message(source, decode(payload))
 
-    def _notice(self, source: str, target: str) -> None:
-        both = pair(source, target)
-        if (source, target) not in self.cuts or both in self.broken:
+    def break_connection(self, one: str, other: str) -> None:
+        """End a connection; another one is made after a while."""
+        self._mark_broken(pair(one, other))
+        after_s = self.random.uniform(*RECONNECT_S)
+        asyncio.get_running_loop().call_later(after_s, self._reconnect, *pair(one, other))
+
+    def _mark_broken(self, both: tuple[str, str]) -> None:
+        if both in self.broken:
             return
         self.broken.add(both)
         for here, there in (both, both[::-1]):
             if here in self.ends and there in self.ends:
                 self.ends[here].owner.soon(self.ends[here].tell_lost, there)
+
+    def _notice(self, source: str, target: str) -> None:
+        if (source, target) in self.cuts:
+            self._mark_broken(pair(source, target))
 
     def _reconnect(self, one: str, other: str) -> None:
         if (one, other) in self.cuts or (other, one) in self.cuts:
@@ -165,6 +174,9 @@ class NetworkEnd:
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
         self.facts = merged(self.facts, facts)
+
+    def drop(self, member_id: str) -> None:
+        self._network.break_connection(self.member_id, member_id)
 
     def disagreements(self) -> Mapping[str, str]:
         if not self.is_up:

@@ -1,0 +1,162 @@
+"""Terms that no cluster comes to by elections: refused wherever one enters, and never stored."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from coordinator.raft import messages as say
+from coordinator.raft.messages import INTEGER_MAX, Message
+from coordinator.raft.term_bounds import (
+    FIELDS,
+    NOT_BOUNDED,
+    TERM_JUMP_MAX,
+    TERM_MAX,
+    why_not_believed,
+)
+from coordinator.raft.trust import KEPT_MS, LOG_INTERVAL_MS, Alarms
+from tests.raft.message_table import EXAMPLES
+from tests.raft.simulated_cluster import SimulatedCluster
+from tests.raft.simulated_loop import run
+
+WITH_TERMS = [
+    (message, name)
+    for message in EXAMPLES
+    for name in message._fields
+    if "term" in name and (type(message), name) not in NOT_BOUNDED
+]
+
+
+def test_every_term_of_every_kind_is_looked_at() -> None:
+    """By the names of the fields; entries carry theirs inside."""
+    for message, name in WITH_TERMS:
+        assert message._fields.index(name) in FIELDS[type(message)]
+    assert all(why_not_believed(message, 1) == "" for message in EXAMPLES)
+
+
+def with_term(message: Message, name: str, term: int) -> Message:
+    """Return ``message`` with one term changed, and the others so that they fit."""
+    changed: Message = message._replace(**{name: term})
+    if name in ("prev_term", "last_term"):
+        changed = changed._replace(term=term)  # type: ignore[call-arg]
+    if isinstance(changed, say.Append):
+        changed = changed._replace(entries=())
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("message", "name"), WITH_TERMS, ids=[f"{type(m).__name__}.{n}" for m, n in WITH_TERMS]
+)
+def test_a_jump_of_terms_is_bounded(message: Message, name: str) -> None:
+    """Up to the bound a member that was away for long is met; one more is a lie."""
+    for own, highest in ((5, 5 + TERM_JUMP_MAX), (TERM_MAX - 1, TERM_MAX)):
+        assert why_not_believed(with_term(message, name, highest), own) == ""
+        assert "no cluster gets there" in why_not_believed(
+            with_term(message, name, highest + 1), own
+        )
+
+
+@pytest.mark.parametrize(
+    ("append", "why"),
+    [
+        (say.Append(3, 1, 0, 5, 2, ((2, b"x"), (3, b"x"))), ""),
+        (say.Append(3, 1, 0, 5, 2, ((1, b"x"),)), "an entry of term 1 after one of term 2"),
+        (say.Append(3, 1, 0, 5, 2, ((3, b"x"), (2, b"x"))), "an entry of term 2 after one of term"),
+        (say.Append(3, 1, 0, 5, 2, ((4, b"x"),)), "as the leader of term 3, an entry of term 4"),
+        (say.Append(3, 1, 0, 5, 4, ()), "as the leader of term 3, an entry of term 4"),
+    ],
+)
+def test_entries_are_of_no_later_term_than_their_leader(append: say.Append, why: str) -> None:
+    """An entry is stored with its term, which counts as this member's after a restart."""
+    found = why_not_believed(append, 3)
+
+    assert why in found
+    assert bool(found) == bool(why)
+
+
+def test_no_candidate_has_a_later_entry_than_its_term() -> None:
+    """It would win against everybody."""
+    assert why_not_believed(say.VoteRequest(3, 9, 4), 3) != ""
+    assert why_not_believed(say.PreVoteRequest(3, 9, 4), 3) != ""
+
+
+@pytest.mark.parametrize(
+    ("message", "name"), WITH_TERMS, ids=[f"{type(m).__name__}.{n}" for m, n in WITH_TERMS]
+)
+def test_a_running_cluster_does_not_follow_a_lie(message: Message, name: str) -> None:
+    """An admitted member that lies once, or for a while, leaves no trace behind."""
+
+    async def live() -> None:
+        cluster = await SimulatedCluster(3, seed=2).start()
+        leader = await cluster.leader()
+        await leader.engine.propose(b"before")
+        liar = cluster.others(leader)[0]
+        for victim in cluster.others(liar):
+            lie = with_term(message, name, INTEGER_MAX)
+            victim.transport.listener.on_message(liar.member_id, lie)
+            assert (victim.member_id, liar.member_id) in cluster.network.drops
+            assert "no cluster gets there" in victim.engine.status().alarms[liar.member_id]
+            assert victim.engine.metrics()["alarms_raised_total"] == 1
+        await asyncio.sleep(1)
+
+        leader = await cluster.leader()
+        await leader.engine.propose(b"after")
+        assert await cluster.equal() == [b"before", b"after"]
+        assert all(each.term < 10 for each in cluster.members)
+        assert not any(each.failures for each in cluster.members)
+        await cluster.stop()
+
+    run(live())
+
+
+def test_a_lying_claim_costs_an_election_and_no_member() -> None:
+    """The leader steps down, and what was acknowledged stays."""
+
+    async def live() -> None:
+        cluster = await SimulatedCluster(3, seed=6).start()
+        leader = await cluster.leader()
+        await leader.engine.propose(b"before")
+        liar, _ = cluster.others(leader)
+        claim = say.Append(leader.term, 1, 0, 1, 0, ())
+
+        leader.transport.listener.on_message(liar.member_id, claim)
+
+        assert leader.engine.status().alarms
+        again = await cluster.leader()
+        await again.engine.propose(b"after")
+        assert await cluster.equal() == [b"before", b"after"]
+        assert not any(each.failures for each in cluster.members)
+        await cluster.stop()
+
+    run(live())
+
+
+def test_alarms_are_told_once_a_minute_and_kept_for_ten(caplog: pytest.LogCaptureFixture) -> None:
+    """A liar floods neither the log nor the memory."""
+
+    class Clock:
+        now_ms = 0
+
+        def monotonic_ms(self) -> int:
+            return self.now_ms
+
+        def wall_ms(self) -> int:
+            return self.now_ms
+
+    clock = Clock()
+    alarms = Alarms(clock)
+    with caplog.at_level(logging.ERROR):
+        for number in range(10_000):
+            alarms.add("2", f"says {number}")
+        clock.now_ms += LOG_INTERVAL_MS
+        alarms.add("2", "says more")
+
+    assert [each.message.split("; ")[0] for each in caplog.records] == [
+        "ALARM: member 2 says 0", "ALARM: member 2 says more",
+    ]  # fmt: skip
+    assert alarms.all() == {"2": "member 2 says more"}
+    assert alarms.raised_total == 10_001
+    clock.now_ms += KEPT_MS + 1
+    assert alarms.all() == {}
