@@ -23,6 +23,8 @@ from coordinator.client.current_session import CurrentSession
 from coordinator.client.delivery import Delivery
 from coordinator.client.hints import CLIENT, LockQuestion, answering, missing
 from coordinator.client.leftovers import Leftovers
+from coordinator.client.modes import Mode as Mode
+from coordinator.client.modes import WatchKind as WatchKind
 from coordinator.client.observing import ElectionStream
 from coordinator.client.session import Session
 from coordinator.client.settings import ClientSettings
@@ -59,17 +61,6 @@ from coordinator.wire.messages.znodes import Children, Deleted, Stat, Written, Z
 T = TypeVar("T")
 PageT = TypeVar("PageT", LockList, GrantPage, SessionList)
 
-WatchKind = Literal["znode", "children", "subtree"]
-Mode = Literal[
-    "persistent",
-    "persistent_sequential",
-    "ephemeral",
-    "ephemeral_sequential",
-    "container",
-    "ttl",
-    "ttl_sequential",
-]
-
 _CLOSE_MS_MAX = 2_000
 
 
@@ -85,6 +76,8 @@ class AsyncClient:
         if settings is None:
             raise TypeError(f"AsyncClient: expected `await connect({delivery!r})`, which makes it")
         self.settings = settings
+        self.last: AsyncGenerator[None, None] | None = None
+        """What closes this client when nobody else does."""
         self.chores = Chores()
         self.leftovers = Leftovers()
         self._shared: dict[Callable[[], Any], Any] = {}
@@ -289,9 +282,10 @@ class AsyncClient:
     ) -> ChangeStream:
         """Watch paths, from now or from after ``from_zxid``; resumes by itself at any member.
 
-        ``async with client.watch("/a") as changes`` is watching when the body begins. Raises
-        CompactedError rather than leave a gap, and UnavailableError after ``contact_timeout``
-        seconds without any member (None: it keeps trying).
+        It is watching after ``async with client.watch("/a") as changes``, or after
+        ``changes = await client.watch("/a")``. Raises CompactedError rather than leave a gap, and
+        UnavailableError after ``contact_timeout`` seconds without any member (None: it keeps
+        trying).
         """
         self._refuse_when_closed()
         return ChangeStream(
@@ -482,6 +476,7 @@ class AsyncClient:
         self, call: Call, parse: Callable[[Any], T], timeout: float | None = None
     ) -> T:
         self._refuse_when_closed()
+        self._delivery.writes_begun += 1
         timeout_ms = self.settings.timeout_ms if timeout is None else int(timeout * 1000)
         return await self._delivery.write(call, parse, timeout_ms)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -103,15 +103,22 @@ class Connector(Client):
         self._async_client: AsyncClient | None = None
 
     async def open_async(self) -> AsyncClient:
-        """Return an asyncio client, for the running loop, that the caller closes."""
-        return await self._open_client()
+        """Return an asyncio client, for the running loop, that the caller closes.
+
+        What was not closed is closed when it is forgotten, or its loop ends in good order (as
+        ``asyncio.run`` ends it).
+        """
+        client = await self._open_client()
+        client.last = _with_the_loop(client)
+        await anext(client.last)
+        return client
 
     def __await__(self) -> Generator[Any, Any, AsyncClient]:
         return self.open_async().__await__()
 
     async def __aenter__(self) -> AsyncClient:
         assert self._async_client is None, "a connector opens one asyncio client at a time"
-        self._async_client = await self.open_async()
+        self._async_client = await self._open_client()
         return self._async_client
 
     async def __aexit__(
@@ -122,6 +129,14 @@ class Connector(Client):
     ) -> None:
         client, self._async_client = self._async_client, None
         assert client is not None, "left what was not entered"
+        await client.close()
+
+
+async def _with_the_loop(client: AsyncClient) -> AsyncGenerator[None, None]:
+    """Close ``client`` when the loop ends its generators, or forgets this one."""
+    try:
+        yield
+    finally:
         await client.close()
 
 

@@ -18,15 +18,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
 
 from coordinator.client.calls import Call
 from coordinator.client.lanes import Lane, Lanes
 from coordinator.client.retry import RetryPolicy
-from coordinator.client.transport import Response, ResponseStream, Transport
+from coordinator.client.transport import Request, Response, ResponseStream, Transport
 from coordinator.clock import Clock
 from coordinator.errors import (
     BadArgumentsError,
@@ -103,6 +105,14 @@ class Trouble:
         return error
 
 
+class Reader(Protocol):
+    """Whoever reads a stream."""
+
+    def hurry(self) -> None:
+        """Look now whether the client is closed."""
+        ...
+
+
 class Delivery:
     """All calls of one client go through here."""
 
@@ -116,7 +126,11 @@ class Delivery:
         self.index_seen = 0
         self.last_failure: UnavailableError | OutcomeUnknownError | None = None
         """What the latest attempt of any call came to; None when it was answered."""
+        self.writes_begun = 0
+        """How many writes of the tree and of locks the program has asked for, for its watches."""
         self.lanes = Lanes(lambda: self.index_seen)
+        self.readers: weakref.WeakSet[Reader] = weakref.WeakSet()
+        """Who waits for lines of a stream, and is told when there will be none."""
         self._transport = transport
         self._closed = asyncio.Event()
 
@@ -153,28 +167,16 @@ class Delivery:
         self.last_failure = None
         return parsed
 
-    @asynccontextmanager
-    async def stream(
-        self, call: Call, timeout_ms: int, lane: Lane | None = None
-    ) -> AsyncIterator[ResponseStream]:
+    def stream(self, call: Call, timeout_ms: int, lane: Lane | None = None) -> Streaming:
         """Open a stream of lines at the current member, or raise what it answers instead."""
         endpoint = self.endpoints.current
-        try:
-            request = call.request(None, lane)
-            async with self._transport.stream(endpoint, request, timeout_ms) as stream:
-                self._note_index(stream.headers)
-                if stream.status >= 400:
-                    async with asyncio.timeout(timeout_ms / 1000):
-                        body = await stream.read()
-                    raise problem_in(endpoint, Response(stream.status, stream.headers, body))
-                yield stream
-        except (UnavailableError, OutcomeUnknownError) as error:
-            if not isinstance(error, RequestForgottenError):
-                self.endpoints.avoid(endpoint)
-            raise
-        except TimeoutError as error:
-            self.endpoints.avoid(endpoint)
-            raise ConnectionLostError(f"{endpoint}: no answer in {timeout_ms} ms") from error
+        return Streaming(self, endpoint, call.request(None, lane), timeout_ms)
+
+    def open_stream(
+        self, endpoint: str, request: Request, timeout_ms: int
+    ) -> AbstractAsyncContextManager[ResponseStream]:
+        """Return the stream of the transport, for ``Streaming``."""
+        return self._transport.stream(endpoint, request, timeout_ms)
 
     def attempt_ms(self, timeout_ms: int, remaining_ms: int) -> int:
         """Return how long one attempt of a call of ``timeout_ms`` may take."""
@@ -196,8 +198,14 @@ class Delivery:
             return False
         return not is_last
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.is_set()
+
     async def close(self) -> None:
         self._closed.set()
+        for reader in list(self.readers):
+            reader.hurry()
         await self._transport.close()
 
     async def _until_answered(
@@ -232,7 +240,7 @@ class Delivery:
             pass  # the floor stays 0, which is true, and at worst forgotten sooner
 
     def _parsed(self, endpoint: str, response: Response, parse: Callable[[Any], T]) -> T:
-        self._note_index(response.headers)
+        self.note_index(response.headers)
         if response.status >= 400:
             raise problem_in(endpoint, response)
         try:
@@ -242,10 +250,63 @@ class Delivery:
                 f"{endpoint}: the answer could not be read: {error.message}"
             ) from error
 
-    def _note_index(self, headers: Mapping[str, str]) -> None:
+    def note_index(self, headers: Mapping[str, str]) -> None:
         index = headers.get(INDEX_HEADER.lower(), "")
         if index.isascii() and index.isdigit():
             self.index_seen = max(self.index_seen, int(index))
+
+
+class Streaming:
+    """``async with`` it for the stream; what fails in its body leaves the member.
+
+    A class and no generator: a stream that nobody closes is only forgotten when its loop ends.
+    """
+
+    def __init__(
+        self, delivery: Delivery, endpoint: str, request: Request, timeout_ms: int
+    ) -> None:
+        self._delivery = delivery
+        self._endpoint = endpoint
+        self._timeout_ms = timeout_ms
+        self._opening = delivery.open_stream(endpoint, request, timeout_ms)
+
+    async def __aenter__(self) -> ResponseStream:
+        try:
+            stream = await self._opening.__aenter__()
+        except (UnavailableError, OutcomeUnknownError) as error:
+            self._leave(error)
+            raise
+        try:
+            self._delivery.note_index(stream.headers)
+            if stream.status >= 400:
+                raise await self._problem(stream)
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return stream
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._leave(error)
+        await self._opening.__aexit__(kind, error, traceback)
+
+    def _leave(self, error: BaseException | None) -> None:
+        if isinstance(error, UnavailableError | OutcomeUnknownError) and not isinstance(
+            error, RequestForgottenError
+        ):
+            self._delivery.endpoints.avoid(self._endpoint)
+
+    async def _problem(self, stream: ResponseStream) -> CoordinatorError:
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                body = await stream.read()
+        except TimeoutError:
+            return ConnectionLostError(f"{self._endpoint}: no answer in {self._timeout_ms} ms")
+        return problem_in(self._endpoint, Response(stream.status, stream.headers, body))
 
 
 def problem_in(endpoint: str, response: Response) -> CoordinatorError:

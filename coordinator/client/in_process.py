@@ -8,8 +8,9 @@ broken connections included, and it runs as well on an event loop with a clock o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 from typing import Any
 
 import aiohttp
@@ -143,6 +144,30 @@ class _MemoryConnector(aiohttp.BaseConnector):
         return client
 
 
+class _Streaming:
+    """A stream of members that may have to be started first."""
+
+    def __init__(
+        self,
+        start: Callable[[], Coroutine[Any, Any, None]],
+        streaming: AbstractAsyncContextManager[ResponseStream],
+    ) -> None:
+        self._start = start
+        self._streaming = streaming
+
+    async def __aenter__(self) -> ResponseStream:
+        await self._start()
+        return await self._streaming.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._streaming.__aexit__(kind, error, traceback)
+
+
 class InProcessTransport:
     """Reaches the members whose applications are given, by the URLs they are given under.
 
@@ -166,13 +191,8 @@ class InProcessTransport:
         await self._start()
         return await self._http.request(endpoint, request, timeout_ms)
 
-    @asynccontextmanager
-    async def stream(
-        self, endpoint: str, request: Request, timeout_ms: int
-    ) -> AsyncIterator[ResponseStream]:
-        await self._start()
-        async with self._http.stream(endpoint, request, timeout_ms) as stream:
-            yield stream
+    def stream(self, endpoint: str, request: Request, timeout_ms: int) -> _Streaming:
+        return _Streaming(self._start, self._http.stream(endpoint, request, timeout_ms))
 
     async def close(self) -> None:
         await self._http.close()

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from types import TracebackType
 
 from coordinator.errors import UnavailableError
 from coordinator.wire.messages import (
@@ -65,27 +65,13 @@ class Lanes:
         self._free: list[Lane] = []
         self._writes = asyncio.Semaphore(_WRITES_AT_ONCE_MAX)
 
-    @asynccontextmanager
-    async def write(self, wait_ms: int) -> AsyncIterator[Lane]:
+    def write(self, wait_ms: int) -> Lending:
         """Lend a lane for one write; waits up to ``wait_ms`` while very many are under way.
 
         Raises:
             UnavailableError: as many were under way all the time.
         """
-        try:
-            async with asyncio.timeout(max(0, wait_ms) / 1000):
-                await self._writes.acquire()
-        except TimeoutError:
-            raise UnavailableError(
-                f"expected fewer than {_WRITES_AT_ONCE_MAX} writes of this client under way, found "
-                f"as many for {wait_ms} ms; nothing was sent of this one"
-            ) from None
-        lane = self.take()
-        try:
-            yield lane
-        finally:
-            self.give_back(lane)
-            self._writes.release()
+        return Lending(self, self._writes, wait_ms)
 
     def take(self) -> Lane:
         """Lend a lane, its next request begun, for as long as that request may wait."""
@@ -95,3 +81,37 @@ class Lanes:
 
     def give_back(self, lane: Lane) -> None:
         self._free.append(lane)
+
+
+class Lending:
+    """``async with`` it for the lane; a class, for a write may be under way when its loop ends."""
+
+    __slots__ = ("_lane", "_lanes", "_wait_ms", "_writes")
+
+    def __init__(self, lanes: Lanes, writes: asyncio.Semaphore, wait_ms: int) -> None:
+        self._lanes = lanes
+        self._writes = writes
+        self._wait_ms = wait_ms
+        self._lane: Lane | None = None
+
+    async def __aenter__(self) -> Lane:
+        try:
+            async with asyncio.timeout(max(0, self._wait_ms) / 1000):
+                await self._writes.acquire()
+        except TimeoutError:
+            raise UnavailableError(
+                f"expected fewer than {_WRITES_AT_ONCE_MAX} writes of this client under way, found "
+                f"as many for {self._wait_ms} ms; nothing was sent of this one"
+            ) from None
+        self._lane = self._lanes.take()
+        return self._lane
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._lane is not None, "left what was not entered"
+        self._lanes.give_back(self._lane)
+        self._writes.release()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, TypeVar
 
 from coordinator.client.calls import Call
@@ -17,6 +17,7 @@ from coordinator.client.delivery import Delivery, Trouble
 from coordinator.client.transport import ResponseStream
 from coordinator.errors import (
     BadArgumentsError,
+    ClientClosedError,
     ConnectionLostError,
     CoordinatorError,
     OutcomeUnknownError,
@@ -54,6 +55,8 @@ class Lines(Generic[T]):
         self._opening: AbstractAsyncContextManager[ResponseStream] | None = None
         self._stream: ResponseStream | None = None
         self._pushed_back: T | None = None
+        self._silence: asyncio.Timeout | None = None
+        delivery.readers.add(self)
 
     async def peek(self) -> T:
         """Return the next line without taking it."""
@@ -84,13 +87,25 @@ class Lines(Generic[T]):
             except (UnavailableError, OutcomeUnknownError) as error:
                 trouble.note(error)
                 await self._drop(error)
-                if not await self._delivery.pause(trouble, deadline_ms):
+                is_over = self._delivery.is_closed
+                is_over = is_over or not await self._delivery.pause(trouble, deadline_ms)
+                if self._delivery.is_closed:
+                    raise ClientClosedError(
+                        "this client was closed; nothing is told any more"
+                    ) from None
+                if is_over:
                     raise trouble.verdict(is_write=False) from error
             except BaseException:
                 await self.close()
                 raise
             else:
                 return line
+
+    def hurry(self) -> None:
+        """Wait no longer for a line: the client was closed."""
+        if self._silence is not None:
+            with suppress(RuntimeError):  # not entered yet, or left already
+                self._silence.reschedule(asyncio.get_running_loop().time())
 
     async def close(self) -> None:
         """Let go of the stream; ``next`` would open it again."""
@@ -112,8 +127,9 @@ class Lines(Generic[T]):
     async def _line(self, silence_ms: int) -> T:
         assert self._stream is not None, "a line is read from an open stream"
         while True:
+            self._silence = asyncio.timeout(0 if self._delivery.is_closed else silence_ms / 1000)
             try:
-                async with asyncio.timeout(silence_ms / 1000):
+                async with self._silence:
                     raw = await self._stream.line()
             except TimeoutError:
                 raise ConnectionLostError(f"the stream was silent for {silence_ms} ms") from None

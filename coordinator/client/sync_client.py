@@ -35,8 +35,14 @@ from coordinator.client.conditions import Conditions
 from coordinator.client.hints import CLIENT, missing
 from coordinator.client.loop_thread import LoopThread
 from coordinator.client.updating import update_steps
+from coordinator.client.watching import ChangeStream
 from coordinator.clock import Clock
-from coordinator.errors import BadArgumentsError, BadVersionError, ClientClosedError
+from coordinator.errors import (
+    BadArgumentsError,
+    BadVersionError,
+    ClientClosedError,
+    UnavailableError,
+)
 from coordinator.wire.messages.elections import Elected
 from coordinator.wire.messages.history import GrantRecord
 from coordinator.wire.messages.locks import LockSummary
@@ -48,6 +54,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _BEGIN_S_MAX = 10.0
+
 
 def _blocking(
     verb: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
@@ -209,7 +216,11 @@ class Client:
         one_shot: bool = False,
         contact_timeout: float | None = None,
     ) -> BlockingStream[Change]:
-        """Watch paths; iterate over the result, or ``with`` it. See AsyncClient.watch."""
+        """Watch paths from this call on; iterate over the result, or ``with`` it.
+
+        See AsyncClient.watch. UnavailableError if no member watches for us within
+        ``contact_timeout``, or else the client's ``timeout``.
+        """
         stream = self.core.watch(
             *paths,
             kind=kind,
@@ -217,6 +228,10 @@ class Client:
             one_shot=one_shot,
             contact_timeout=contact_timeout,
         )
+        limit_s = contact_timeout
+        if limit_s is None:
+            limit_s = self.core.settings.timeout_ms / 1000
+        self.call(_begun(stream, limit_s))
         return BlockingStream(self, stream)
 
     def observe(
@@ -308,6 +323,20 @@ async def _next(stream: Stream[T]) -> T | None:
 
 async def _open(stream: Stream[Any]) -> None:
     await stream.open()
+
+
+async def _begun(stream: ChangeStream, limit_s: float) -> None:
+    try:
+        async with asyncio.timeout(limit_s):
+            await stream.open()
+    except TimeoutError:
+        await stream.close()
+        raise UnavailableError(
+            f"no member began to watch within {limit_s:g} s; a watch may be begun again"
+        ) from None
+    except BaseException:
+        await stream.close()
+        raise
 
 
 async def _awaited(make: Callable[[], Awaitable[T]]) -> T:

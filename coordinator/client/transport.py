@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Protocol
 
 import aiohttp
@@ -161,74 +163,60 @@ class HttpTransport:
         self._connector = connector
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
+        self._streams: weakref.WeakSet[_HttpStreaming] = weakref.WeakSet()
 
     async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
-        async with self._send(endpoint, request, timeout_ms) as (response, scope):
-            try:
-                body = await response.content.read(_RESPONSE_BYTES_MAX + 1)
-                while not response.content.at_eof() and len(body) <= _RESPONSE_BYTES_MAX:
-                    body += await response.content.readany()
-            except (aiohttp.ClientError, OSError) as error:
-                raise ConnectionLostError(
-                    f"{endpoint}: the connection broke within the answer: {_said(error)}"
-                ) from error
-            scope.reschedule(None)
-            if len(body) > _RESPONSE_BYTES_MAX:
-                raise ConnectionLostError(f"{endpoint}: the answer is over {_RESPONSE_BYTES_MAX}")
-            return Response(response.status, _lower(response), body)
+        scope = asyncio.timeout(timeout_ms / 1000)
+        try:
+            async with scope, await self.sent(endpoint, request, timeout_ms) as response:
+                body = await _whole_body(endpoint, response)
+                scope.reschedule(None)
+                return Response(response.status, _lower(response), body)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise _too_late(endpoint, timeout_ms) from error
 
-    @asynccontextmanager
-    async def stream(
-        self, endpoint: str, request: Request, timeout_ms: int
-    ) -> AsyncIterator[ResponseStream]:
-        async with self._send(endpoint, request, timeout_ms) as (response, scope):
-            scope.reschedule(None)  # the headers are there; silence is the reader's to judge
-            try:
-                yield _HttpStream(response)
-            finally:
-                response.close()  # tells the member that nobody listens any more
+    def stream(self, endpoint: str, request: Request, timeout_ms: int) -> _HttpStreaming:
+        streaming = _HttpStreaming(self, endpoint, request, timeout_ms)
+        self._streams.add(streaming)
+        return streaming
 
     async def close(self) -> None:
         self._is_closed = True
+        for streaming in list(self._streams):
+            streaming.let_go()
         if self._session is not None:
             await self._session.close()
             self._session = None
 
-    @asynccontextmanager
-    async def _send(
+    async def sent(
         self, endpoint: str, request: Request, timeout_ms: int
-    ) -> AsyncIterator[tuple[aiohttp.ClientResponse, asyncio.Timeout]]:
+    ) -> aiohttp.ClientResponse:
+        """Send ``request`` and return the response once its headers are there.
+
+        The caller bounds how long that takes; ``timeout_ms`` bounds the connecting in it.
+        """
         connect_s = min(_CONNECT_TIMEOUT_S_MAX, timeout_ms / 2000)
-        scope = asyncio.timeout(timeout_ms / 1000)
         try:
-            async with scope:
-                try:
-                    response = await self._opened().request(
-                        request.method,
-                        URL(endpoint + request.target, encoded=True),
-                        headers=request.headers,
-                        data=request.body,
-                        allow_redirects=False,
-                        timeout=aiohttp.ClientTimeout(connect=connect_s, ceil_threshold=3600),
-                    )
-                except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-                    raise UnavailableError(
-                        f"{endpoint}: cannot connect: {_said(error)}", endpoint=endpoint
-                    ) from error
-                except aiohttp.InvalidURL as error:
-                    raise UnavailableError(f"{endpoint}: not a URL of a member") from error
-                except (_BrokenError, aiohttp.ClientError, OSError) as error:
-                    raise ConnectionLostError(
-                        f"{endpoint}: the connection broke before the answer: {_said(error)}",
-                        endpoint=endpoint,
-                    ) from error
-                async with response:
-                    yield response, scope
-        except TimeoutError as error:
-            if not scope.expired():
-                raise
+            return await self._opened().request(
+                request.method,
+                URL(endpoint + request.target, encoded=True),
+                headers=request.headers,
+                data=request.body,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(connect=connect_s, ceil_threshold=3600),
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise UnavailableError(
+                f"{endpoint}: cannot connect: {_said(error)}", endpoint=endpoint
+            ) from error
+        except aiohttp.InvalidURL as error:
+            raise UnavailableError(f"{endpoint}: not a URL of a member") from error
+        except (_BrokenError, aiohttp.ClientError, OSError) as error:
             raise ConnectionLostError(
-                f"{endpoint}: no answer within {timeout_ms} ms", endpoint=endpoint
+                f"{endpoint}: the connection broke before the answer: {_said(error)}",
+                endpoint=endpoint,
             ) from error
 
     def _opened(self) -> aiohttp.ClientSession:
@@ -245,6 +233,63 @@ class HttpTransport:
                 middlewares=(_send_once,),
             )
         return self._session
+
+
+class _HttpStreaming:
+    """``async with`` it to stream; a class, for whoever leaves one open leaves no generator."""
+
+    def __init__(
+        self, transport: HttpTransport, endpoint: str, request: Request, timeout_ms: int
+    ) -> None:
+        self._transport = transport
+        self._endpoint = endpoint
+        self._request = request
+        self._timeout_ms = timeout_ms
+        self._response: aiohttp.ClientResponse | None = None
+
+    async def __aenter__(self) -> ResponseStream:
+        scope = asyncio.timeout(self._timeout_ms / 1000)
+        try:
+            async with scope:
+                self._response = await self._transport.sent(
+                    self._endpoint, self._request, self._timeout_ms
+                )
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise _too_late(self._endpoint, self._timeout_ms) from error
+        return _HttpStream(self._response)  # silence is the reader's to judge from here on
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Tell the member that nobody listens any more."""
+        if self._response is not None:
+            self._response.close()
+
+
+async def _whole_body(endpoint: str, response: aiohttp.ClientResponse) -> bytes:
+    try:
+        body = await response.content.read(_RESPONSE_BYTES_MAX + 1)
+        while not response.content.at_eof() and len(body) <= _RESPONSE_BYTES_MAX:
+            body += await response.content.readany()
+    except (aiohttp.ClientError, OSError) as error:
+        raise ConnectionLostError(
+            f"{endpoint}: the connection broke within the answer: {_said(error)}"
+        ) from error
+    if len(body) > _RESPONSE_BYTES_MAX:
+        raise ConnectionLostError(f"{endpoint}: the answer is over {_RESPONSE_BYTES_MAX}")
+    return body
+
+
+def _too_late(endpoint: str, timeout_ms: int) -> ConnectionLostError:
+    return ConnectionLostError(f"{endpoint}: no answer within {timeout_ms} ms", endpoint=endpoint)
 
 
 def _lower(response: aiohttp.ClientResponse) -> dict[str, str]:

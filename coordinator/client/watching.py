@@ -6,16 +6,21 @@
 3. If the history no longer reaches back so far there would be a gap: ``CompactedError`` is raised
    instead; read the tree anew and watch from there.
 4. A reader that was too slow for the server's buffer is resumed in the same way, from the history.
+5. It begins when it is entered or awaited, at the latest with its first change. A write of this
+   client before that could be missed, and whoever waits for it would wait for ever: so the first
+   change is refused then. (The sync face begins with the call.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from types import TracebackType
+from typing import Any
 
 from coordinator.client.calls import Call
 from coordinator.client.delivery import Delivery
 from coordinator.client.lines import Lines
+from coordinator.errors import BadArgumentsError
 from coordinator.wire.messages import NDJSON_TYPE
 from coordinator.wire.messages.watches import (
     Bookmark,
@@ -30,7 +35,7 @@ from coordinator.wire.messages.watches import (
 
 
 class ChangeStream:
-    """``async for change in stream``; ``async with`` makes sure that it is watching already.
+    """``async for change in stream``; after ``async with`` or ``await`` it is watching already.
 
     ``zxid`` is the last one told (or from which it began): everything up to it has been
     delivered, so a later program may resume from it. ``contact_timeout_ms`` None tries to
@@ -47,6 +52,9 @@ class ChangeStream:
         contact_timeout_ms: int | None,
     ) -> None:
         self.zxid = from_zxid
+        self._delivery = delivery
+        self._writes_before = delivery.writes_begun
+        self._has_begun = False
         self._selectors = tuple(selectors)
         self._is_one_shot = is_one_shot
         self._lines: Lines[WatchLine] = Lines(
@@ -55,11 +63,16 @@ class ChangeStream:
         self._is_finished = False
 
     async def open(self) -> ChangeStream:
-        """Return once a member watches for us; changes from then on are told."""
-        line = await self._lines.peek()
-        if isinstance(line, Watching):
-            self._begin(line)
+        """Return once a member watches for us; changes from then on are told. Idempotent."""
+        if not self._has_begun:
+            line = await self._lines.peek()
+            self._has_begun = True
+            if isinstance(line, Watching):
+                self._begin(line)
         return self
+
+    def __await__(self) -> Generator[Any, Any, ChangeStream]:
+        return self.open().__await__()
 
     async def close(self) -> None:
         """Stop watching."""
@@ -70,6 +83,9 @@ class ChangeStream:
         return self
 
     async def __anext__(self) -> Change:
+        if not self._has_begun:
+            self._refuse_a_gap()
+            self._has_begun = True
         while not self._is_finished:
             match await self._lines.next():
                 case Change() as change if self.zxid is None or change.zxid > self.zxid:
@@ -95,6 +111,14 @@ class ChangeStream:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def _refuse_a_gap(self) -> None:
+        if self.zxid is None and self._delivery.writes_begun != self._writes_before:
+            raise BadArgumentsError(
+                "watch: expected to begin before this client writes, found a write in between, "
+                "which would be missed: `async with client.watch(...) as changes:`, or "
+                "`changes = await client.watch(...)`"
+            )
 
     def _begin(self, watching: Watching) -> None:
         if self.zxid is None:

@@ -1,0 +1,16 @@
+"""The words for how a znode lives and for what a watch tells, as types."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+WatchKind = Literal["znode", "children", "subtree"]
+Mode = Literal[
+    "persistent",
+    "persistent_sequential",
+    "ephemeral",
+    "ephemeral_sequential",
+    "container",
+    "ttl",
+    "ttl_sequential",
+]
