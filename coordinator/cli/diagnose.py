@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.diagnosis import Diagnosis, diagnosed, figures_of
 from coordinator.cli.output import document, one_line
-from coordinator.client import AsyncClient, GrantRecord
+from coordinator.client import AsyncClient, GrantRecord, LockView
+
+_LOOKED_AT_MAX = 200
+"""Locks whose queues are looked at, each with a request of its own."""
 
 
 @click.command()
@@ -18,9 +23,10 @@ from coordinator.client import AsyncClient, GrantRecord
 def diagnose(settings: Settings, name: str | None) -> None:
     """Say what the history of the lock NAME, or of every lock, tells about its use.
 
-    It knows these: wait dominates, so the lock is the bottleneck; the lease is shorter than the
-    pauses, or the holds, that were seen; holders were put out by people or by their bound; the lock
-    is never contended. Each with the figures it is drawn from, and what helps.
+    It knows these: wait dominates, so the lock is the bottleneck; waiters leave without the lock,
+    or tries of it are refused; the lease is shorter than the pauses, or the holds, that were seen;
+    holders were put out by people or by their bound; the lock is never contended. Each with the
+    figures it is drawn from, and what helps.
 
     \b
     Examples:
@@ -43,29 +49,36 @@ async def diagnoses(client: AsyncClient, name: str | None) -> list[Diagnosis]:
     by_lock: dict[str, list[GrantRecord]] = defaultdict(list)
     if name is not None:
         by_lock[name] = []
+    else:
+        async for lock in client.locks():
+            by_lock[lock.lock] = []
     async for grant in client.grants(name):
         if not grant.is_election:
             by_lock[grant.lock].append(grant)
-    leases_ms = {each.session_id: each.timeout_ms for each in await client.sessions()}
-    queues = await _queues(client, name)
-    found = []
-    for lock, grants in sorted(by_lock.items()):
-        queue_length, sessions = queues.get(lock, (0, []))
-        known_ms = [leases_ms[each] for each in sessions if each in leases_ms]
-        found.append(
-            diagnosed(figures_of(lock, grants, queue_length=queue_length, leases_ms=known_ms))
-        )
-    return found
+    queues = await _queues(client, by_lock)
+    return [
+        diagnosed(figures_of(lock, grants, **queues.get(lock, {})))
+        for lock, grants in sorted(by_lock.items())
+    ]
 
 
-async def _queues(client: AsyncClient, name: str | None) -> dict[str, tuple[int, list[str]]]:
-    """Return how many wait for each lock, and the sessions that stand there now."""
-    if name is not None:
-        view = await client.lock(name)
-        return {name: (len(view.queue), [each.session_id for each in (*view.holders, *view.queue)])}
+async def _queues(
+    client: AsyncClient, by_lock: Mapping[str, Sequence[object]]
+) -> dict[str, dict[str, Any]]:
+    """Return who stands at each of these locks, and who was denied it; of very many, of those with
+    the most grants."""
+    names = sorted(by_lock, key=lambda name: (-len(by_lock[name]), name))[:_LOOKED_AT_MAX]
+    return {name: _queue(await client.lock(name)) for name in names}
+
+
+def _queue(view: LockView) -> dict[str, Any]:
+    leases_ms = [each.lease_ms for each in (*view.holders, *view.queue)]
+    denied = view.denied
     return {
-        each.lock: (each.queue_length, [] if each.holder is None else [each.holder.session_id])
-        async for each in client.locks()
+        "queue_length": len(view.queue),
+        "leases_ms": [each for each in leases_ms if each is not None],
+        "tries": 0 if denied is None else denied.tries,
+        "left": 0 if denied is None else denied.left,
     }
 
 

@@ -60,7 +60,8 @@ class Figures:
     ``at_once``: how many of the grants were given in the very command that asked. ``silences_ms``:
     for how long nothing had been heard of the holders that expired. ``lease_ms``: the shortest
     lease of those who hold or wait now, None when nobody does. ``endless``: how many of the grants
-    that are held now belong to no session.
+    that are held now belong to no session. ``tries`` were refused at once, and waiters ``left``
+    without it, as far as the member that was asked has seen since it started.
     """
 
     lock: str
@@ -75,6 +76,8 @@ class Figures:
     queue_length: int = 0
     lease_ms: int | None = None
     endless: int = 0
+    tries: int = 0
+    left: int = 0
 
     def to_body(self) -> dict[str, Any]:
         return {
@@ -89,6 +92,8 @@ class Figures:
             "queue_length": self.queue_length,
             "lease_ms": self.lease_ms,
             "endless": self.endless,
+            "refused_tries": self.tries,
+            "left_waiting": self.left,
         }
 
 
@@ -127,6 +132,8 @@ def figures_of(
     *,
     queue_length: int = 0,
     leases_ms: Sequence[int] = (),
+    tries: int = 0,
+    left: int = 0,
 ) -> Figures:
     """Return the numbers of ``lock`` from its ``grants``, the oldest first."""
     ended = [each for each in grants if each.ended_ms is not None]
@@ -146,13 +153,15 @@ def figures_of(
         queue_length=queue_length,
         lease_ms=min(leases_ms, default=None),
         endless=sum(each.ended_ms is None and not each.session_id for each in grants),
+        tries=tries,
+        left=left,
     )
 
 
 def diagnosed(figures: Figures) -> Diagnosis:
     """Return what the numbers say; nothing wrong is a finding too."""
     rules = (
-        _never_ends, _wait_dominates, _shorter_than_pauses, _put_out, _bounds_reached,
+        _never_ends, _wait_dominates, _denied, _shorter_than_pauses, _put_out, _bounds_reached,
         _shorter_than_holds, _never_contended,
     )  # fmt: skip
     findings = [finding for rule in rules if (finding := rule(figures)) is not None]
@@ -198,6 +207,23 @@ def _wait_dominates(figures: Figures) -> Finding | None:
         f"{round(waits.p95_ms / max(1, holds.p95_ms))} holds before their own{busy}.",
         "Hold it shorter, split it into several locks (one for each record or partition), or ask "
         "`coordinator advise` whether it is needed.",
+    )
+
+
+def _denied(figures: Figures) -> Finding | None:
+    tries, left = figures.tries, figures.left
+    if not tries and not left:
+        return None
+    is_usual = left > figures.grants
+    return Finding(
+        "denied",
+        "problem" if is_usual else "note",
+        "Most who wait for it leave without it." if is_usual else "Not all who asked got it.",
+        f"{counted(tries, 'try', 'tries')} {'was' if tries == 1 else 'were'} refused at once, and "
+        f"{counted(left, 'waiter')} left before it was theirs (they timed out, were cancelled, or "
+        f"their session ended); {counted(figures.grants, 'grant')} in the history.",
+        "Refused tries are as they should be where one of several is to do the work. Waiters that "
+        "leave do not wait for as long as the lock is held: `coordinator why` says by whom.",
     )
 
 
@@ -266,13 +292,14 @@ def _bounds_reached(figures: Figures) -> Finding | None:
 def _never_contended(figures: Figures) -> Finding | None:
     if figures.grants < UNCONTENDED_GRANTS_MIN or figures.at_once < figures.grants:
         return None
-    if figures.queue_length:
+    if figures.queue_length or figures.tries or figures.left:
         return None
     return Finding(
         "never-contended",
         "note",
         "Never contended.",
-        f"Each of the {figures.grants} grants that the history knows was given at once.",
+        f"Each of the {figures.grants} grants that the history knows was given at once, and nobody "
+        "is known to have been refused.",
         "If it is so under full load too, the lock costs a round trip and guards against what does "
         "not happen; ask `coordinator advise` whether it is needed.",
     )

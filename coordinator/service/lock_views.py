@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from coordinator.service.contenders import LOCKS, Contender, contenders_of, first_holder
+from coordinator.service.denials import Denials, Denied
 from coordinator.service.holder_info import HolderInfo
 from coordinator.service.holds import Holds
 from coordinator.service.promises import NOTHING_KNOWN, Promised, Promises
@@ -102,6 +103,7 @@ class _Held(NamedTuple):
     queue_length: int
     held_ms: int
     holder_count: int
+    denied: Denied
 
     def summary(self) -> LockSummary:
         return LockSummary(
@@ -110,6 +112,7 @@ class _Held(NamedTuple):
             queue_length=self.queue_length,
             held_ms=self.held_ms,
             holder_count=self.holder_count,
+            denied=self.denied,
         )
 
 
@@ -155,6 +158,7 @@ class LockView:
     closed: Closed | None = None
     waits: Spread | None = None
     holds: Spread | None = None
+    denied: Denied | None = None
 
     @property
     def holder(self) -> ContenderView | None:
@@ -173,6 +177,7 @@ class LockSummary:
     queue_length: int
     held_ms: int
     holder_count: int
+    denied: Denied
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +192,17 @@ class LockViews:
     """The locks as one member sees them."""
 
     def __init__(
-        self, reads: Reads, replica: MachineReplica, holds: Holds, promises: Promises
+        self,
+        reads: Reads,
+        replica: MachineReplica,
+        holds: Holds,
+        denials: Denials,
+        promises: Promises,
     ) -> None:
         self._reads = reads
         self._replica = replica
         self._holds = holds
+        self._denials = denials
         self._promises = promises
 
     async def query(
@@ -223,6 +234,7 @@ class LockViews:
             for position, each in enumerate(contenders_of(machine, directory))
         ]
         zxid, size = machine.zxid, machine.locks.size(directory)
+        denied = self._denials.of(directory)
         closings = machine.locks.closed(directory)
         delay_ms = max((each.delay_ms for each in closings), default=0)
         views = await in_slices(places, ContenderView.of)
@@ -234,6 +246,7 @@ class LockViews:
             zxid=zxid,
             size=size,
             closed=Closed(delay_ms, None) if closings else None,
+            denied=denied,
         )
 
     def _spreads(self, directory: str) -> tuple[Spread | None, Spread | None]:
@@ -291,7 +304,8 @@ class LockViews:
             holder_count = machine.locks.holder_count(directory)
             place = Place.of(machine, holder, 0)
             waiting = machine.locks.length(directory) - holder_count
-            found.append(_Held(segment, place, waiting, held_ms, holder_count))
+            denied = self._denials.of(directory)
+            found.append(_Held(segment, place, waiting, held_ms, holder_count, denied))
         last = LOCKS.name_of(segments[limit - 1]) if len(segments) > limit else None
         labels = self._reads.reply(None, age_ms)
         locks = await in_slices(found, _Held.summary)

@@ -19,6 +19,7 @@ from coordinator.clock import Clock
 from coordinator.config import Config
 from coordinator.errors import BadArgumentsError, NoNodeError, SessionExpiredError
 from coordinator.raft.engine import Engine, Role
+from coordinator.service.denials import Denials
 from coordinator.service.elections import ElectionService
 from coordinator.service.grant_history import GrantHistory
 from coordinator.service.heartbeats import HeartbeatAck, Heartbeats
@@ -128,12 +129,13 @@ class Member:
             waiters_max=limits.lock_waiters_max,
         )
         self._holds = Holds(clock, replica, leadership, metrics, classes, limits.long_hold_ms)
+        denials = Denials(clock, replica)
         promises = Promises(engine, clock, timers, leadership, self._leases, self._hold_timers)
         self.kept_sessions = KeptSessions(
             self._proposals, self._heartbeats, replica, timers, clock, self._random
         )
         self.locks = LockService(self._proposals, replica, self._queues)
-        self.lock_views = LockViews(self._reads, replica, self._holds, promises)
+        self.lock_views = LockViews(self._reads, replica, self._holds, denials, promises)
         self.holding = HoldingService(self._proposals, self._reads, replica, leadership)
         self.grant_history = GrantHistory(self._reads, replica)
         self.elections = ElectionService(
@@ -141,7 +143,7 @@ class Member:
         )
         for listener in (
             self._hub, self._reads, self._leases, self._hold_timers, taken, self._queues,
-            self._holds, self.holding,
+            self._holds, denials, self.holding,
         ):  # fmt: skip
             replica.add_listener(listener)
         engine.on_role_change(self._on_role_change)

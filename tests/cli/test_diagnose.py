@@ -13,6 +13,7 @@ from coordinator.cli.diagnosis import Diagnosis, Figures, Percentiles, diagnosed
 from coordinator.cli.why import look
 from coordinator.cli.why import told as explained
 from coordinator.client import GrantRecord
+from coordinator.errors import LockTimeoutError
 from coordinator.state.codec import encode_command, pack, unpack
 from coordinator.state.commands import Command, Create, CreateMode
 from recipes import Lock
@@ -73,6 +74,44 @@ async def test_a_lock_that_nobody_else_wants_is_told_so(world: MemoryCluster) ->
 
         assert codes(diagnosis) == ["never-contended"]
         assert "Each of the 5 grants" in told(diagnosis)[1]
+
+
+@in_memory
+async def test_refused_tries_and_timeouts_are_contention(world: MemoryCluster) -> None:
+    """200 refused tries and 20 timeouts: it was "never contended" (T30)."""
+    async with world.client() as client, world.client() as other:
+        for _ in range(5):
+            async with Lock(client, "busy"):
+                pass
+        async with Lock(client, "busy"):
+            for _ in range(200):
+                assert await Lock(other, "busy", timeout=0).try_acquire() is None
+            for _ in range(20):
+                with pytest.raises(LockTimeoutError):
+                    await Lock(other, "busy", timeout=0.1).acquire()
+            (diagnosis,) = await diagnoses(client, "busy")
+            (listed,) = await diagnoses(client, None)
+
+    text = "\n".join(told(diagnosis))
+    assert codes(diagnosis) == ["denied"]
+    assert "Most who wait for it leave without it." in text
+    assert "200 tries were refused at once, and 20 waiters left" in text
+    assert listed == diagnosis
+
+
+@in_memory
+async def test_who_was_granted_has_not_been_denied(world: MemoryCluster) -> None:
+    """Waiting, then holding, then giving back is no denial; nor is an election's queue."""
+    async with world.client() as client, world.client() as other:
+        grant = await Lock(client, "handed").acquire()
+        waiting = asyncio.create_task(Lock(other, "handed", timeout=60).acquire())
+        await asyncio.sleep(1)
+        await grant.release()
+        await (await waiting).release()
+        view = await client.lock("handed")
+
+    assert view.denied is not None
+    assert (view.denied.tries, view.denied.left) == (0, 0)
 
 
 @in_memory

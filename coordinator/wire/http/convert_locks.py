@@ -7,6 +7,7 @@ from typing import Any
 import coordinator.service.grant_history as history
 import coordinator.service.lock_views as views
 import coordinator.service.locks as service
+from coordinator.service.denials import Denied
 from coordinator.service.taken import LostGrant
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.messages import acquire, sessions
@@ -56,7 +57,13 @@ def lock_shape(view: views.LockView, token: int | None) -> shapes.LockView:
         closed=None if closed is None else shapes.Closed(closed.delay_ms, closed.remaining_ms),
         waits=None if waits is None else _spread(waits),
         holds=None if holds is None else _spread(holds),
+        denied=None if view.denied is None else denied_shape(view.denied),
     )
+
+
+def denied_shape(denied: Denied) -> shapes.Denied:
+    """Return who was denied a lock."""
+    return shapes.Denied(denied.tries, denied.left, denied.since_ms)
 
 
 def _spread(spread: views.Spread) -> shapes.Spread:
@@ -114,6 +121,7 @@ def summary_shape(summary: views.LockSummary) -> shapes.LockSummary:
         queue_length=summary.queue_length,
         held_ms=summary.held_ms,
         holder_count=summary.holder_count,
+        denied=denied_shape(summary.denied),
     )
 
 

@@ -215,10 +215,12 @@ LOCK_SCHEMAS: dict[str, Schema] = {
             "closed": maybe(response({"delay_ms": integer(1), "remaining_ms": maybe(integer())})),
             "waits": maybe(reference("Spread")),
             "holds": maybe(reference("Spread")),
+            "denied": maybe(reference("Denied")),
             "zxid": integer(),
         },
         {"is_current": BOOLEAN},
     ),
+    "Denied": response({"tries": integer(), "left": integer(), "since_ms": integer()}),
     "Spread": response(
         {"count": integer(1), "p50_ms": integer(), "p95_ms": integer(), "p99_ms": integer()}
     ),
@@ -229,6 +231,7 @@ LOCK_SCHEMAS: dict[str, Schema] = {
             "queue_length": integer(),
             "held_ms": integer(),
             "holder_count": integer(1),
+            "denied": maybe(reference("Denied")),
         }
     ),
     "LockList": response({"locks": array(reference("LockSummary")), "next": maybe(TEXT)}),

@@ -149,6 +149,25 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class Denied:
+    """Who did not get a lock, as the member that answers has seen it since the wall time
+    ``since_ms``: ``tries`` that were refused at once, and waiters that ``left`` ungranted (they
+    timed out, were cancelled, or their session ended)."""
+
+    tries: int
+    left: int
+    since_ms: int
+
+    def to_body(self) -> dict[str, Any]:
+        return {"tries": self.tries, "left": self.left, "since_ms": self.since_ms}
+
+    @classmethod
+    def from_body(cls, body: Any, where: str) -> Denied:
+        fields = Fields(body, where)
+        return cls(fields.integer("tries"), fields.integer("left"), fields.integer("since_ms"))
+
+
+@dataclass(frozen=True, slots=True)
 class LockView:
     """The reply of GET /v1/locks/{name}; ``is_current`` only when a token was asked about.
 
@@ -166,6 +185,7 @@ class LockView:
     closed: Closed | None = None
     waits: Spread | None = None
     holds: Spread | None = None
+    denied: Denied | None = None
 
     if not TYPE_CHECKING:  # other libraries' ``client.lock(name)`` is the lock itself
 
@@ -191,6 +211,7 @@ class LockView:
             "closed": None if self.closed is None else self.closed.to_body(),
             "waits": None if self.waits is None else self.waits.to_body(),
             "holds": None if self.holds is None else self.holds.to_body(),
+            "denied": None if self.denied is None else self.denied.to_body(),
             "zxid": self.zxid,
         }
         if self.is_current is not None:
@@ -211,6 +232,7 @@ class LockView:
             closed=_maybe(fields, "closed", Closed.from_body),
             waits=_maybe(fields, "waits", Spread.from_body),
             holds=_maybe(fields, "holds", Spread.from_body),
+            denied=_maybe(fields, "denied", Denied.from_body),
         )
 
 
@@ -226,6 +248,7 @@ class LockSummary:
     queue_length: int
     held_ms: int
     holder_count: int = 1
+    denied: Denied | None = None
 
     def to_body(self, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
         return {
@@ -234,6 +257,7 @@ class LockSummary:
             "queue_length": self.queue_length,
             "held_ms": self.held_ms,
             "holder_count": self.holder_count,
+            "denied": None if self.denied is None else self.denied.to_body(),
         }
 
     @classmethod
@@ -245,6 +269,7 @@ class LockSummary:
             queue_length=fields.integer("queue_length"),
             held_ms=fields.integer("held_ms"),
             holder_count=fields.integer("holder_count", 1),
+            denied=_maybe(fields, "denied", Denied.from_body),
         )
 
 
