@@ -266,17 +266,15 @@ def _check_exposure(config: Config, origin: Origin) -> None:
             "is no TLS and no authentication of clients: whoever reaches this port may do anything",
             repr(config.http.bind_host),
         )
-    hosts = [member.member_host for member in config.cluster.members]
     bind_host = config.member.member_bind_host
     if bind_host is not None:
         _check_host(bind_host, origin("member", "member_bind_host"), "member_bind_host")
-        hosts.append(bind_host)
-    outside = [host for host in hosts if not is_loopback(host)]
-    if outside and config.cluster.secret_file is None:
+    if len(config.cluster.members) > 1 and config.cluster.secret_file is None:
         _fail(
             origin("cluster", "secret_file"),
             "secret_file",
-            f"a file with the cluster's secret, because members listen beyond loopback "
-            f"({outside[0]})",
+            'secret_file = "cluster-secret" there, a file with the secret by which the members know'
+            " each other (members on one machine make it at their first start; else make it with"
+            " `coordinator secret cluster-secret`, and copy it to all)",
             "none",
         )

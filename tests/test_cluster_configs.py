@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from coordinator.config import Config
 from coordinator.config_file import load
+from coordinator.errors import ConfigError
+from coordinator.secret_file import ensure_secret_on_one_machine, read_secret
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = {"single": 1, "three": 3, "five": 5}
@@ -39,6 +42,31 @@ def test_the_members_of_a_set_agree(name: str) -> None:
             configs[0].limits,
         )
     assert len(configs[0].cluster.members) == SIZES[name]
+
+
+@pytest.mark.parametrize("name", ["three", "five"])
+def test_the_first_start_on_one_machine_makes_the_secret(tmp_path: Path, name: str) -> None:
+    """Nothing has to be done first; the second member finds what the first has made."""
+    shutil.copytree(ROOT / "cluster-configs" / name, tmp_path / name)
+    (tmp_path / name / "cluster-secret").unlink(missing_ok=True)
+    first, second = (load(tmp_path / name / f"member-{n}.toml", {}).cluster for n in (1, 2))
+
+    assert ensure_secret_on_one_machine(first)
+    assert not ensure_secret_on_one_machine(second)
+
+    assert len(read_secret(first)) == 64
+    assert read_secret(first) == read_secret(second)
+
+
+def test_no_secret_is_made_for_several_machines(tmp_path: Path) -> None:
+    """Each would make its own, and none would know another: the refusal says what to do."""
+    text = (ROOT / "cluster-configs" / "three" / "member-1.toml").read_text()
+    (tmp_path / "member.toml").write_text(text.replace('"127.0.0.1"', '"192.0.2.7"', 3))
+    cluster = load(tmp_path / "member.toml", {"COORDINATOR_HTTP_IS_INSECURE": "1"}).cluster
+
+    assert not ensure_secret_on_one_machine(cluster)
+    with pytest.raises(ConfigError, match=r"`coordinator secret .*` and copy it to every machine"):
+        read_secret(cluster)
 
 
 @pytest.mark.parametrize("name", SIZES)

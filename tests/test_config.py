@@ -18,6 +18,8 @@ from coordinator.config_rules import bounds_of
 from coordinator.errors import ConfigError
 
 MEMBERS = """
+[cluster]
+secret_file = "cluster-secret"
 [[cluster.members]]
 member_id = "1"
 client_url = "http://127.0.0.1:7071"
@@ -216,7 +218,10 @@ WRONG_FILES = [
     (MEMBERS.replace("http:", "ftp:"), ["number 1: client_url", "ftp://127.0.0.1:7071"]),
     (MEMBERS.replace("7072", "7072/v1"), ["number 2: client_url", "without a path"]),
     (MEMBERS.replace('"127.0.0.1"', '"a:1"'), ["member_host", "without a port"]),
-    (MEMBERS.replace('"127.0.0.1"', '"10.0.0.1"'), ["[cluster] secret_file", "(10.0.0.1)"]),
+    (
+        MEMBERS.replace('secret_file = "cluster-secret"', ""),
+        ["[cluster] secret_file", "`coordinator secret cluster-secret`"],
+    ),
 ]
 
 
@@ -263,13 +268,13 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_beyond_loopback_needs_a_secret_and_a_word(tmp_path: Path) -> None:
     """Members reachable by others are accepted once both are given."""
-    cluster = '[cluster]\nsecret_file = "s"\n' + MEMBERS.replace('"127.0.0.1"', '"10.0.0.1"')
+    cluster = MEMBERS.replace('"127.0.0.1"', '"10.0.0.1"')
     http = '[http]\nbind_host = "0.0.0.0"\nis_insecure = true\n'
 
     config = load(write(tmp_path, cluster + http), {})
 
     assert config.cluster.members[0].member_host == "10.0.0.1"
-    assert config.cluster.secret_file == str(tmp_path / "s")
+    assert config.cluster.secret_file == str(tmp_path / "cluster-secret")
 
 
 def test_every_default_is_within_its_bounds() -> None:

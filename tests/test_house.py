@@ -28,6 +28,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.errors",
     ),
     "coordinator.config_rules": ("coordinator.config", "coordinator.errors"),
+    "coordinator.secret_file": (
+        "coordinator.config",
+        "coordinator.config_rules",
+        "coordinator.errors",
+    ),
     "coordinator.state": ("coordinator.state", "coordinator.errors"),
     "coordinator.raft": (
         "coordinator.raft",
@@ -35,6 +40,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.config",
         "coordinator.clock",
         "coordinator.waiting",
+        "coordinator.secret_file",
     ),
     "coordinator.service": (
         "coordinator.service",
@@ -77,6 +83,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.wire.encoding",
         "recipes",
         "coordinator",
+        "coordinator.secret_file",
     ),
     "coordinator.__main__": ("coordinator.cli",),
     # What programs import; nothing below imports from it.

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.cli.secret import ensure_secret
 from coordinator.errors import ConfigError
+from coordinator.secret_file import ensure_secret
 
 HOST = "127.0.0.1"
 # What would give all members the same address or the same data.

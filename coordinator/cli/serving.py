@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from coordinator.cli.output import failing_well
+from coordinator.cli.output import failing_well, note
 from coordinator.config_file import load
+from coordinator.secret_file import ensure_secret_on_one_machine
 
 
 @click.command()
@@ -31,6 +32,8 @@ def serve(config_path: Path | None) -> None:
       coordinator serve --config cluster-configs/single/member-1.toml
     """
     config = load(config_path)
+    if ensure_secret_on_one_machine(config.cluster):
+        note(f"made the cluster's secret: {config.cluster.secret_file}")
     # Imported here: no other verb needs the server, and each starts faster without it.
     from coordinator import server
 

@@ -16,7 +16,6 @@ disconnected when its send buffer is full.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import random as random_module
 import secrets
@@ -34,7 +33,7 @@ from coordinator.raft.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from coordinator.raft.link import Link
 from coordinator.raft.messages import Message, Ping, encode
 from coordinator.raft.refusals import Disagreements, RefusalLog
-from coordinator.raft.secret import read_secret
+from coordinator.secret_file import read_secret
 
 logger = logging.getLogger(__name__)
 
@@ -83,15 +82,6 @@ class MemberTransport(Protocol):
         ...
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class TcpTransport:
     """The transport of a real member.
 
@@ -119,7 +109,6 @@ class TcpTransport:
         own = self._addresses[member.member_id]
         self._bind = (member.member_bind_host or own.member_host, own.member_port)
         self.identity = Identity(cluster.name, member.member_id, read_secret(cluster))
-        self._refuse_strangers_without_secret(cluster.members)
         self._listening_socket = listening_socket
         self._server_ssl = server_ssl
         self._client_ssl = client_ssl
@@ -138,16 +127,6 @@ class TcpTransport:
         self._refusals = RefusalLog(clock)
         self._disagreements = Disagreements(clock)
         self.sent_bytes_total = 0
-
-    def _refuse_strangers_without_secret(self, members: tuple[MemberAddress, ...]) -> None:
-        if self.identity.secret or len(members) == 1:
-            return
-        for host in (self._bind[0], *(address.member_host for address in members)):
-            if not _is_loopback(host):
-                raise ConfigError(
-                    "cluster.secret_file: expected a file with the cluster's secret, since"
-                    f" {host!r} is not a loopback address; found none"
-                )
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
         """Show ``facts``, too, and let nobody in who does not show the same."""

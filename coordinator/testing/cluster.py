@@ -28,12 +28,12 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar
-from uuid import uuid4
 
 from coordinator.client import AsyncClient, Client, Request, Session
 from coordinator.clock import SystemClock
 from coordinator.config import ClusterConfig, MemberAddress
 from coordinator.errors import BadArgumentsError, OutcomeUnknownError, UnavailableError
+from coordinator.secret_file import ensure_secret
 from coordinator.testing.client_wire import Deed, Wire
 from coordinator.testing.faults import Fault
 from coordinator.testing.local_member import LocalMember
@@ -294,8 +294,12 @@ class LocalCluster:
     def _make_members(self, directory: Path) -> None:
         self._ports = ReservedPorts(2 * len(self.members))
         doors, links = self._ports.ports[::2], self._ports.ports[1::2]
+        secret_file = directory / "cluster-secret"
+        directory.mkdir(parents=True, exist_ok=True)
+        ensure_secret(secret_file)
         cluster = ClusterConfig(
-            name=f"local-{uuid4().hex}",
+            name="local",
+            secret_file=str(secret_file),
             members=tuple(
                 MemberAddress(member_id, f"http://{LOOPBACK}:{door}", LOOPBACK, link)
                 for member_id, door, link in zip(self.members, doors, links, strict=True)

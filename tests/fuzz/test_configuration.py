@@ -16,6 +16,7 @@ from coordinator.cli.main import SECTIONS, cli
 from coordinator.config import Config, MemberAddress
 from coordinator.config_file import load
 from coordinator.errors import ConfigError
+from coordinator.secret_file import ensure_secret
 from coordinator.server import Server
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.mutation import damaged
@@ -96,6 +97,7 @@ def test_a_wrong_file_is_refused_by_file_and_key(fuzz: Fuzz, tmp_path: Path) -> 
     chance = fuzz.random("configuration")
     good = [path.read_bytes() for path in sorted((ROOT / "cluster-configs").rglob("*.toml"))]
     path = tmp_path / "member.toml"
+    ensure_secret(tmp_path / "cluster-secret")
     names = {key for _, key in KEYS} | set(MEMBER_KEYS) | {"members"}
     done = fuzz.of("configuration")
     with watching(done) as watch:

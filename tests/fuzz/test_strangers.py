@@ -29,7 +29,7 @@ from tests.fuzz.test_members import recorded
 from tests.fuzz.watch import WALL_SECONDS, watching
 from tests.raft.simulated_cluster import ListReplica
 
-SECRET = b"0123456789abcdef-canary"
+SECRET = b"canary-0123456789abcdefghijklmnopqrstuvwxyzAB"
 
 
 class Members:
