@@ -127,6 +127,11 @@ class Engine(Protocol):
         commit and hands its leadership over first, within bounds; what is left fails then."""
         ...
 
+    def halt(self, error: BaseException, note: str) -> None:
+        """Stop at once and for good: acknowledge, vote and answer nothing any more. With a
+        ``note`` the data are not used again: the next start is refused, and says it."""
+        ...
+
     async def propose(self, command: bytes) -> Applied:
         """Order, commit and apply ``command``. Leader only: NoLeaderError elsewhere.
 

@@ -47,6 +47,9 @@ class LoopbackEngine:
     async def stop(self) -> None:
         self._is_stopped = True
 
+    def halt(self, error: BaseException, note: str) -> None:
+        self._is_stopped = True
+
     async def propose(self, command: bytes) -> Applied:
         if self._is_stopped:
             raise ShuttingDownError(f"member {self._member_id} has stopped")

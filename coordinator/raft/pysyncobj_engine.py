@@ -65,6 +65,7 @@ from coordinator.raft.ownership import Owner, Ownership
 from coordinator.raft.passes import Passes
 from coordinator.raft.probation import Probation
 from coordinator.raft.proposals import Proposals
+from coordinator.raft.quarantine import quarantine, refuse_quarantined
 from coordinator.raft.read_index import READ_INDEX, ReadIndex
 from coordinator.raft.requests import RequestDesk
 from coordinator.raft.snapshot_exchange import SnapshotExchange
@@ -157,6 +158,7 @@ class PySyncObjEngine:
         self._replica = replica
         log_directory = join(self._data_dir, "log")
         self._disk.make_directory(self._data_dir)
+        refuse_quarantined(self._disk, self._data_dir)
         # Before anything is read as this member's, or written.
         self._ownership = ownership.take(
             self._disk, self._data_dir, self._owner, self._member_ids,
@@ -240,19 +242,12 @@ class PySyncObjEngine:
             await self._snapshots.stop()
         await self._desk.stop()
         await self._transport.stop()
-        try:
-            if was_running and self._failure is None and self._log.is_dirty:
-                self._log.sync()
-        except Exception as error:  # it stops anyway, and acknowledged nothing of this
-            logger.warning("member %s: closing its log: %s", self._member_id, error)
-        finally:
-            self._close_log()
-
-    def _close_log(self) -> None:
-        try:
-            self._log._destroy()
-        except Exception as error:
-            logger.warning("member %s: closing its log: %s", self._member_id, error)
+        is_unsynced = was_running and self._failure is None and self._log.is_dirty
+        for step in (self._log.sync, self._log._destroy)[not is_unsynced :]:
+            try:
+                step()
+            except Exception as error:  # it stops anyway, and acknowledged nothing of this
+                logger.warning("member %s: closing its log: %s", self._member_id, error)
 
     def _fail(self, error: BaseException) -> None:
         """Stop for good: never answer, acknowledge or vote again."""
@@ -281,6 +276,10 @@ class PySyncObjEngine:
         if self._consensus is not None:
             self._consensus.rounds.fail()
         self._reads.fail(error)
+
+    def halt(self, error: BaseException, note: str) -> None:
+        quarantine(self._disk, self._data_dir, note)
+        self._fail(error)
 
     # What a member asks.
 

@@ -29,6 +29,7 @@ class Leadership:
         self._look: asyncio.TimerHandle | None = None
         self._contact_ms: int | None = None
         self._is_stopping = False
+        self._stopping_reason = f"member {engine.member_id} is stopping"
 
     @property
     def is_leader(self) -> bool:
@@ -113,8 +114,9 @@ class Leadership:
             return None
         return self._clock.monotonic_ms() - self._contact_ms
 
-    def stop(self) -> None:
-        """Everybody who waits for a leader gets ShuttingDownError."""
+    def stop(self, reason: str = "") -> None:
+        """Everybody who waits for a leader gets ShuttingDownError, and is told the reason."""
+        self._stopping_reason = reason or self._stopping_reason
         self._is_stopping = True
         self._role = Role.FOLLOWER
         self._wake()
@@ -124,7 +126,7 @@ class Leadership:
             raise self.stopping_error()
 
     def stopping_error(self) -> CoordinatorError:
-        return ShuttingDownError(f"member {self._engine.member_id} is stopping; try another one")
+        return ShuttingDownError(f"{self._stopping_reason}; try another one")
 
     def _wake(self) -> None:
         if self._look is not None:

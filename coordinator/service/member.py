@@ -17,9 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.clock import Clock
 from coordinator.config import Config
-from coordinator.errors import BadArgumentsError, NoNodeError, SessionExpiredError
+from coordinator.errors import BadArgumentsError, NoNodeError, SessionExpiredError, StorageError
 from coordinator.raft.engine import Engine, Role
 from coordinator.service.denials import Denials
+from coordinator.service.divergence import SLICE_EVERY_MS, Difference, Divergence
 from coordinator.service.elections import ElectionService
 from coordinator.service.grant_history import GrantHistory
 from coordinator.service.heartbeats import HeartbeatAck, Heartbeats
@@ -130,6 +131,9 @@ class Member:
         )
         self._holds = Holds(clock, replica, leadership, metrics, classes, limits.long_hold_ms)
         denials = Denials(clock, replica)
+        self._divergence = Divergence(
+            engine, clock, timers, tasks, leadership, replica, metrics, self._on_difference
+        )
         promises = Promises(engine, clock, timers, leadership, self._leases, self._hold_timers)
         self.kept_sessions = KeptSessions(
             self._proposals, self._heartbeats, replica, timers, clock, self._random
@@ -169,6 +173,7 @@ class Member:
         self._timers.every(self._config.limits.bookmark_interval_ms, self._hub.bookmark)
         self._timers.every(LOOK_EVERY_MS, self._holds.look)
         self._timers.every(self._config.limits.reap_interval_ms, self._reaper.look)
+        self._timers.every(SLICE_EVERY_MS, self._divergence.look)
 
     async def stop(self) -> None:
         """Refuse what is new, end what waits, and leave the cluster. Idempotent."""
@@ -414,6 +419,8 @@ class Member:
 
     def not_ready_reason(self) -> str:
         """Return in words why it is not ready; "" when it is."""
+        if self._divergence.sentence:
+            return self._divergence.sentence
         failure = None if self._failure is None else str(self._failure)
         is_stopping = self._leadership.is_stopping
         return what_is_wrong(self._engine.status(), is_stopping=is_stopping, failure=failure)
@@ -443,9 +450,16 @@ class Member:
         for listener in self._on_failure:
             listener(error)
 
-    def _end_waits(self) -> None:
+    def _on_difference(self, difference: Difference) -> None:
+        """Answer nothing any more, and go on to say why."""
+        if self._failure is None:
+            self._failure = StorageError(difference.sentence)
+            self._end_waits(difference.sentence)
+            self._engine.halt(self._failure, difference.sentence if difference.is_own else "")
+
+    def _end_waits(self, reason: str = "") -> None:
         """Take and promise nothing any more, and let nobody wait. Idempotent."""
-        self._leadership.stop()
+        self._leadership.stop(reason)
         self._queues.close()
         self._reads.close()
         self._heartbeats.close()

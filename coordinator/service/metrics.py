@@ -92,6 +92,21 @@ class Metrics:
         self.holds_ended = self._counter(
             "holds_ended", "Holds ended by this leader because their max_hold_ms was over."
         )
+        self.slices_compared = self._counter(
+            "state_slices_compared", "Slices of the state compared with other members, as leader."
+        )
+        self.slices_missed = self._counter(
+            "state_slices_missed", "Digests not had because a member was past the index."
+        )
+        self.slices_different = self._counter(
+            "state_slices_different", "Slices of the state in which members differed."
+        )
+        self.state_rounds = self._counter(
+            "state_rounds", "Times this leader has gone through the whole state, comparing it."
+        )
+        self.has_diverged = self._gauge(
+            "has_diverged", "1 when this member stopped answering because states differ."
+        )
         self.reaped = self._counter("znodes_reaped", "Idle containers and ttl znodes deleted.")
         self.watch_streams = self._gauge("watch_streams", "Open watch streams.")
         self.watch_changes = self._counter("watch_changes", "Changes put to watch streams.")

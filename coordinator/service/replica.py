@@ -32,6 +32,9 @@ class MachineReplica:
 
     def __init__(self, machine: StateMachine) -> None:
         self.machine = machine
+        self.look_index: int | None = None
+        """Before a command of a later entry than this is applied, ``before_next`` is told."""
+        self.before_next: Callable[[int], None] | None = None
         self._listeners: list[StateListener] = []
 
     def add_listener(self, listener: StateListener) -> None:
@@ -40,6 +43,8 @@ class MachineReplica:
 
     def apply(self, index: int, term: int, command: bytes) -> Outcome:
         decoded = decode_command(command)
+        if self.look_index is not None and index > self.look_index and self.before_next:
+            self.before_next(index)
         outcome = self.machine.apply(decoded, index, term)
         for listener in self._listeners:
             listener.on_outcome(decoded, outcome)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from coordinator.errors import BadArgumentsError, RequestForgottenError, SessionExpiredError
@@ -89,6 +89,28 @@ class RequestTable:
     @property
     def remembered_bytes(self) -> int:
         return self._remembered_bytes
+
+    @property
+    def free(self) -> OrderedDict[str, ClientRecord]:
+        """The clients without a session, in the order of their use."""
+        return self._free
+
+    @property
+    def bound(self) -> OrderedDict[str, ClientRecord]:
+        """The clients whose id is that of a session."""
+        return self._bound
+
+    @property
+    def ended(self) -> OrderedDict[str, int]:
+        """The sessions that have ended, with when their client was here last."""
+        return self._ended
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the counters, and how much is in each table."""
+        return (
+            self._dropped_index, self._remembered_bytes, len(self._free), len(self._bound),
+            len(self._ended),
+        )  # fmt: skip
 
     def is_ended(self, client_id: str) -> bool:
         """Whether the client's session has ended (as far back as is remembered)."""
@@ -259,8 +281,14 @@ class ReleasedTable:
             (each, None) for each in released
         )
 
+    def __len__(self) -> int:
+        return len(self._released)
+
     def __contains__(self, contender: tuple[str, int]) -> bool:
         return contender in self._released
+
+    def latest_first(self) -> Iterator[tuple[str, int]]:
+        return reversed(self._released)
 
     def add(self, path: str, czxid: int) -> None:
         self._released[path, czxid] = None

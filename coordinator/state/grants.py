@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from coordinator.state.places import Contender, Departure, Ending
 _GRANT_BYTES = 512
 _NUMBER = attrgetter("grant_number")
 _GRANTED_ZXID = attrgetter("granted_zxid")
+_ENDED_ZXID = attrgetter("ended_zxid")
 LIMIT_DEFAULT = 1_000
 
 
@@ -192,6 +193,26 @@ class GrantHistory:
             if each.ended_zxid != zxid:
                 return
             yield Grant.of(each.contender, each, None)
+
+    def latest_first(self) -> Iterator[Ended]:
+        return reversed(self._ended)
+
+    def is_of_queue(self, ended: Ended) -> bool:
+        """Whether that end of a grant is among those of its queue, in its place."""
+        of_queue = self._of_queue.get(ended.contender.directory, ())
+        at = bisect_left(of_queue, ended.ended_zxid, key=_ENDED_ZXID)
+        return any(
+            each == ended
+            for each in takewhile(
+                lambda each: each.ended_zxid == ended.ended_zxid, islice(of_queue, at, None)
+            )
+        )
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the limits, and how much is in each table."""
+        return (
+            self.count_max, self.bytes_max, len(self._ended), self._bytes, len(self._of_queue),
+        )  # fmt: skip
 
     def capture(self) -> tuple[Ended, ...]:
         return tuple(self._ended)

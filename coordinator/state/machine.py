@@ -57,9 +57,9 @@ from coordinator.state.commands import (
 )
 from coordinator.state.contenders import ContenderOperations
 from coordinator.state.dedup import ReleasedTable, RequestTable
+from coordinator.state.departures import departure_of
 from coordinator.state.limits import UNSET, LimitsRecord, MachineLimits
 from coordinator.state.lock_operations import (
-    BY_CHARACTERS_MAX,
     REASON_CHARACTERS_MAX,
     LockOperations,
     check_text,
@@ -81,21 +81,12 @@ from coordinator.state.outcomes import (
     SessionOpened,
     Stat,
 )
-from coordinator.state.places import Departure, Ending
+from coordinator.state.places import Departure
 from coordinator.state.queues import LockTable
 from coordinator.state.sessions import Session, SessionTable
+from coordinator.state.slices import Cursor, Slice, Whole, slice_at
 from coordinator.state.snapshot import Capture, decode_snapshot, digest_of, encode_snapshot
 from coordinator.state.tree import IdleZnode, Tree
-
-_ENDINGS = {
-    Release: Ending.RELEASED,
-    CloseSession: Ending.CLOSED,
-    ExpireSession: Ending.EXPIRED,
-    Abandon: Ending.ABANDONED,
-    Revoke: Ending.FORCED,
-    EndHold: Ending.MAX_HOLD,
-}
-"""How grants end that a command ends; by all other commands they end by a deletion."""
 
 
 class StateMachine:
@@ -234,19 +225,8 @@ class StateMachine:
         return Outcome(self._zxid, result, None, tree.commit(), False, granted)
 
     def _departure(self) -> Departure:
-        """Say why contenders go that go in this command."""
-        command = self._command
-        assert command is not None, "a command is being settled"
-        operation = command.operation
-        how = _ENDINGS.get(type(operation), Ending.DELETED)
-        if type(operation) is Revoke:
-            return Departure(how, self._term, operation.by, operation.reason)
-        by = command.identity[:BY_CHARACTERS_MAX]
-        if type(operation) is ExpireSession:
-            return Departure(how, self._term, by, "", operation.silent_ms)
-        if type(operation) is CloseSession and operation.failure:
-            return Departure(Ending.FAILED, self._term, by, operation.failure)
-        return Departure(how, self._term, by)
+        assert self._command is not None, "a command is being settled"
+        return departure_of(self._command, self._term)
 
     def _refused(self, error: CoordinatorError) -> Outcome:
         return Outcome(self._zxid, None, Refusal(error.code, error.message, error.fields))
@@ -485,6 +465,16 @@ class StateMachine:
         The applied index is left out: a command that changes nothing leaves the digest alone.
         """
         return digest_of(self._capture())
+
+    def slice_at(self, cursor: Cursor) -> Slice:
+        """Digest a bounded part of the state, to be compared with that of other members."""
+        return slice_at(self._whole(), cursor)
+
+    def _whole(self) -> Whole:
+        return Whole(
+            self._zxid, self._applied_index, self._limits_record, self._tree, self._sessions,
+            self._requests, self._released, self._locks,
+        )  # fmt: skip
 
     def _capture(self) -> Capture:
         return Capture(

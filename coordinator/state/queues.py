@@ -77,6 +77,11 @@ class Queue:
     def index(self, number: int, path: str) -> int:
         return bisect_left(self.contenders, (number, path))
 
+    def has(self, number: int, path: str) -> bool:
+        """Whether the contender stands in its place."""
+        at = self.index(number, path)
+        return at < len(self.contenders) and self.contenders[at] == (number, path)
+
     def is_closed_to(self, number: int) -> bool:
         return bool(self.closings) and min(self.closings.values()) < number
 
@@ -342,6 +347,13 @@ class LockTable:
         if queue is not None:
             for _, path in queue.contenders[: queue.held]:
                 yield self.contenders[path]
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the counter of grants, and how much is in each table."""
+        return (
+            self.grant_count, len(self.contenders), len(self.queues), len(self.owners),
+            len(self.sizes), len(self.closings),
+        )  # fmt: skip
 
     # --- capture and restore
 

@@ -56,6 +56,10 @@ class SessionTable:
         start = bisect_right(sessions, after_zxid, key=attrgetter("opened_zxid"))
         return sessions[start:] if limit is None else sessions[start : start + max(limit, 0)]
 
+    def latest_first(self) -> Iterator[tuple[str, Session]]:
+        """Iterate over ids and sessions, in the reverse order of their opening."""
+        return reversed(self._sessions.items())
+
     def find(self, session_id: str) -> Session | None:
         return self._sessions.get(session_id)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator.state.commands import CreateMode
 from coordinator.state.events import Event, EventType
@@ -161,6 +161,49 @@ class Tree:
                     return None
                 waiting.extend(join(path, name) for name in reversed(names))
         return found if len(found) <= count_max else None
+
+    def paths_behind(self, path: str) -> Iterator[str]:
+        """Iterate over the paths behind ``path``, there or not, parents before children and by
+        name; over all behind "". The tree must not change meanwhile."""
+        names = self._names
+        waiting: list[list[Any]] = []  # [what stands before the names, the names, the next one]
+        if not path:
+            yield ROOT
+        elif path != ROOT:
+            before = ROOT
+            for name in path[1:].split("/"):
+                found = names.get(before, [])
+                prefix = join(before, "")
+                waiting.append([prefix, found, bisect_right(found, name)])
+                before = prefix + name
+        below = names.get(path or ROOT)
+        if below is not None:
+            waiting.append([join(path or ROOT, ""), below, 0])
+        while waiting:
+            level = waiting[-1]
+            prefix, found, at = level
+            if at == len(found):
+                waiting.pop()
+                continue
+            level[2] = at + 1
+            path = prefix + found[at]
+            yield path
+            below = names.get(path)
+            if below is not None:
+                waiting.append([path + "/", below, 0])
+
+    def index_marks(self, path: str, znode: Znode) -> int:
+        """Say in which indexes a znode is: 1 for those of idle ones, 2 for those of its owner."""
+        mark = int(path in self._idle)
+        owner = znode.ephemeral_owner
+        return mark + 2 if owner is not None and path in self._ephemerals.get(owner, ()) else mark
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the counters, and how much is in each index."""
+        return (
+            self.data_bytes, self.state_bytes, self.sequence_floor, len(self._znodes),
+            len(self._names), len(self._ephemerals), len(self._idle),
+        )  # fmt: skip
 
     def ephemerals(self, session_id: str) -> tuple[str, ...]:
         """Return the paths of a session's ephemeral znodes, sorted."""

@@ -58,6 +58,7 @@ class FakeEngine:
         self.confirm_count = 0
         self.barrier_count = 0
         self.is_full = False
+        self.halted: tuple[BaseException, str] | None = None
 
     @property
     def member_id(self) -> str:
@@ -73,6 +74,13 @@ class FakeEngine:
 
     async def stop(self) -> None:
         self.replica = None
+
+    def halt(self, error: BaseException, note: str) -> None:
+        self.halted = (error, note)
+        self.replica = None
+        if self.is_leader:
+            self._world.elect(None)
+        self._world.gone.add(self._member_id)
 
     async def propose(self, command: bytes) -> Applied:
         if not self.is_leader:
@@ -115,6 +123,8 @@ class FakeEngine:
     async def request(self, member_id: str, kind: str, payload: bytes) -> bytes:
         self._world.requests.append((self._member_id, member_id, kind))
         fault = self._world.fault(self._member_id, member_id, kind)
+        if {member_id, self._member_id} & self._world.gone:
+            fault = "unsent"
         if fault == "unsent":
             raise NoLeaderError(f"{kind} was not sent")
         await asyncio.sleep(0)
@@ -223,6 +233,8 @@ class World:
         self.leader_id: str | None = None
         self.term = 0
         self.has_quorum = True
+        self.gone: set[str] = set()
+        """Members that halted."""
         self.fault: Fault = lambda _sender, _receiver, _kind: None
         self.confirming = asyncio.Event()
         self.confirming.set()

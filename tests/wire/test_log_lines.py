@@ -115,6 +115,7 @@ SAFE = {
     "_named(operation)",  # class names and reprs
     "session_id", "recorded.session_id",  # of a session that is open: checked when it was opened
     "grant_id_of(path, hold.czxid)", "name", "shown",  # made here
+    "difference.sentence",  # made here, of numbers and paths, which are ``shown``
     "self._address", "ascii(said)", "config.bind_host or 'every address'",
 }  # fmt: skip
 

@@ -1,0 +1,381 @@
+"""Members compare what they hold, all the time; one that differs from a quorum stops answering.
+
+While a member leads it names a slice of the state and an index, the last one of its log, and asks
+every other member for the digest of that slice at that index; it takes its own as well. So the
+whole state is gone through again and again, also while nothing is written.
+
+1. Only digests of one slice at one index are compared: all have applied the same entries there, so
+   none may differ.
+2. A member whose digest is not that of a quorum stops answering, also one that leads; a leader
+   tells the others what it found, and each judges by the digest in its own memory.
+3. When no quorum agrees, and asking those that did not answer again for ``DOUBT_MS`` has not
+   changed that, nobody knows who is right: every member that is asked stops answering.
+4. A leader asks at most ``UNANSWERED_MAX`` slices of a member that does not answer.
+5. A cluster of one has nobody to compare itself with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from coordinator.clock import Clock
+from coordinator.errors import BadArgumentsError, CoordinatorError, NoLeaderError
+from coordinator.raft.engine import Engine
+from coordinator.service.leadership import Leadership
+from coordinator.service.metrics import Metrics
+from coordinator.service.replica import MachineReplica
+from coordinator.service.state_slices import StateSlices
+from coordinator.service.tasks import Tasks
+from coordinator.service.timers import Timers
+from coordinator.state.codec import pack, unpack
+from coordinator.state.slices import DIGEST_BYTES_MAX, FORMAT, PIECE_BYTES, Cursor, Slice
+
+logger = logging.getLogger("coordinator.service")
+
+DIGEST_KIND = "digest"
+VERDICT_KIND = "differs"
+
+SLICE_EVERY_MS = 50
+ROUND_MS_MIN = 1_000
+"""A small state is gone through once in this time, not more often."""
+ANSWER_MS = 2_000
+"""How long the answers to one slice are waited for."""
+VERDICT_MS = 500
+DOUBT_MS = 2_000
+UNANSWERED_MAX = 4
+MISSED_AGAIN_MAX = 3
+"""How often in a row a slice is asked again because somebody was past the index."""
+KNOWN_MAX = 64
+_MEMBERS_MAX = 9
+
+
+class Finding(StrEnum):
+    """What the digests of one slice say."""
+
+    AGREED = "agreed"
+    """All that are known are equal."""
+    DIFFERENT = "different"
+    """A quorum is equal, and others are not."""
+    TORN = "torn"
+    """No quorum is equal, whatever those say that have not answered."""
+    DOUBTFUL = "doubtful"
+    """They are not all equal, and who is right depends on those that have not answered."""
+
+
+def judge(digests: Mapping[str, bytes], member_count: int) -> tuple[Finding, bytes]:
+    """Return the finding, and the digest that most members have.
+
+    Args:
+        digests: of the members that answered, at least one.
+        member_count: of the whole cluster.
+    """
+    (common, count), *others = Counter(digests.values()).most_common()
+    if not others:
+        return Finding.AGREED, common
+    quorum = member_count // 2 + 1
+    if count >= quorum:
+        return Finding.DIFFERENT, common
+    if count + member_count - len(digests) < quorum:
+        return Finding.TORN, common
+    return Finding.DOUBTFUL, common
+
+
+class Place(NamedTuple):
+    """A slice at an index."""
+
+    at_index: int
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the leader found: who has which digest there."""
+
+    place: Place
+    digests: Mapping[str, bytes]
+
+    @property
+    def payload(self) -> bytes:
+        return pack((tuple(self.place), tuple(sorted(self.digests.items()))))
+
+
+class Difference(NamedTuple):
+    """Why this member stops answering. ``is_own``: it is this one that differs from a quorum."""
+
+    is_own: bool
+    sentence: str
+
+
+class Divergence:
+    """One member's part in the comparison.
+
+    Args:
+        on_difference: told once, when this member must stop answering.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        timers: Timers,
+        tasks: Tasks,
+        leadership: Leadership,
+        replica: MachineReplica,
+        metrics: Metrics,
+        on_difference: Callable[[Difference], None],
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._timers = timers
+        self._tasks = tasks
+        self._leadership = leadership
+        self._slices = StateSlices(engine, timers, replica)
+        replica.add_listener(self._slices)
+        self._metrics = metrics
+        self._on_difference = on_difference
+        self.sentence = ""
+        """Why this member answers nothing, though it runs; empty while it does."""
+        self._known: OrderedDict[Place, Slice] = OrderedDict()
+        """The last slices that were taken here."""
+        self._unanswered: Counter[str] = Counter()
+        self._term: int | None = None
+        self._cursor = Cursor()
+        """Where the next slice of this round begins."""
+        self._again: OrderedDict[Cursor, None] = OrderedDict()
+        """Slices that are compared again before the round goes on."""
+        self._is_taking = False
+        self._missed_count = 0
+        self._round_began_ms = 0
+        self._doubts: dict[Cursor, int] = {}
+        """Since when it has been doubtful who is right about a slice."""
+        engine.on_request(DIGEST_KIND, self._on_digest_request)
+        engine.on_request(VERDICT_KIND, self._on_verdict_request)
+
+    # --- the leader
+
+    def look(self, now_ms: int) -> None:
+        """Compare the next slice, if this member leads and it is time; called regularly."""
+        leadership = self._leadership
+        if not leadership.is_leader or leadership.is_stopping:
+            return
+        if self._term != leadership.term:
+            self._begin(leadership.term)
+        others = tuple(self._engine.status().is_reachable)
+        if self._is_taking or not others:
+            return
+        is_again = bool(self._again)
+        cursor = self._again.popitem(last=False)[0] if is_again else self._cursor
+        if not is_again and cursor == Cursor():
+            if now_ms - self._round_began_ms < ROUND_MS_MIN:
+                return
+            self._round_began_ms = now_ms
+        self._is_taking = True
+        comparing = self._compare(leadership.term, cursor, others, is_again=is_again)
+        self._tasks.spawn(comparing, "compare states")
+
+    def _begin(self, term: int) -> None:
+        self._term = term
+        self._cursor = Cursor()
+        self._is_taking = False
+        self._missed_count = 0
+        self._round_began_ms = self._clock.monotonic_ms() - ROUND_MS_MIN
+        self._again.clear()
+        self._doubts.clear()
+        self._unanswered.clear()
+
+    async def _compare(
+        self, term: int, cursor: Cursor, others: tuple[str, ...], *, is_again: bool
+    ) -> None:
+        """Compare one slice; the next one begins when this member has taken its own."""
+        place = Place(self._engine.status().last_index, cursor)
+        asked = [each for each in others if self._unanswered[each] < UNANSWERED_MAX]
+        payload = pack((FORMAT, term, tuple(place)))
+        taking = self._take_own(term, place, is_again=is_again)
+        asking = asyncio.gather(*(self._ask(each, payload, term) for each in asked))
+        own, answers = await asyncio.gather(taking, asking)
+        if own is None or self._term != term or not self._leadership.is_leader:
+            return
+        self._metrics.slices_compared.inc()
+        self._note_missed(place, answers.count(b""))
+        digests = {who: answer for who, answer in zip(asked, answers, strict=True) if answer}
+        digests[self._engine.member_id] = own.digest
+        await self._act(Verdict(place, digests), len(others) + 1)
+
+    async def _take_own(self, term: int, place: Place, *, is_again: bool) -> Slice | None:
+        own = await self._take(place)
+        if self._term == term:
+            self._is_taking = False
+            if own is not None and not is_again:
+                self._go_on(own)
+        return own
+
+    def _go_on(self, own: Slice) -> None:
+        if own.following is None:
+            self._cursor = Cursor()
+            self._metrics.state_rounds.inc()
+        else:
+            self._cursor = own.following
+
+    def _note_missed(self, place: Place, missed_count: int) -> None:
+        """Ask once more for what some were past already."""
+        if missed_count:
+            self._metrics.slices_missed.inc(missed_count)
+        if missed_count and self._missed_count < MISSED_AGAIN_MAX:
+            self._missed_count += 1
+            self._again[place.cursor] = None
+        else:
+            self._missed_count = 0
+
+    async def _ask(self, member_id: str, payload: bytes, term: int) -> bytes | None:
+        """Return a member's digest; empty if it was past the index, None if it did not say."""
+        self._unanswered[member_id] += 1
+        try:
+            async with self._timers.deadline(self._clock.monotonic_ms() + ANSWER_MS):
+                answer = await self._engine.request(member_id, DIGEST_KIND, payload)
+        except (TimeoutError, CoordinatorError):
+            return None
+        finally:
+            if self._term == term:
+                self._unanswered[member_id] -= 1
+        return answer if not answer or _is_digest((member_id, answer)) else None
+
+    async def _act(self, verdict: Verdict, member_count: int) -> None:
+        finding, common = judge(verdict.digests, member_count)
+        cursor = verdict.place.cursor
+        if finding is Finding.AGREED:
+            self._doubts.pop(cursor, None)
+            return
+        self._metrics.slices_different.inc()
+        if finding is Finding.DOUBTFUL:
+            now_ms = self._clock.monotonic_ms()
+            since_ms = self._doubts.setdefault(cursor, now_ms)
+            if 2 * len(verdict.digests) <= member_count or now_ms - since_ms < DOUBT_MS:
+                self._again[cursor] = None  # others may answer then
+                return
+        own = verdict.digests[self._engine.member_id]
+        if finding is not Finding.DIFFERENT or own == common:
+            await self._tell(verdict)
+        self._stop_if_different(verdict, member_count)
+
+    async def _tell(self, verdict: Verdict) -> None:
+        """Tell the others what was found; whoever cannot be told is compared again and again."""
+        payload = verdict.payload
+
+        async def tell(member_id: str) -> None:
+            try:
+                async with self._timers.deadline(self._clock.monotonic_ms() + VERDICT_MS):
+                    await self._engine.request(member_id, VERDICT_KIND, payload)
+            except (TimeoutError, CoordinatorError):
+                pass
+
+        others = [each for each in verdict.digests if each != self._engine.member_id]
+        await asyncio.gather(*(tell(each) for each in others))
+
+    # --- every member
+
+    async def _take(self, place: Place) -> Slice | None:
+        found = await self._slices.at(
+            place.at_index, place.cursor, self._clock.monotonic_ms() + ANSWER_MS
+        )
+        if found is not None:
+            self._known[place] = found
+            if len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+        return found
+
+    def _stop_if_different(self, verdict: Verdict, member_count: int) -> None:
+        """Judge by the digest that was taken here, whatever the verdict says it was."""
+        member_id = self._engine.member_id
+        known = self._known.get(verdict.place)
+        if known is None or verdict.digests.get(member_id) != known.digest:
+            return
+        finding, common = judge(verdict.digests, member_count)
+        if finding is Finding.AGREED or (finding is Finding.DIFFERENT and known.digest == common):
+            return
+        at = f"at index {verdict.place.at_index}"
+        if finding is Finding.DIFFERENT:
+            agreeing = [each for each, digest in verdict.digests.items() if digest == common]
+            sentence = (
+                f"member {member_id} has stopped answering: its state differs from that of members "
+                f"{', '.join(sorted(agreeing))} {at} ({known.differing(common)}); stop it, replace "
+                "its data directory by an empty one, and start it again"
+            )
+        else:
+            other = next(each for each in verdict.digests.values() if each != known.digest)
+            sentence = (
+                f"member {member_id} has stopped answering: the states of members "
+                f"{', '.join(sorted(verdict.digests))} differ {at} ({known.differing(other)}) and "
+                "no quorum agrees; start all members again, so that the one that differs can be "
+                "told from the others"
+            )
+        self._stop(Difference(finding is Finding.DIFFERENT, sentence))
+
+    def _stop(self, difference: Difference) -> None:
+        if not self.sentence:
+            self.sentence = difference.sentence
+            self._metrics.has_diverged.set(1)
+            logger.critical("%s", difference.sentence)
+            self._on_difference(difference)
+
+    async def _on_digest_request(self, sender: str, payload: bytes) -> bytes:
+        term, place = _decode_question(payload)
+        status = self._engine.status()
+        if sender != status.leader_id or term != status.term:
+            raise NoLeaderError(f"member {sender} does not lead in term {status.term}")
+        self._leadership.refuse_when_stopping()
+        try:
+            found = await self._take(place)
+        except ValueError as error:
+            raise BadArgumentsError(str(error)) from None
+        return b"" if found is None else found.digest
+
+    async def _on_verdict_request(self, sender: str, payload: bytes) -> bytes:
+        verdict = _decode_verdict(payload)
+        status = self._engine.status()
+        if sender == status.leader_id:
+            # Answered first: the leader waits for that before it stops, too.
+            asyncio.get_running_loop().call_soon(
+                self._stop_if_different, verdict, len(status.is_reachable) + 1
+            )
+        return b""
+
+
+def _decode_question(payload: bytes) -> tuple[int, Place]:
+    try:
+        number, term, place = unpack(payload)
+        if number == FORMAT and type(term) is int:
+            return term, _place_of(place)
+    except (ValueError, TypeError):
+        pass
+    raise BadArgumentsError("the question of another member for a digest cannot be read")
+
+
+def _decode_verdict(payload: bytes) -> Verdict:
+    try:
+        place, rows = unpack(payload)
+        digests = dict(rows)
+        if 0 < len(digests) <= _MEMBERS_MAX and all(map(_is_digest, digests.items())):
+            return Verdict(_place_of(place), digests)
+    except (ValueError, TypeError):
+        pass
+    raise BadArgumentsError("what another member says of digests cannot be read")
+
+
+def _place_of(row: Any) -> Place:
+    index, (part, left, key, number) = row
+    if type(key) is str and all(type(each) is int for each in (index, part, left, number)):
+        return Place(index, Cursor(part, left, key, number))
+    raise ValueError("not a place")
+
+
+def _is_digest(item: tuple[Any, Any]) -> bool:
+    who, digest = item
+    if type(who) is not str or type(digest) is not bytes:
+        return False
+    return 0 < len(digest) <= DIGEST_BYTES_MAX and len(digest) % PIECE_BYTES == 0

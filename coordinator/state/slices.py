@@ -1,0 +1,397 @@
+"""Digests of the state, a bounded slice at a time, so that members can compare what they hold.
+
+``slice_at`` digests what is in memory from a cursor on, and says where the next slice begins.
+Members that have applied the same entries get the same digest from the same cursor; gone through
+from the first cursor to the last it covers the whole state, but not of one moment.
+
+1. It reads what is there, not what was done: a value that changed by itself is found, and so is an
+   index (names of children, ephemerals, idle znodes, queues) that does not fit what it was made of.
+2. A slice is bounded by ``items_max`` and ``bytes_max``, and goes beyond by one item at most. Long
+   data are cut; of a remembered read that is longer than ``CUT_BYTES`` both ends are digested.
+3. A cursor is a place in an order that all members share, whether what was there is still there or
+   not. Tables that are ordered by use are read from the latest on: what is used meanwhile moves to
+   where it was read already, and moves nothing else past the cursor.
+4. What is of one life of a member only (generations of captures, undo lists) is left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+from coordinator.state.codec import outcome_row, pack
+from coordinator.state.dedup import ClientRecord, ReleasedTable, RequestTable, remembered_bytes_of
+from coordinator.state.limits import LimitsRecord
+from coordinator.state.outcomes import (
+    GuardedDone,
+    MultiDone,
+    Outcome,
+    ReadDone,
+    ZnodeResult,
+)
+from coordinator.state.paths import shown
+from coordinator.state.places import CONTENDER_DEPTH, QUEUE_DEPTH, QUEUE_ROOTS
+from coordinator.state.queues import LockTable, Queue
+from coordinator.state.sessions import SessionTable
+from coordinator.state.tree import Tree
+
+FORMAT = 1
+"""Whoever changes what is in a slice, or where it ends, raises it: members compare equal ones."""
+ITEMS_MAX = 500
+BYTES_MAX = 256 * 1024
+CUT_BYTES = 128 * 1024
+PIECE_BYTES = 8
+"""Of the digest of one piece: equal by chance once in 2**64."""
+DIGEST_BYTES_MAX = 2_048
+_PIECE_ITEMS = 32
+_SHOWN_PIECES_MAX = 3
+_ROW_BYTES = 64
+"""What a row counts besides its texts and data."""
+_SHOWN_CLOSINGS_MAX = 100
+
+
+class Cursor(NamedTuple):
+    """Where a slice begins: in which part, how many of its items are still to come (or -1: all),
+    and behind which key; ``number`` says how much of that key's value was read already."""
+
+    part: int = 0
+    left: int = -1
+    key: str = ""
+    number: int = 0
+
+
+class Slice(NamedTuple):
+    """``digest`` is that of each piece after the other, ``PIECE_BYTES`` each; ``described`` says of
+    each in words what it is. ``following`` is None when the whole state has been gone through."""
+
+    digest: bytes
+    following: Cursor | None
+    described: tuple[str, ...]
+
+    def differing(self, digest: bytes) -> str:
+        """Say in words which pieces are not those of ``digest``, the first few of them."""
+        own, other = _pieces(self.digest), _pieces(digest)
+        names = [
+            name
+            for at, name in enumerate(self.described)
+            if name and (at >= len(other) or own[at] != other[at])
+        ]
+        more = ["and more"] if len(names) > _SHOWN_PIECES_MAX else []
+        return ", ".join(names[:_SHOWN_PIECES_MAX] + more) or "where the next slice begins"
+
+
+def _pieces(digest: bytes) -> list[bytes]:
+    return [digest[at : at + PIECE_BYTES] for at in range(0, len(digest), PIECE_BYTES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Everything that is true: what there is to digest."""
+
+    zxid: int
+    applied_index: int
+    limits: LimitsRecord
+    tree: Tree
+    sessions: SessionTable
+    requests: RequestTable
+    released: ReleasedTable
+    locks: LockTable
+
+
+class _Budget:
+    """What is left of a slice, and the rows that are in it."""
+
+    def __init__(self, items_max: int, bytes_max: int) -> None:
+        self.rows: list[Any] = []
+        self.items_left = items_max
+        self.bytes_left = bytes_max
+
+    @property
+    def is_spent(self) -> bool:
+        return self.items_left <= 0 or self.bytes_left <= 0
+
+    def take(self, row: Any, size: int) -> None:
+        self.rows.append(row)
+        self.items_left -= 1
+        self.bytes_left -= size + _ROW_BYTES
+
+
+def slice_at(
+    whole: Whole, cursor: Cursor, *, items_max: int = ITEMS_MAX, bytes_max: int = BYTES_MAX
+) -> Slice:
+    """Digest the slice that begins at ``cursor``; raises ValueError for a place there is not."""
+    if not 0 <= cursor.part < len(_PARTS) or cursor.left < -1 or cursor.number < 0:
+        raise ValueError(f"expected a place in the state, found {cursor}")
+    budget = _Budget(items_max, bytes_max)
+    pieces: list[bytes] = []
+    described: list[str] = []
+    following: Cursor | None = cursor
+    while following is not None and not budget.is_spent:
+        part = following.part
+        name, read = _PARTS[part]
+        found = read(whole, following, budget)
+        rows = budget.rows
+        for at in range(0, len(rows), _PIECE_ITEMS):
+            piece = rows[at : at + _PIECE_ITEMS]
+            pieces.append(_digest_of(piece))
+            described.append(_described(name, piece[0], piece[-1]))
+        rows.clear()
+        if found is not None:
+            following = found
+        else:
+            following = Cursor(part + 1) if part + 1 < len(_PARTS) else None
+    pieces.append(_digest_of(following))
+    return Slice(b"".join(pieces), following, (*described, ""))
+
+
+def _digest_of(rows: Any) -> bytes:
+    return hashlib.blake2b(pack(rows), digest_size=PIECE_BYTES).digest()
+
+
+def _described(name: str, first: Any, last: Any) -> str:
+    """Say what a piece has of a part; znodes are named, as they can be looked at."""
+    if name != "znodes":
+        return name
+    begin, end = shown(first[0]), shown(last[0])
+    return f"znodes {begin} to {end}" if begin != end else f"znode {begin}"
+
+
+# --- counters and limits
+
+
+def _read_counters(whole: Whole, _cursor: Cursor, budget: _Budget) -> Cursor | None:
+    limits, requests, locks = whole.limits, whole.requests, whole.locks
+    sessions, released = whole.sessions, whole.released
+    budget.take(
+        (
+            whole.zxid, whole.applied_index, whole.tree.counts(), len(sessions),
+            requests.counts(), len(released), locks.counts(), locks.history.counts(),
+            limits.version, limits.changed_by, limits.changed_ms, limits.rules,
+            limits.limits.items(), sessions.limits.items(), requests.limits.items(),
+            released.count_max,
+        ),
+        0,
+    )  # fmt: skip
+    return None
+
+
+# --- the tree, with what stands beside its znodes
+
+
+def _read_tree(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
+    tree, key = whole.tree, cursor.key
+    if cursor.number:
+        following = _read_data(tree, key, cursor, budget)
+        if following is not None:
+            return following
+    rows = budget.rows
+    items_left, bytes_left = budget.items_left, budget.bytes_left
+    for path in tree.paths_behind(key):
+        if items_left <= 0 or bytes_left <= 0:
+            budget.items_left, budget.bytes_left = items_left, bytes_left
+            return Cursor(cursor.part, -1, key)
+        key = path
+        znode = tree.find(path)
+        if znode is None:  # an index names it: that is a difference, too
+            rows.append((path, None))
+            continue
+        length = len(znode.data)
+        if length > CUT_BYTES:
+            budget.items_left, budget.bytes_left = items_left - 1, bytes_left - _ROW_BYTES
+            rows.append((path, znode._replace(data=b""), tree.index_marks(path, znode)))
+            return Cursor(cursor.part, -1, path, 1)
+        marks = tree.index_marks(path, znode)
+        if path.startswith(QUEUE_ROOTS):
+            rows.append((path, znode, marks, _beside(whole.locks, path)))
+        else:
+            rows.append((path, znode, marks))
+        items_left -= 1
+        bytes_left -= length + len(path) + _ROW_BYTES
+    budget.items_left, budget.bytes_left = items_left, bytes_left
+    return None
+
+
+def _read_data(tree: Tree, path: str, cursor: Cursor, budget: _Budget) -> Cursor | None:
+    """Read a piece of long data, the ``number``-th; None when that was the last."""
+    znode = tree.find(path)
+    data = b"" if znode is None else znode.data
+    begin = (cursor.number - 1) * CUT_BYTES
+    piece = data[begin : begin + CUT_BYTES]
+    budget.take((path, cursor.number, piece), len(piece))
+    if begin + CUT_BYTES < len(data):
+        return cursor._replace(number=cursor.number + 1)
+    return None
+
+
+def _beside(locks: LockTable, path: str) -> Any:
+    """Return what is recorded of a queue, or of a contender and its place in the queue."""
+    depth = path.count("/")
+    if depth == QUEUE_DEPTH:
+        queue = locks.queues.get(path)
+        size = locks.sizes.get(path)
+        return (size, None) if queue is None else (size, *_queue_row(queue))
+    if depth != CONTENDER_DEPTH:
+        return None
+    contender = locks.contenders.get(path)
+    if contender is None:
+        closing = locks.closings.get(path)
+        return None if closing is None else tuple(closing)
+    queue = locks.queues.get(contender.directory)
+    is_queued = queue is not None and queue.has(contender.number, path)
+    owned = locks.owners.get((contender.session_id or "", contender.owner), {})
+    return (tuple(contender), is_queued, path in owned)
+
+
+def _queue_row(queue: Queue) -> tuple[Any, ...]:
+    closings = sorted(queue.closings.items())
+    return (queue.held, len(queue.contenders), len(closings), closings[:_SHOWN_CLOSINGS_MAX])
+
+
+# --- tables, from the latest on
+
+
+def _left(cursor: Cursor, length: int) -> int:
+    return length if cursor.left < 0 else min(cursor.left, length)
+
+
+def _read_table(
+    cursor: Cursor,
+    budget: _Budget,
+    length: int,
+    latest_first: Iterator[Any],
+    row_of: Callable[[Any], tuple[Any, int]],
+) -> Cursor | None:
+    left = _left(cursor, length)
+    for item in islice(latest_first, length - left, None):
+        if budget.is_spent:
+            return Cursor(cursor.part, left)
+        row, size = row_of(item)
+        budget.take(row, size)
+        left -= 1
+    return None
+
+
+def _read_sessions(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
+    def row_of(item: Any) -> tuple[Any, int]:
+        session_id, session = item
+        return (
+            session_id, session.session_id, session.timeout_ms, session.label, session.opened_ms,
+            session.opened_index, session.opened_zxid, whole.tree.ephemeral_count(session_id),
+        ), len(session.label)  # fmt: skip
+
+    sessions = whole.sessions
+    return _read_table(cursor, budget, len(sessions), sessions.latest_first(), row_of)
+
+
+def _read_ended(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
+    ended = whole.requests.ended
+    return _read_table(cursor, budget, len(ended), reversed(ended.items()), _plain)
+
+
+def _read_released(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
+    released = whole.released
+    return _read_table(cursor, budget, len(released), released.latest_first(), _plain)
+
+
+def _plain(item: Any) -> tuple[Any, int]:
+    return item, len(item[0])
+
+
+def _read_history(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
+    history = whole.locks.history
+
+    def row_of(ended: Any) -> tuple[Any, int]:
+        contender = ended.contender
+        size = len(contender.data) + len(contender.note) + len(ended.departure.reason)
+        return (ended, history.is_of_queue(ended)), size
+
+    return _read_table(cursor, budget, len(history), history.latest_first(), row_of)
+
+
+# --- the exactly-once table
+
+
+def _read_free(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
+    return _read_records(whole.requests.free, cursor, budget)
+
+
+def _read_bound(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
+    return _read_records(whole.requests.bound, cursor, budget)
+
+
+def _read_records(
+    records: OrderedDict[str, ClientRecord], cursor: Cursor, budget: _Budget
+) -> Cursor | None:
+    """Read clients and their outcomes; a client with many is read in several slices."""
+    left = _left(cursor, len(records))
+    if cursor.key:
+        record = records.get(cursor.key)
+        read = 0 if record is None else _read_outcomes(record, cursor.number, budget)
+        if read:
+            return Cursor(cursor.part, left, cursor.key, read)
+    for client_id, record in islice(_latest_first(records), len(records) - left, None):
+        if budget.is_spent:
+            return Cursor(cursor.part, left)
+        left -= 1
+        row = (
+            client_id, record.highest, record.forgotten, record.last_index,
+            record.remembered_bytes, len(record.outcomes),
+        )  # fmt: skip
+        budget.take(row, len(client_id))
+        read = _read_outcomes(record, 0, budget)
+        if read:
+            return Cursor(cursor.part, left, client_id, read)
+    return None
+
+
+def _latest_first(records: OrderedDict[str, ClientRecord]) -> Iterator[tuple[str, ClientRecord]]:
+    return reversed(records.items())
+
+
+def _read_outcomes(record: ClientRecord, begin: int, budget: _Budget) -> int:
+    """Read outcomes from the ``begin``-th on; return how far it came, 0: to the end."""
+    for at, (number, outcome) in enumerate(islice(record.outcomes.items(), begin, None), begin):
+        if budget.is_spent:
+            return at
+        size = remembered_bytes_of((outcome,))
+        if size > CUT_BYTES:
+            outcome, size = _cut(outcome), CUT_BYTES
+        budget.take((number, outcome_row(outcome)), size)
+    return 0
+
+
+def _cut(outcome: Outcome) -> Outcome:
+    """Return an outcome with both ends of what it read, and how long that was."""
+    result = outcome.result
+    if not isinstance(result, MultiDone | GuardedDone):
+        return outcome
+    each_max = max(CUT_BYTES // (4 * len(result.results)), 16)
+    results: list[ZnodeResult] = []
+    for each in result.results:
+        if type(each) is ReadDone and len(each.data) > 2 * each_max:
+            data = each.data
+            ends = b"%d %b %b" % (len(data), data[:each_max], data[-each_max:])
+            results.append(ReadDone(each.path, ends, each.stat))
+        else:
+            results.append(each)
+    if isinstance(result, MultiDone):
+        return outcome._replace(result=MultiDone(tuple(results)))
+    return outcome._replace(result=GuardedDone(result.is_then, tuple(results)))
+
+
+_Read = Callable[[Whole, Cursor, _Budget], Cursor | None]
+
+_PARTS: tuple[tuple[str, _Read], ...] = (
+    ("counters and limits", _read_counters),
+    ("znodes", _read_tree),
+    ("sessions", _read_sessions),
+    ("remembered requests of clients without a session", _read_free),
+    ("remembered requests of sessions", _read_bound),
+    ("ended sessions", _read_ended),
+    ("released contenders", _read_released),
+    ("the history of grants", _read_history),
+)

@@ -1,0 +1,308 @@
+"""Members compare their states while they run; one that differs is found and answers nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator.errors import NoLeaderError, ShuttingDownError
+from coordinator.service.divergence import DIGEST_KIND, DOUBT_MS, Finding, judge
+from coordinator.service.reads import LINEARIZABLE, STALE
+from coordinator.service.watches import WatchSelector
+from coordinator.state.codec import pack
+from coordinator.state.commands import Create, CreateMode, Enter, Kind, RequestId, SetData
+from coordinator.state.machine import StateMachine
+from coordinator.state.outcomes import Outcome
+from coordinator.state.slices import FORMAT
+from tests.service.fake_cluster import World, cluster, counted, soon
+
+FOUND_WITHIN_MS = 10_000
+
+A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
+
+
+def machine_of(world: World, member_id: str) -> Any:
+    return world.members[member_id]._replica.machine
+
+
+async def filled(world: World) -> None:
+    """Give the cluster one of everything, and wait until every member has it."""
+    leader, deadline = world.leader, world.deadline()
+    opened = await leader.open_session(3_600_000, "worker", None, deadline)
+    operations: list[Any] = [
+        Create("/app", b"data", CreateMode.PERSISTENT),
+        Create("/app/config", b"first", CreateMode.PERSISTENT),
+        SetData("/app/config", b"second"),
+        Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, opened.session_id, b"who", owner="t1"),
+        Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, opened.session_id, b"who", owner="t2"),
+    ]
+    for number, operation in enumerate(operations, 1):
+        request = RequestId("client", number, 0)
+        await leader.submit(operation, request=request, deadline_ms=deadline)
+
+
+# --- what may be different: changed by hand in the live object
+
+
+def znode_data(machine: StateMachine) -> None:
+    znodes = machine._tree._znodes
+    znodes["/app/config"] = znodes["/app/config"]._replace(data=b"rotten")
+
+
+def session_timeout(machine: StateMachine) -> None:
+    sessions = machine._sessions._sessions
+    key = next(iter(sessions))
+    sessions[key] = replace(sessions[key], timeout_ms=sessions[key].timeout_ms + 1)
+
+
+def contender(machine: StateMachine) -> None:
+    contenders = machine._locks.contenders
+    path = list(contenders)[-1]
+    contenders[path] = contenders[path]._replace(owner="t3")
+
+
+def remembered_outcome(machine: StateMachine) -> None:
+    record = machine._requests._free["client"]
+    first = record.outcomes[1]
+    record.outcomes[1] = Outcome(first.zxid + 1, *first[1:])
+
+
+def counter(machine: StateMachine) -> None:
+    machine._tree.sequence_floor += 1
+
+
+def limit(machine: StateMachine) -> None:
+    record = machine._limits_record
+    machine._limits_record = replace(record, limits=replace(record.limits, children_max=7))
+
+
+def missing_name(machine: StateMachine) -> None:
+    machine._tree._names["/app"].clear()
+
+
+NAMED: dict[Callable[[StateMachine], None], str] = {
+    znode_data: "(znodes / to /locks/a/lock-0000000001)",
+    session_timeout: "(sessions)",
+    contender: "(znodes / to /locks/a/lock-0000000001)",
+    remembered_outcome: "(remembered requests of clients without a session)",
+    counter: "(counters and limits)",
+    limit: "(counters and limits)",
+    missing_name: "(znodes / to",
+}
+
+
+# --- the judgement
+
+
+@pytest.mark.parametrize(
+    ("digests", "member_count", "finding", "common"),
+    [
+        ({"1": A}, 3, Finding.AGREED, A),
+        ({"1": A, "2": A, "3": A}, 3, Finding.AGREED, A),
+        ({"1": A, "2": B, "3": B}, 3, Finding.DIFFERENT, B),
+        ({"1": A, "2": B}, 3, Finding.DOUBTFUL, A),
+        ({"1": A, "2": B}, 2, Finding.TORN, A),
+        ({"1": A, "2": B, "3": C}, 3, Finding.TORN, A),
+        ({"1": A, "2": A, "3": B}, 5, Finding.DOUBTFUL, A),
+        ({"1": A, "2": A, "3": A, "4": B}, 5, Finding.DIFFERENT, A),
+        ({"1": A, "2": A, "3": B, "4": B, "5": C}, 5, Finding.TORN, A),
+        ({"1": A, "2": A, "3": B, "4": B}, 4, Finding.TORN, A),
+    ],
+)
+def test_who_is_right(
+    digests: dict[str, bytes], member_count: int, finding: Finding, common: bytes
+) -> None:
+    """Only what a quorum of all members has is right, whoever answered."""
+    assert judge(digests, member_count) == (finding, common)
+
+
+# --- found
+
+
+@pytest.mark.parametrize("plant", NAMED)
+@pytest.mark.parametrize("who", ["leader", "follower"])
+async def test_a_member_that_differs_is_found(
+    plant: Callable[[StateMachine], None], who: str
+) -> None:
+    """Within ten seconds, with nothing written meanwhile; it is that one, and no other stops."""
+    async with cluster(3) as world:
+        await filled(world)
+        await world.advance(2_000)
+        member_id = "1" if who == "leader" else "2"
+        log_length = len(world.log)
+
+        plant(machine_of(world, member_id))
+        await world.advance(FOUND_WITHIN_MS)
+
+        stopped = [each for each, engine in world.engines.items() if engine.halted]
+        assert stopped == [member_id]
+        assert len(world.log) == log_length
+        halted = world.engines[member_id].halted
+        assert halted is not None
+        assert "replace its data directory" in halted[1]
+        assert NAMED[plant] in halted[1]
+
+
+async def test_members_that_agree_compare_all_the_time_and_write_nothing() -> None:
+    """The whole state is gone through once in a second, and no entry is made for it."""
+    async with cluster(3) as world:
+        await filled(world)
+        log_length = len(world.log)
+
+        await world.advance(10_000)
+
+        assert 9 <= counted(world.leader, "state_rounds_total") <= 11
+        assert counted(world.leader, "state_slices_different_total") == 0
+        assert len(world.log) == log_length
+        assert not any(engine.halted for engine in world.engines.values())
+
+
+async def test_a_member_that_differs_answers_nothing_more_and_says_why() -> None:
+    """No read, write, heartbeat or watch; its status says in a sentence what to do."""
+    async with cluster(3) as world:
+        await filled(world)
+        member, deadline = world.members["2"], world.deadline()
+        session = next(iter(machine_of(world, "2").sessions()))
+        stream = member.watch([WatchSelector("/app")])
+
+        znode_data(machine_of(world, "2"))
+        await world.advance(FOUND_WITHIN_MS)
+
+        for mode in (LINEARIZABLE, STALE):
+            with pytest.raises(ShuttingDownError, match="its state differs from that of members"):
+                await soon(member.get("/app", mode, deadline))
+        with pytest.raises(ShuttingDownError):
+            await soon(member.submit(Create("/x"), request=None, deadline_ms=deadline))
+        with pytest.raises(ShuttingDownError):
+            await soon(member.heartbeat(session.session_id, deadline))
+        with pytest.raises(ShuttingDownError):
+            member.watch([WatchSelector("/app")])
+        assert await soon(anext(stream, None)) is None
+        status = member.status()
+        assert not status.is_ready
+        assert "its state differs from that of members 1, 3" in status.summary
+        assert "(znodes / to /locks/a/lock-0000000001)" in status.summary
+        assert "replace its data directory" in status.summary
+        assert counted(member, "has_diverged") == 1
+
+
+async def test_the_others_go_on() -> None:
+    """Two of three that agree take writes and reads, when one of them leads."""
+    async with cluster(3) as world:
+        await filled(world)
+        znode_data(machine_of(world, "1"))
+        await world.advance(FOUND_WITHIN_MS)
+        assert world.leader_id is None
+
+        world.elect("3")
+        await world.leader.submit(Create("/x"), request=None, deadline_ms=world.deadline())
+
+        reply = await world.leader.get("/app/config", LINEARIZABLE, world.deadline())
+        assert reply.value[0] == b"second"
+        await world.advance(FOUND_WITHIN_MS)
+        assert not world.engines["2"].halted
+        assert not world.engines["3"].halted
+
+
+async def test_without_a_quorum_that_agrees_everybody_stops() -> None:
+    """All three differ: nobody knows who is right; no data are condemned."""
+    async with cluster(3) as world:
+        await filled(world)
+        znode_data(machine_of(world, "2"))
+        counter(machine_of(world, "3"))
+        machine_of(world, "3")._tree._znodes["/app/config"] = (
+            machine_of(world, "3")._tree._znodes["/app/config"]._replace(data=b"other")
+        )
+        await world.advance(FOUND_WITHIN_MS)
+
+        halts = [engine.halted for engine in world.engines.values()]
+        assert all(halts)
+        assert [note for halt in halts if halt for _, note in [halt]] == ["", "", ""]
+        assert "no quorum agrees" in world.members["1"].status().summary
+
+
+async def test_two_of_three_that_differ_wait_for_the_third() -> None:
+    """For a while; then both stop, for either may be wrong. With the third it is known at once."""
+    async with cluster(3) as world:
+        await filled(world)
+        world.fault = lambda _from, to, kind: "unsent" if to == "3" else None
+        znode_data(machine_of(world, "2"))
+        await world.advance(DOUBT_MS // 2)
+        assert not any(engine.halted for engine in world.engines.values())
+
+        world.fault = lambda _from, _to, _kind: None
+        await world.advance(DOUBT_MS // 2)
+        assert [key for key, engine in world.engines.items() if engine.halted] == ["2"]
+
+    async with cluster(3) as world:
+        await filled(world)
+        world.fault = lambda _from, to, kind: "unsent" if to == "3" else None
+        znode_data(machine_of(world, "2"))
+        await world.advance(FOUND_WITHIN_MS)
+        assert [key for key, engine in world.engines.items() if engine.halted] == ["1", "2"]
+
+
+async def test_a_member_that_is_behind_answers_for_the_index_it_was_asked() -> None:
+    """It is not different for being slow: it answers when it is there, or not at all."""
+    async with cluster(3) as world:
+        await filled(world)
+        slow = world.engines["2"]
+        slow.is_applying = False
+        for number in range(5):
+            await world.leader.submit(
+                Create(f"/n{number}"), request=None, deadline_ms=world.deadline()
+            )
+            await world.advance(1_000)
+        slow.is_applying = True
+        slow.catch_up()
+        await world.advance(FOUND_WITHIN_MS)
+
+        assert not any(engine.halted for engine in world.engines.values())
+        assert counted(world.leader, "state_slices_different_total") == 0
+
+
+async def test_a_member_on_which_nothing_is_heard_does_not_stop_the_round() -> None:
+    """A stopped process answers nothing; the others are compared all the same."""
+    async with cluster(3) as world:
+        await filled(world)
+        world.fault = lambda _from, to, kind: "frozen" if to == "3" else None
+        await world.advance(10_000)
+
+        assert counted(world.leader, "state_rounds_total") >= 8
+        assert not any(engine.halted for engine in world.engines.values())
+
+
+async def test_a_member_alone_has_nothing_to_compare() -> None:
+    """It asks nobody and spends nothing on it."""
+    async with cluster(1) as world:
+        await filled(world)
+        await world.advance(5_000)
+
+        assert counted(world.leader, "state_slices_compared_total") == 0
+        assert not world.requests
+
+
+async def test_only_the_leader_is_told_digests() -> None:
+    """Another member, or one of an older term, gets none, and rubbish changes nothing."""
+    async with cluster(3) as world:
+        await filled(world)
+        handler = world.engines["2"]._handlers[DIGEST_KIND]
+        question = pack((FORMAT, world.term, (len(world.log), (0, -1, "", 0))))
+        assert len(await handler("1", question)) % 8 == 0
+        with pytest.raises(NoLeaderError):
+            await handler("3", question)
+        with pytest.raises(NoLeaderError):
+            await handler("1", pack((FORMAT, world.term + 1, (0, (0, -1, "", 0)))))
+        for bad in (
+            b"",
+            b"\xc1",
+            pack((FORMAT + 1, world.term, (1, (0, -1, "", 0)))),
+            pack((FORMAT, 1, (1, (0, "", "", 0)))),
+        ):
+            with pytest.raises(Exception, match="cannot be read"):
+                await handler("1", bad)
+        with pytest.raises(Exception, match="expected a place"):
+            await handler("1", pack((FORMAT, world.term, (len(world.log), (99, -1, "", 0)))))

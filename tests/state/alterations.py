@@ -1,0 +1,124 @@
+"""Every value in an object, found by machine, with a way to change it and to put it back.
+
+An alteration is named by its place, with ``*`` for what is in a container: entries of one container
+are alike, so the first, a middle and the last one stand for all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from typing import Any, NamedTuple
+
+
+class Alteration(NamedTuple):
+    name: str
+    apply: Callable[[], None]
+
+
+def other(value: Any) -> Iterator[tuple[str, Any]]:
+    """Iterate over values unlike an immutable one: (which part of it, the value)."""
+    if isinstance(value, Enum):
+        members = list(type(value))
+        yield "", members[(members.index(value) + 1) % len(members)]
+    elif isinstance(value, bool):
+        yield "", not value
+    elif isinstance(value, int):
+        yield "", value + 1
+    elif isinstance(value, str):
+        yield "", value + "x"
+    elif isinstance(value, bytes):
+        yield "", value + b"x"
+    elif value is None:
+        yield "", 1
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        for name in value._fields:
+            for part, each in other(getattr(value, name)):
+                yield f".{name}{part}", value._replace(**{name: each})
+    elif isinstance(value, tuple):
+        if value:
+            yield "[-]", value[:-1]
+        for at in chosen(len(value)):
+            for part, each in other(value[at]):
+                yield f"[*]{part}", (*value[:at], each, *value[at + 1 :])
+    elif is_dataclass(value) and value.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        for field in fields(value):
+            for part, each in other(getattr(value, field.name)):
+                yield f".{field.name}{part}", replace(value, **{field.name: each})  # type: ignore[type-var]
+    elif isinstance(value, Mapping) and value:
+        yield "[-]", dict(list(value.items())[:-1])
+
+
+def chosen(length: int) -> list[int]:
+    return sorted({0, length // 2, length - 1}) if length else []
+
+
+def alterations(root: Any, name: str = "") -> Iterator[Alteration]:
+    """Iterate over all alterations of a mutable object and of what it holds."""
+    yield from _of(root, name, {id(root)})
+
+
+def _of(holder: Any, name: str, seen: set[int]) -> Iterator[Alteration]:
+    if isinstance(holder, MutableMapping):
+        yield from _of_mapping(holder, name, seen)
+    elif isinstance(holder, list | deque):
+        yield from _of_sequence(holder, name, seen)
+    else:
+        for attribute in _attributes(holder):
+            value = getattr(holder, attribute)
+            yield from _of_value(
+                value,
+                f"{name}.{attribute}",
+                lambda new, attribute=attribute: setattr(holder, attribute, new),
+                seen,
+            )
+
+
+def _of_mapping(
+    holder: MutableMapping[Any, Any], name: str, seen: set[int]
+) -> Iterator[Alteration]:
+    keys = list(holder)
+    for at in chosen(len(keys)):
+        key = keys[at]
+        yield Alteration(f"{name}[-]", lambda key=key: holder.pop(key))  # type: ignore[misc]
+        if holder[key] is not None:  # a table without values is a set with an order
+            yield from _of_value(
+                holder[key], f"{name}[*]", lambda new, key=key: holder.update({key: new}), seen
+            )
+
+
+def _of_sequence(holder: Any, name: str, seen: set[int]) -> Iterator[Alteration]:
+    for at in chosen(len(holder)):
+        yield Alteration(f"{name}[-]", lambda at=at: holder.__delitem__(at))  # type: ignore[misc]
+        yield from _of_value(
+            holder[at], f"{name}[*]", lambda new, at=at: holder.__setitem__(at, new), seen
+        )
+
+
+def _of_value(
+    value: Any, name: str, put: Callable[[Any], None], seen: set[int]
+) -> Iterator[Alteration]:
+    if _is_ours(value):
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield from _of(value, name, seen)
+        return
+    for part, new in other(value):
+        yield Alteration(f"{name}{part}", lambda new=new: put(new))  # type: ignore[misc]
+
+
+def _is_ours(value: Any) -> bool:
+    if isinstance(value, MutableMapping | list | deque):
+        return True
+    if isinstance(value, tuple | Enum):
+        return False
+    if is_dataclass(value) and value.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        return False
+    return type(value).__module__.startswith("coordinator.")
+
+
+def _attributes(holder: Any) -> list[str]:
+    slots = [each for kind in type(holder).__mro__ for each in getattr(kind, "__slots__", ())]
+    return sorted({*slots, *getattr(holder, "__dict__", {})})

@@ -1,0 +1,103 @@
+"""A small history after which everything that a state can hold is there, and two machines of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.state.commands import (
+    Abandon,
+    CloseSession,
+    Command,
+    Create,
+    CreateMode,
+    Delete,
+    Enter,
+    ExpireSession,
+    Guarded,
+    Kind,
+    Multi,
+    Note,
+    OpenSession,
+    Operation,
+    Read,
+    Release,
+    RequestId,
+    Revoke,
+    SetData,
+)
+from coordinator.state.limits import MachineLimits
+from coordinator.state.machine import StateMachine
+
+LIMITS = replace(MachineLimits(), clients_max=4, request_window=4, timeout_ms_min=10)
+A, B, R, S = "/locks/a", "/locks/b", "/locks/rw", "/locks/sem"
+
+
+def _enter(queues: tuple[str, ...], session_id: str, **more: object) -> Enter:
+    return Enter(queues, "lock-", Kind.EXCLUSIVE, session_id, b"who", **more)  # type: ignore[arg-type]
+
+
+def rich_history() -> list[Command]:
+    """Return commands to apply in entries of their own, of term 1, from index 1 on."""
+    shared = {"prefix": "read-", "kind": Kind.SHARED}
+    steps: list[tuple[Operation, RequestId | None]] = [
+        (OpenSession("s1", 50, "one"), None),
+        (OpenSession("s2", 60, "two"), None),
+        (OpenSession("s3", 70), None),
+        (OpenSession("s4", 80), None),
+        (Create("/app", b"data"), None),
+        (Create("/app/config", b"first"), None),
+        (SetData("/app/config", b"second"), None),
+        (Create("/app/n-", b"", CreateMode.PERSISTENT_SEQUENTIAL), None),
+        (Create("/app/n-", b"", CreateMode.PERSISTENT_SEQUENTIAL), None),
+        (Create("/app/mine", b"e", CreateMode.EPHEMERAL, "s1"), None),
+        (Create("/box", b"", CreateMode.CONTAINER), None),
+        (Create("/box/child"), None),
+        (Delete("/box/child"), None),
+        (Create("/late", b"", CreateMode.TTL, None, 5_000), None),
+        (Create("/gone"), None),
+        *[(Create("/gone/n-", b"", CreateMode.PERSISTENT_SEQUENTIAL), None)] * 9,
+        (Delete("/gone", is_recursive=True), None),
+        *[(SetData("/app", b"x"), RequestId(f"old{n}", 1, 99)) for n in range(6)],
+        (Multi((SetData("/app", b"y"), Read("/app/config"))), RequestId("c1", 1, 99)),
+        (Guarded((), (SetData("/app", b"z"),)), RequestId("c1", 2, 99)),
+        (Delete("/nowhere"), RequestId("c1", 3, 99)),
+        (_enter((A,), "s1", owner="t1", lock_delay_ms=9, max_hold_ms=8), RequestId("s1", 1, 99)),
+        (_enter((A,), "s2", owner="t2"), RequestId("s2", 1, 99)),
+        (_enter((A,), "s2", owner="t2"), RequestId("s2", 1, 99)),
+        (_enter((A, B), "s3"), RequestId("s3", 1, 99)),
+        (_enter((B,), "s2"), RequestId("s2", 2, 99)),
+        (Enter((R,), session_id="s1", data=b"", lock_delay_ms=7, **shared), None),  # type: ignore[arg-type]
+        (Enter((R,), session_id="s2", data=b"", **shared), None),  # type: ignore[arg-type]
+        (Enter((S,), "slot-", Kind.SLOT, "s1", b"", size=2), None),
+        (Enter((S,), "slot-", Kind.SLOT, "s2", b"", size=2), None),
+        (Note(A, 0, b"note"), None),
+        (_enter(("/locks/r",), "s1"), RequestId("s1", 2, 99)),
+        (Release("/locks/r", 0), None),
+        (_enter(("/locks/f",), "s2"), None),
+        (Revoke("/locks/f", 0, "ops", "stuck"), None),
+        (_enter(("/locks/d",), "s4", lock_delay_ms=1_000), RequestId("s4", 1, 99)),
+        (ExpireSession("s4", 1, 12), None),
+        (OpenSession("s5", 80), None),
+        (CloseSession("s5"), None),
+        (Abandon("c1", 4, 99), None),
+    ]
+    return [Command(operation, 1_000 + n, request) for n, (operation, request) in enumerate(steps)]
+
+
+def rich_machine(limits: MachineLimits = LIMITS) -> StateMachine:
+    """Return a machine that has applied ``rich_history``."""
+    machine = StateMachine(limits)
+    for index, command in enumerate(rich_history(), 1):
+        outcome = machine.apply(with_token(machine, command), index, 1)
+        refusal = outcome.refusal
+        assert refusal is None or refusal.code == "NoNode", f"{command}: {refusal}"
+    return machine
+
+
+def with_token(machine: StateMachine, command: Command) -> Command:
+    """Let a command that names a queue name its first contender."""
+    operation = command.operation
+    if isinstance(operation, Note | Release | Revoke) and operation.czxid == 0:
+        first = machine.locks.contenders(operation.path)[0]
+        return command._replace(operation=replace(operation, path=first.path, czxid=first.czxid))
+    return command
