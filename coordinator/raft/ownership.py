@@ -2,7 +2,7 @@
 
 The file ``owner`` is the first in a directory, stable before anything else is written there. It
 names the cluster and the member as they are configured, and holds the *cluster id*: 16 random
-bytes that tell apart two clusters of the same name.
+bytes that tell apart two clusters of the same name. With the id it holds the list of members.
 
 1. A member refuses at its start a directory that is another member's, or another cluster's by
    name. It changes nothing there.
@@ -14,7 +14,11 @@ bytes that tell apart two clusters of the same name.
    (``incarnations`` are shown with it: ``chapters``). Two different ids: neither hears the other,
    and neither believes what the other says of its past. Without an id a member hears those with
    one; it may be new, or have lost its disk (``probation``).
-4. A directory of before there were owners is adopted by the first member that is started on it,
+4. The list of members is noted with the id, when it is sure: who shows an id, or an entry with
+   one, has agreed on the list before (``agreement``). A member started with another list refuses:
+   a majority of a shorter one may be a minority of the cluster, and cut off from those that know
+   better it would have a leader of its own. Begun again (``refounding``) a cluster has a new one.
+5. A directory of before there were owners is adopted by the first member that is started on it,
    unless its files show that it was another's: that member has met this one, or voted for or met
    somebody who is no member here.
 
@@ -49,6 +53,8 @@ class Owner:
     cluster: str
     member_id: str
     cluster_id: bytes = b""
+    member_ids: tuple[str, ...] = ()
+    """Of the whole cluster, sorted; empty as long as they may still be corrected."""
 
     def __str__(self) -> str:
         return f"member {self.member_id!r} of cluster {self.cluster!r}"
@@ -64,7 +70,12 @@ def load(disk: Disk, directory: str) -> Owner | None:
         if checksum.strip() != _checksum(line):
             raise ValueError("the checksum is another one")
         found = json.loads(line)
-        return Owner(found["cluster"], found["member"], bytes.fromhex(found["cluster_id"]))
+        return Owner(
+            found["cluster"],
+            found["member"],
+            bytes.fromhex(found["cluster_id"]),
+            tuple(str(each) for each in found.get("members", ())),
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise StorageError(
             f"{path}: damaged; expected a line of JSON and its checksum, so it cannot be told"
@@ -79,6 +90,7 @@ def save(disk: Disk, directory: str, owner: Owner) -> None:
         "cluster": owner.cluster,
         "member": owner.member_id,
         "cluster_id": owner.cluster_id.hex(),
+        "members": owner.member_ids,
     }
     line = json.dumps(said).encode()
     replace_file(disk, directory, NAME, line + b"\n" + _checksum(line) + b"\n")
@@ -88,14 +100,22 @@ class Ownership:
     """One member's directory, once it is known to be this member's.
 
     Args:
+        member_ids: those of the cluster, as configured, sorted.
         draw: returns 32 random bits (``journal.salts``).
     """
 
     def __init__(
-        self, disk: Disk, directory: str, owner: Owner, *, draw: Callable[[], int]
+        self,
+        disk: Disk,
+        directory: str,
+        owner: Owner,
+        *,
+        member_ids: tuple[str, ...],
+        draw: Callable[[], int],
     ) -> None:
         self._disk = disk
         self._directory = directory
+        self._member_ids = member_ids
         self._draw = draw
         self.owner = owner
 
@@ -118,10 +138,12 @@ class Ownership:
         return b"".join(self._draw().to_bytes(4, "big") for _ in range(CLUSTER_ID_BYTES // 4))
 
     def learn(self, cluster_id: bytes) -> None:
-        """Note the id that was agreed on; synced on the loop, once in the life of a directory."""
-        if self.cluster_id or not cluster_id:
+        """Note the id that was agreed on, and the list of members that was agreed on before it;
+        synced on the loop, once in the life of a directory."""
+        if (self.cluster_id and self.owner.member_ids) or not cluster_id:
             return
-        self.owner = Owner(self.owner.cluster, self.owner.member_id, cluster_id)
+        cluster_id = self.cluster_id or cluster_id
+        self.owner = Owner(self.owner.cluster, self.owner.member_id, cluster_id, self._member_ids)
         logger.info("this is cluster %s, id %s", self.owner.cluster, cluster_id.hex())
         try:
             save(self._disk, self._directory, self.owner)
@@ -152,7 +174,15 @@ def take(
         found = owner
     if (found.cluster, found.member_id) != (owner.cluster, owner.member_id):
         raise _refusal(directory, owner, f"those of {found}")
-    return Ownership(disk, directory, found, draw=draw)
+    configured = tuple(sorted(member_ids))
+    if found.member_ids and found.member_ids != configured:
+        raise StorageError(
+            f"{directory}: expected the data of a cluster of the members {', '.join(configured)},"
+            f" found those of one of {', '.join(found.member_ids)}; nothing was changed there:"
+            " correct [[cluster.members]], for the list of members can not be changed yet",
+            path=directory,
+        )
+    return Ownership(disk, directory, found, member_ids=configured, draw=draw)
 
 
 def _refuse_clues(

@@ -11,7 +11,8 @@ import pytest
 
 from coordinator.clock import SystemClock
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
-from coordinator.errors import ConfigError
+from coordinator.errors import ConfigError, StorageError
+from coordinator.raft import ownership
 from coordinator.raft.agreement import (
     FACTS_MAX,
     VALUE_BYTES_MAX,
@@ -26,7 +27,7 @@ from coordinator.raft.agreement import (
 from coordinator.raft.handshake import HANDSHAKE_FRAME_BYTES_MAX, Acceptor, Dialer, Identity
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.refusals import DISAGREEMENT_KEPT_MS, Disagreements
-from tests.raft.simulated_cluster import ListReplica, SimulatedCluster
+from tests.raft.simulated_cluster import ListReplica, Member, SimulatedCluster
 from tests.raft.simulated_loop import run
 from tests.raft.test_transport import SECRET, Network, shake, until
 
@@ -175,6 +176,61 @@ def test_a_refusal_is_forgotten_when_nobody_tries_any_more(
 # --- members
 
 
+def forget_list(member: Member) -> None:
+    """Have the member's directory say no more of which list it is."""
+    owner = ownership.load(member.disk, "data")
+    assert owner is not None
+    ownership.save(member.disk, "data", replace(owner, member_ids=()))
+
+
+@pytest.mark.parametrize("ids", [("1", "2", "3"), ("1", "2", "3", "4", "5", "6"), ("1", "2")])
+def test_a_member_with_another_list_than_its_data_refuses_to_start(ids: tuple[str, ...]) -> None:
+    """Cut off from all who know better, a majority of a shorter list would have a leader."""
+
+    async def live() -> None:
+        cluster = await SimulatedCluster(5, seed=3).start()
+        leader = await cluster.leader()
+        await leader.engine.propose(b"before")
+        await cluster.equal()
+        for member in cluster.members:
+            await member.kill(is_power_cut=False)
+        for member in cluster.members[:2]:
+            member.config = listing(*ids)
+            with pytest.raises(StorageError, match="found those of one of 1, 2, 3, 4, 5"):
+                await member.start()
+            member.is_up = False
+
+            member.config = cluster.config
+        for member in cluster.members:
+            await member.start()
+        leader = await cluster.leader()
+        assert await cluster.equal() == [b"before"]
+        await cluster.stop()
+
+    run(live())
+
+
+def test_the_list_may_be_corrected_as_long_as_there_was_no_leader() -> None:
+    """A wrong list at the very first start costs a restart and no data."""
+
+    async def live() -> None:
+        cluster = SimulatedCluster(3, seed=4)
+        first = cluster.members[0]
+        first.config = replace(cluster.config, members=cluster.config.members[:2])
+        await cluster.start()
+        await asyncio.sleep(5)
+        assert cluster.leaders() == []
+
+        await first.kill(is_power_cut=False)
+        first.config = cluster.config
+        await first.start()
+
+        await cluster.leader()
+        await cluster.stop()
+
+    run(live())
+
+
 def test_two_quorums_of_different_lists_do_not_both_lead() -> None:
     """A cluster of five, two of which are started again with a list of three: they stay out."""
 
@@ -189,6 +245,7 @@ def test_two_quorums_of_different_lists_do_not_both_lead() -> None:
         addresses = tuple(each for each in cluster.config.members if each.member_id in ids)
         for member in wrong:
             await member.kill(is_power_cut=False)
+            forget_list(member)
             member.config = replace(cluster.config, members=addresses)
             await member.start()
 
