@@ -19,6 +19,7 @@ errors, clock         what can go wrong; what time is it            nothing of o
 waiting               who waits until a number is reached           nothing of ours
 log_lines             what may a line of the log hold               nothing of ours
 config                what did the operator say                     errors
+secret_file           what makes a member of this cluster           config, errors
 1 state               what is true (pure, deterministic)            errors
 2 raft                in which order, durably                       errors, config, clock,
                                                                     waiting

@@ -5,6 +5,8 @@
 2. A traceback keeps its lines; each is indented, so none of them looks like an event. In JSON it is
    the field ``exception``.
 3. Times are UTC, RFC 3339, in milliseconds.
+4. What other members cause (all that ``coordinator.raft`` logs) can not flood the log: of lines of
+   one kind only so many are written in ten seconds, and the next one says how many were not.
 
 The server installs this for everything that its process logs. Beside it, ``service`` and ``wire``
 quote what clients wrote where they log it (a test reads their source): programs that embed a member
@@ -21,6 +23,9 @@ from typing import TextIO
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _INDENT = "    "
+FLOODED = "coordinator.raft"
+"""The loggers of what other members cause."""
+_KINDS_MAX = 1_000
 
 
 def escaped(text: str) -> str:
@@ -72,6 +77,35 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields)
 
 
+class FloodFilter(logging.Filter):
+    """Lets so many lines of one kind pass in each window; the kind is the text before its values.
+
+    Audit lines, and whatever else the service writes, always pass."""
+
+    def __init__(self, *, prefix: str = FLOODED, lines_max: int = 20, window_s: int = 10) -> None:
+        super().__init__(prefix)
+        self._lines_max = lines_max
+        self._window_s = window_s
+        self._windows: dict[tuple[str, str], tuple[float, int]] = {}
+        """By kind: when its window began, and how many lines came in it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not super().filter(record):
+            return True  # not of those that are limited
+        if len(self._windows) > _KINDS_MAX:
+            self._windows.clear()
+        kind = (record.name, str(record.msg))
+        began, count = self._windows.get(kind, (record.created, 0))
+        if not 0 <= record.created - began < self._window_s:  # over, or the clock was set back
+            dropped = max(0, count - self._lines_max)
+            began, count = record.created, 0
+            if dropped and isinstance(record.args, tuple):
+                record.msg = f"{record.msg} (%d more like it were not logged)"
+                record.args = (*record.args, dropped)
+        self._windows[kind] = (began, count + 1)
+        return count < self._lines_max
+
+
 FORMATTERS: dict[str, type[LineFormatter | JsonFormatter]] = {
     "text": LineFormatter,
     "json": JsonFormatter,
@@ -87,6 +121,7 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(FORMATTERS[form]())
+    handler.addFilter(FloodFilter())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.log_lines import FORMATTERS, configure
+from coordinator.log_lines import FORMATTERS, FloodFilter, configure
 
 FORGED = "bye\n2026-11-22T10:00:00.000Z WARNING coordinator.audit: x\r\x1b]0;x\x07\u202e\u2028\x85"
 
@@ -97,3 +97,33 @@ def test_less_than_the_level_is_not_said(root: logging.Logger) -> None:
 
     assert "not this" not in stream.getvalue()
     assert stream.getvalue().endswith("WARNING root: this\n")
+
+
+def test_a_proven_member_cannot_flood_the_log(root: logging.Logger) -> None:
+    """So many lines of a kind in ten seconds; the next window says how many there were."""
+    flood = FloodFilter()
+    logger = "coordinator.raft.chapters"
+
+    def line(at_s: float, name: str = logger, text: str = "member %s lies") -> str | None:
+        record = logging.LogRecord(name, logging.ERROR, "", 0, text, ("2",), None)
+        record.created = at_s
+        return record.getMessage() if flood.filter(record) else None
+
+    passed = [line(1_000 + number / 2_000) for number in range(10_000)]
+    assert [each for each in passed if each] == ["member 2 lies"] * 20
+    assert line(1_005, text="member %s stops") == "member 2 stops"
+    assert line(1_010) == "member 2 lies (9980 more like it were not logged)"
+    assert line(900) == "member 2 lies", "the clock was set back"
+    for number in range(1_000):
+        assert line(1_011 + number / 1_000, "coordinator.audit", "forced %s"), "audit always passes"
+
+
+def test_the_handler_of_a_member_has_the_filter(root: logging.Logger) -> None:
+    """It is installed where all lines of the process go through."""
+    stream = io.StringIO()
+    configure("info", "text", stream)
+
+    for _ in range(1_000):
+        logging.getLogger("coordinator.raft.transport").info("member %s connected", "2")
+
+    assert stream.getvalue().count("\n") <= 40
