@@ -1,0 +1,161 @@
+"""Every bound of what is read from a client or a member before anything is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+
+from coordinator.config import ClusterConfig
+from coordinator.errors import CoordinatorError
+from coordinator.raft import agreement, frames, secret
+from coordinator.raft.messages import FrameError
+from coordinator.service import contenders, holder_info
+from coordinator.wire import strict_json
+from coordinator.wire.http import queries
+from coordinator.wire.messages import acquire, holding, if_held, operations, sessions
+from recipes.guards import tokens
+from tests.bounds.machine_bounds import Bound
+
+
+def is_read(read: Callable[[], object]) -> bool:
+    """Say whether something is read; a refusal is one of our errors, and no other."""
+    try:
+        read()
+    except (CoordinatorError, FrameError):
+        return False
+    return True
+
+
+def acquiring(**changed: Any) -> bool:
+    body = {"session_id": "s1", **changed}
+    return is_read(lambda: acquire.Acquire.from_body(body, is_multi="names" in changed))
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+def reads_frame(length: int) -> bool:
+    reader = frames.FrameReader(100)
+    reader.feed(frames.frame(b"x" * length))
+    return is_read(reader.next)
+
+
+def reads_secret(length: int) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "secret"
+        descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
+        os.write(descriptor, b"x" * length)
+        os.close(descriptor)
+        return is_read(lambda: secret.read_secret(ClusterConfig(secret_file=str(path))))
+
+
+def shows(count: int, name_bytes: int = 6, value_bytes: int = 1) -> bool:
+    facts = [
+        agreement.Fact(f"{number:0{name_bytes}d}", "v" * value_bytes, "") for number in range(count)
+    ]
+    return is_read(lambda: agreement.check_facts(facts))
+
+
+def _json_items(count: int) -> bytes:
+    """Return an array with ``count`` values, itself counted."""
+    return b"[" + b",".join([b"1"] * (count - 1)) + b"]"
+
+
+def _packed_items(count: int) -> bytes:
+    return b"\xdd" + (count - 1).to_bytes(4, "big") + b"\x01" * (count - 1)
+
+
+def of_bodies() -> Iterator[Bound]:
+    """Bodies of requests, in both encodings."""
+    json_of, pack = strict_json.decode_json, strict_json.decode_msgpack
+    yield Bound("strict_json.DEPTH_MAX", strict_json.DEPTH_MAX, lambda n: is_read(
+        lambda: json_of(nested(n))))  # fmt: skip
+    yield Bound("strict_json.DEPTH_MAX", strict_json.DEPTH_MAX, lambda n: is_read(
+        lambda: pack(b"\x91" * (n - 1) + b"\x90")))  # fmt: skip
+    yield Bound("strict_json.INTEGER_MAX", strict_json.INTEGER_MAX, lambda n: is_read(
+        lambda: json_of(json.dumps(n).encode())))  # fmt: skip
+    yield Bound("strict_json.INTEGER_MAX", strict_json.INTEGER_MAX, lambda n: is_read(
+        lambda: pack(msgpack.packb(n))))  # fmt: skip
+    yield Bound("strict_json.INTEGER_MIN", strict_json.INTEGER_MIN, lambda n: is_read(
+        lambda: json_of(json.dumps(n).encode())), is_least=True)  # fmt: skip
+    for items, decode in ((_json_items, json_of), (_packed_items, pack)):
+        yield Bound("strict_json.ITEMS_MAX", strict_json.ITEMS_MAX, lambda n, i=items, d=decode: (
+            is_read(lambda: d(i(n)))))  # fmt: skip
+    yield Bound("queries: greatest number", 10_000, lambda n: is_read(
+        lambda: queries.parsed_integer(str(n), "limit", maximum=10_000)))  # fmt: skip
+    yield Bound("queries: least number", 1, lambda n: is_read(
+        lambda: queries.parsed_integer(str(n), "limit", minimum=1)), is_least=True)  # fmt: skip
+    yield Bound("queries._PARAMETERS_MAX", queries._PARAMETERS_MAX, lambda n: is_read(
+        lambda: queries.Query("&".join(["if_held=a:1"] * n), ("if_held",))))  # fmt: skip
+    one = {"lock": "a", "fencing_token": 1}
+    yield Bound("if_held.IF_HELD_MAX", if_held.IF_HELD_MAX, lambda n: is_read(
+        lambda: if_held.read_if_held({"if_held": [one] * n})))  # fmt: skip
+    yield Bound("operations.VERSION_MAX", operations.VERSION_MAX, lambda n: is_read(
+        lambda: operations.read_multi({"operations": [
+            {"op": "delete", "path": "/a", "expected_version": n}]})))  # fmt: skip
+
+
+def of_locks() -> Iterator[Bound]:
+    """Wishes to hold."""
+    named, module = "acquire.", acquire
+    fields = {
+        "WAIT_MS_MAX": "timeout_ms", "LOCK_DELAY_MS_MAX": "lock_delay_ms",
+        "MAX_HOLD_MS_MAX": "max_hold_ms", "PID_MAX": "pid",
+    }  # fmt: skip
+    for constant, field in fields.items():
+        yield Bound(
+            f"{named}{constant}", getattr(module, constant), lambda n, f=field: acquiring(**{f: n})
+        )
+    yield Bound("acquire: least wait", 0, lambda n: acquiring(timeout_ms=n), is_least=True)
+    yield Bound("acquire: least lease", 1, lambda n: acquiring(lease_ms=n, session_id=None),
+                is_least=True)  # fmt: skip
+    yield Bound(f"{named}SIZE_MAX", module.SIZE_MAX, lambda n: acquiring(kind="slot", size=n))
+    yield Bound(f"{named}OWNER_CHARACTERS_MAX", module.OWNER_CHARACTERS_MAX, lambda n: acquiring(
+        owner="o" * n))  # fmt: skip
+    yield Bound(f"{named}NAMES_MAX", module.NAMES_MAX, lambda n: acquiring(
+        names=[f"l{number}" for number in range(n)]))  # fmt: skip
+    for field in ("label", "host", "trace_id", "guard"):
+        yield Bound(
+            f"{named}TEXT_CHARACTERS_MAX", module.TEXT_CHARACTERS_MAX,
+            lambda n, f=field: acquiring(**{f: "x" * n}),
+        )  # fmt: skip
+    yield Bound("holding.NOTE_BYTES_MAX", holding.NOTE_BYTES_MAX, lambda n: is_read(
+        lambda: holding.read_note({"note": "x" * n})))  # fmt: skip
+    opened = sessions.OpenSession.from_body
+    yield Bound(
+        "sessions.LABEL_CHARACTERS_MAX (wire)", sessions.LABEL_CHARACTERS_MAX,
+        lambda n: is_read(lambda: opened({"label": "x" * n})),
+    )  # fmt: skip
+    yield Bound("contenders._NAME_CHARS_MAX", contenders._NAME_CHARS_MAX, lambda n: is_read(
+        lambda: contenders.LOCKS.directory("x" * n)))  # fmt: skip
+    beside = len(holder_info.HolderInfo("x" * 300).to_bytes()) - 300
+    yield Bound(
+        "holder_info._HOLDER_BYTES_MAX", holder_info._HOLDER_BYTES_MAX,
+        lambda n: is_read(holder_info.HolderInfo("x" * (n - beside)).to_bytes),
+    )  # fmt: skip
+    yield Bound("tokens.TOKEN_MAX", tokens.TOKEN_MAX, lambda n: is_read(
+        lambda: tokens.checked_token(n)))  # fmt: skip
+    yield Bound("tokens: least token", 1, lambda n: is_read(
+        lambda: tokens.checked_token(n)), is_least=True)  # fmt: skip
+    yield Bound("tokens.RESOURCE_BYTES_MAX", tokens.RESOURCE_BYTES_MAX, lambda n: is_read(
+        lambda: tokens.checked_resource("x" * n)))  # fmt: skip
+
+
+def of_members() -> Iterator[Bound]:
+    """What members send each other, and the file that proves who they are."""
+    yield Bound("frames.frame_bytes_max", 100, reads_frame)
+    yield Bound("agreement.FACTS_MAX", agreement.FACTS_MAX, shows)
+    yield Bound("agreement.NAME_BYTES_MAX", agreement.NAME_BYTES_MAX, lambda n: shows(1, n))
+    yield Bound("agreement.VALUE_BYTES_MAX", agreement.VALUE_BYTES_MAX, lambda n: shows(1, 6, n))
+    yield Bound("secret.SECRET_BYTES_MAX", secret.SECRET_BYTES_MAX, reads_secret)
+    yield Bound("secret.SECRET_BYTES_MIN", secret.SECRET_BYTES_MIN, reads_secret, is_least=True)
+
+
+BOUNDS = (*of_bodies(), *of_locks(), *of_members())
