@@ -27,7 +27,9 @@ TESTS = {
     "coordinator/state/dedup.py": [
         f"{STATE}/test_dedup.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
     ],
-    "coordinator/state/contenders.py": [f"{STATE}/test_traces.py", f"{STATE}/test_lock_laws.py"],
+    "coordinator/state/contenders.py": [
+        f"{STATE}/test_contenders.py", f"{STATE}/test_traces.py", f"{STATE}/test_lock_laws.py",
+    ],
     "coordinator/state/deadlock.py": [f"{STATE}/test_deadlock.py", f"{STATE}/test_traces.py"],
     "coordinator/state/places.py": [
         f"{STATE}/test_queues.py", f"{STATE}/test_traces.py", f"{STATE}/test_lock_laws.py",
