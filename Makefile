@@ -9,8 +9,8 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	echo "$$candidate"; break; fi; done)
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
-.PHONY: help run test check lint bench simulate mutants faults faults-tools guard-servers \
-	guard-object-store fuzz openapi-tools promtool clean
+.PHONY: help run test check lint bench simulate mutants mutate faults faults-tools \
+	guard-servers guard-object-store fuzz openapi-tools promtool clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make lint    ruff and mypy --strict alone"
 	@echo "make simulate SEEDS=100 START=0   simulated clusters under faults, one for each seed"
 	@echo "make mutants [NAMES='...']   plant known bugs in a copy of the code: each must be found"
+	@echo "make mutate MODULE=coordinator/state/queues.py   do the tests see every small change?"
 	@echo "make faults OPTIONS='--rows 1-3'   kill, cut and damage real clusters; root for all of it"
 	@echo "make bench   measure locks, writes, reads, and the pause when a leader dies"
 	@echo "make guard-servers   install the databases that the guards are tried against; root, Debian"
@@ -62,6 +63,10 @@ simulate: $(VENV)/.installed-dev
 # Bugs planted in private copies; `make mutants NAMES=--list` says which there are.
 mutants: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.mutants $(NAMES)
+
+# Every small change of one pure module that a machine can make; without MODULE it says which.
+mutate: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.mutation $(MODULE) $(OPTIONS)
 
 # The rows of the matrix of faults on real processes; `make faults OPTIONS=--help` says more.
 faults: $(VENV)/.installed-dev

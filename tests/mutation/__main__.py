@@ -68,16 +68,14 @@ def main() -> int:
     known = harmless_keys(module)
     trials = forking.trials
     killed = [each for each in trials if each.verdict.startswith("killed")]
-    harmless = [
-        each for each in trials if each.verdict == "survived" and each.mutant.key in known
-    ]
+    harmless = [each for each in trials if each.verdict == "survived" and each.mutant.key in known]
     broken = [each for each in trials if each.verdict == "broken"]
     matter = len(trials) - len(harmless) - len(broken)
     share = len(killed) / max(matter, 1)
     cpu_s = sum(each.cpu_s for each in trials)
     print(
         f"{module}: {len(trials)} mutants, {len(killed)} killed, {len(harmless)} harmless, "
-        f"{len(broken)} not tried; {share:.1%} of those that matter; {cpu_s:.0f} s of processor time"
+        f"{len(broken)} not tried; {share:.1%} of those that matter; {cpu_s:.0f} s of the processor"
     )
     for each in trials:
         if each.verdict == "survived" and each.mutant.key not in known:

@@ -13,6 +13,7 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType
+from typing import Any
 
 _COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE),
@@ -25,9 +26,12 @@ _SUMS: dict[type[ast.operator], type[ast.operator]] = {
 }  # fmt: skip
 _SWAPPED = {"min": "max", "max": "min", "all": "any", "any": "all"}
 _REMOVED = (ast.Delete, ast.Raise, ast.Continue, ast.Break)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_NAMED = (*_FUNCTIONS, ast.ClassDef)
 _SHOWN_CHARACTERS_MAX = 70
 
 _Change = Callable[[ast.AST], ast.AST]
+_Path = tuple[tuple[str, int | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,9 @@ class Mutant:
     where: str
     line: int
     what: str
-    tree: ast.Module
+    source: str
+    path: _Path
+    change: _Change
 
     @property
     def key(self) -> str:
@@ -46,7 +52,9 @@ class Mutant:
 
     def code(self, path: str) -> CodeType:
         """Return the code of the outermost function that holds the change."""
-        code = compile(self.tree, path, "exec")
+        tree = ast.parse(self.source)
+        _replace(tree, self.path, self.change)
+        code = compile(ast.fix_missing_locations(tree), path, "exec")
         for name in self.where.split("."):
             code = next(
                 each
@@ -62,16 +70,11 @@ def mutants(module: str, source: str) -> list[Mutant]:
     found: list[Mutant] = []
     seen: dict[str, int] = {}
     for where, path, change, what in _changes(tree, source):
-        changed = copy.deepcopy(tree)
-        _replace(changed, path, change)
         line = getattr(_at(tree, path), "lineno", 0)
         count = seen[f"{where}{what}"] = seen.get(f"{where}{what}", 0) + 1
         what = what if count == 1 else f"{what} (no. {count})"
-        found.append(Mutant(module, where, line, what, ast.fix_missing_locations(changed)))
+        found.append(Mutant(module, where, line, what, source, path, change))
     return found
-
-
-_Path = tuple[tuple[str, int | None], ...]
 
 
 def _at(tree: ast.AST, path: _Path) -> ast.AST:
@@ -94,8 +97,13 @@ def _replace(tree: ast.AST, path: _Path, change: _Change) -> None:
 def _changes(tree: ast.Module, source: str) -> Iterator[tuple[str, _Path, _Change, str]]:
     """Walk the functions; yield where, the way to a node, how it changes, and in what words."""
 
-    def words(node: ast.AST, new: str) -> str:
-        old = " ".join((ast.get_source_segment(source, node) or ast.unparse(node)).split())
+    lines = source.splitlines()
+
+    def words(node: Any, new: str) -> str:
+        several = lines[node.lineno - 1 : node.end_lineno]
+        several[-1] = several[-1][: node.end_col_offset]
+        several[0] = several[0][node.col_offset :]
+        old = " ".join(" ".join(several).split())
         return f"{old[:_SHOWN_CHARACTERS_MAX]} -> {new}"
 
     def walk(node: ast.AST, path: _Path, where: str) -> Iterator[tuple[str, _Path, _Change, str]]:
@@ -105,11 +113,9 @@ def _changes(tree: ast.Module, source: str) -> Iterator[tuple[str, _Path, _Chang
                 if not isinstance(child, ast.AST) or _is_left_alone(node, name, child):
                     continue
                 inner = where
-                is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-                if is_function or isinstance(child, ast.ClassDef):
-                    # Of a function inside a function the outer one is exchanged.
-                    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                        inner = f"{where}.{child.name}".lstrip(".")  # type: ignore[attr-defined]
+                # Of a function inside a function the outer one is exchanged.
+                if isinstance(child, _NAMED) and not isinstance(node, _FUNCTIONS):
+                    inner = f"{where}.{child.name}".lstrip(".")
                 here = (*path, (name, index if isinstance(value, list) else None))
                 if _is_in_function(tree, here):
                     for change, new in _changes_of(child, node):
@@ -123,7 +129,7 @@ def _is_in_function(tree: ast.Module, path: _Path) -> bool:
     """Whether the node is in the body of a function: its defaults and decorators are not."""
     for end in range(len(path) - 1, 0, -1):
         above = _at(tree, path[:end])
-        if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(above, _FUNCTIONS):
             return path[end][0] == "body"
     return False
 
@@ -174,7 +180,8 @@ def _changes_of(node: ast.AST, parent: ast.AST) -> Iterator[tuple[_Change, str]]
 def _without(node: ast.AST) -> Iterator[tuple[_Change, str]]:
     """Yield the removal of a statement that is worth removing: others are NameErrors."""
     is_kept = isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and all(
-        isinstance(each, ast.Name) for each in getattr(node, "targets", [getattr(node, "target", 0)])
+        isinstance(each, ast.Name)
+        for each in getattr(node, "targets", [getattr(node, "target", 0)])
     )
     is_call = isinstance(node, ast.Expr) and isinstance(
         node.value, ast.Call | ast.Await | ast.YieldFrom

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coordinator.errors import OutcomeUnknownError, RequestForgottenError
 from coordinator.state.commands import (
+    Check,
     CloseSession,
     Command,
     Create,
     CreateMode,
+    Delete,
     Guarded,
+    Multi,
     OpenSession,
     Operation,
     Read,
@@ -166,3 +171,88 @@ def test_the_window_slides_over_gaps() -> None:
         assert code_of(member.apply(Create("/x"), "c1", number)) == "RequestForgotten"
     assert member.apply(Create("/x"), "c1", 2**63).is_repeat
     assert member.apply(Create("/late"), "c1", 2**63 - 3).refusal is None
+
+
+def test_a_client_keeps_its_memory_when_a_session_of_its_id_opens() -> None:
+    """What it did before is not run again because it is bound to a session now."""
+    member = Member()
+    member.apply(Create("/before"), "t", 1)
+    member.apply(OpenSession("t", 5_000))
+
+    again = member.apply(Create("/before"), "t", 1)
+
+    assert again.is_repeat
+    assert code_of(again) == ""
+
+
+def test_nothing_is_remembered_at_first() -> None:
+    """The estimate begins at nothing, and comes back to it."""
+    member = Member(clients_max=1)
+    assert member.machine.remembered_bytes == 0
+
+    member.apply(OpenSession("s", 5_000))
+    member.apply(Create("/a"), "s", 1)
+    assert member.machine.remembered_bytes > 0
+    member.apply(CloseSession("s"), "s", 2)
+
+    assert member.machine.remembered_bytes == 0
+
+
+PLAIN = 768
+"""What one outcome without data counts, by the fixed estimate: 512 and 256 for its result."""
+
+
+def remembered(member: Member, operation: Operation) -> int:
+    """Return what the outcome of one more operation adds to what is remembered."""
+    before = member.machine.remembered_bytes
+    member.apply(operation, "sized", member.index + 1)
+    return member.machine.remembered_bytes - before
+
+
+def test_the_estimate_is_the_same_everywhere() -> None:
+    """It decides what is forgotten, so it is part of the rules: a refusal, one result, several."""
+    member = Member()
+    member.apply(Create("/a", b"12345"))
+
+    assert remembered(member, Delete("/none")) == PLAIN
+    assert remembered(member, Create("/b")) == PLAIN
+    assert remembered(member, Multi((Read("/a"), Check("/b")))) == PLAIN + 256 + 4 + 5
+    assert remembered(member, Guarded((), (Read("/a"),))) == PLAIN + 2 + 5
+
+
+@pytest.mark.parametrize(("bytes_max", "is_known"), [(2 * PLAIN, True), (2 * PLAIN - 1, False)])
+def test_free_clients_are_forgotten_beyond_the_last_byte(bytes_max: int, is_known: bool) -> None:
+    """What fits exactly stays; one byte less and the least recently used client goes."""
+    member = Member(remembered_bytes_max=bytes_max)
+    member.apply(Create("/a"), "c1")
+    member.apply(Create("/b"), "c2")
+
+    assert member.machine.remembered_bytes == (2 if is_known else 1) * PLAIN
+    assert member.apply(Create("/a"), "c1").is_repeat == is_known
+
+
+@pytest.mark.parametrize(("bytes_max", "is_known"), [(2 * PLAIN, True), (2 * PLAIN - 1, False)])
+def test_bound_clients_give_up_outcomes_beyond_the_last_byte(
+    bytes_max: int, is_known: bool
+) -> None:
+    """The client stays, and is told honestly that its outcome is forgotten."""
+    member = Member(remembered_bytes_max=bytes_max)
+    for session_id in ("s1", "s2"):
+        member.apply(OpenSession(session_id, 5_000))
+    member.apply(Create("/a"), "s1")
+    member.apply(Create("/b"), "s2")
+
+    assert member.machine.remembered_bytes == (2 if is_known else 1) * PLAIN
+    again = member.apply(Create("/a"), "s1")
+    assert code_of(again) == ("" if is_known else "RequestForgotten")
+
+
+def test_a_session_takes_the_memory_of_its_name_with_it() -> None:
+    """Also what a client of that id did before, and nothing since."""
+    member = Member()
+    member.apply(Create("/before"), "t")
+    member.apply(OpenSession("t", 5_000))
+    member.apply(CloseSession("t"))
+
+    assert member.machine.remembered_bytes == 0
+    assert code_of(member.apply(Create("/before"), "t")) == "SessionExpired"

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, Phase, given, settings
 
-from coordinator.state.commands import CloseSession, Command, ExpireSession, Kind, Note, Resize
+from coordinator.state.commands import (
+    CloseSession,
+    Command,
+    Downgrade,
+    ExpireSession,
+    Kind,
+    Note,
+    Resize,
+)
 from coordinator.state.events import EventType
 from coordinator.state.grants import Grant, GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, SessionEnded
 from coordinator.state.places import Contender, Ending, is_queue, kind_of, number_of
 from recipes import contention
-from tests.state.exercised import EXERCISED, about
+from tests.state.exercised import EXERCISED, about, records
 from tests.state.lock_histories import DIRECTORIES
 from tests.state.strategies import SMALL_LIMITS, lock_histories
 
@@ -253,6 +261,38 @@ def check_ended(
         assert grant.reason == failure
 
 
+@about(noted=8, downgraded=6, handed_over=25, repeats=50)
+@thorough
+@given(lock_histories)
+def test_a_record_changes_only_by_what_is_asked_of_it(history: list[Command]) -> None:
+    """A grant, a note, a downgrade and a repetition each change their own fields, once."""
+    for machine, command in steps(history):
+        before = records(machine)
+
+        outcome = apply(machine, command)
+
+        for path, new in records(machine).items():
+            old = before.get(path)
+            if old is None or old.czxid != new.czxid:
+                continue
+            if old.is_holder:
+                granted = (old.granted_zxid, old.granted_ms, old.grant_number)
+                assert (new.granted_zxid, new.granted_ms, new.grant_number) == granted
+            elif new.is_holder:
+                assert (path in outcome.granted, new.granted_zxid) == (True, machine.zxid)
+            is_noted = isinstance(command.operation, Note) and not outcome.is_repeat
+            is_downgraded = isinstance(command.operation, Downgrade) and not outcome.is_repeat
+            same = old._replace(
+                granted_zxid=new.granted_zxid,
+                granted_ms=new.granted_ms,
+                grant_number=new.grant_number,
+                is_repeated=new.is_repeated if outcome.is_repeat else old.is_repeated,
+                note=new.note if is_noted else old.note,
+                kind=new.kind if is_downgraded else old.kind,
+            )
+            assert new == same
+
+
 @about(sessions_ended_with_holders=15, closed_by_a_lock_delay=100, reopened=1)
 @thorough
 @given(lock_histories)
@@ -271,6 +311,13 @@ def test_a_holder_lost_with_a_lock_delay_leaves_its_queue_closed(history: list[C
             if each.lock_delay_ms and machine.locks.record(each.path) is None
         }
         new = {path.rpartition("/")[0] for path in closings - closed_before}
+        for path in closings - closed_before:
+            closing = machine.locks.closing(path)
+            assert closing is not None
+            directory = path.rpartition("/")[0]
+            delays = [each.lock_delay_ms for each in before.values() if each.directory == directory
+                      and machine.locks.record(each.path) is None]  # fmt: skip
+            assert closing.delay_ms == max(delays)
         operation = command.operation
         is_loss = isinstance(operation, ExpireSession) or (
             isinstance(operation, CloseSession) and bool(operation.failure)
