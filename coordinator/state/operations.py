@@ -219,8 +219,6 @@ class ZnodeOperations:
             ancestor_path, _ = paths.split(ancestor_path)
         for child_path in reversed(missing):
             self._check_parent(child_path, ancestor_path, ancestor)
-            if ancestor_path.startswith(QUEUE_ROOTS):
-                check_newcomer(child_path, ancestor_path, self._locks, is_sequential=False)
             child = self.new_znode(mode)
             self._check_room(child_path, child)
             tree.add(child_path, ancestor, child, ancestor.next_sequence)

@@ -12,6 +12,7 @@ from coordinator.state.commands import (
     Enter,
     IfHeld,
     Kind,
+    Multi,
     Note,
     OpenSession,
     Operation,
@@ -164,20 +165,34 @@ def test_a_write_may_be_the_release_of_the_lock_that_guards_it() -> None:
 
 
 @pytest.mark.parametrize("parents", [CreateMode.PERSISTENT, CreateMode.CONTAINER])
-def test_a_parent_made_on_the_way_does_not_overtake_a_queue(parents: CreateMode) -> None:
-    """An implied ancestor that is a contender by its name comes last too, or is refused."""
+@pytest.mark.parametrize("number", [0, 7])
+def test_a_parent_made_on_the_way_stands_in_no_queue(parents: CreateMode, number: int) -> None:
+    """An implied ancestor that is a contender by its name overtakes nobody, and blocks nobody."""
     room = Room()
     first, second = room.enter(), room.enter()
     room.apply(Release(*first))
-    early = "/locks/a/x0000000000/child"
 
-    refused = room.apply(Create(early, parents=parents))
-    taken = room.apply(Create("/locks/a/x0000000007/child", parents=parents))
+    refused = room.apply(Create(f"/locks/a/x{number:010d}/child", parents=parents))
 
     assert refused.refusal is not None
     assert refused.refusal.code == "BadArguments"
-    assert taken.refusal is None
-    assert [each.path for each in room.machine.locks.holders(A[0])] == [second[0]]
+    assert [each.path for each in room.machine.locks.contenders(A[0])] == [second[0]]
     restored = StateMachine()
     restored.restore(room.machine.snapshot())
     assert restored.digest() == room.machine.digest()
+
+
+def test_one_contender_by_hand_for_each_queue_and_command() -> None:
+    """Two in one command would have one token; the next command may make the next."""
+    room = Room()
+
+    def made(number: int) -> Create:
+        path = f"{A[0]}/x{number:010d}"
+        return Create(path, b"", CreateMode.EPHEMERAL, "s1", None, CreateMode.CONTAINER)
+
+    both = room.apply(Multi((made(1), made(2))))
+    after_each_other = [room.apply(made(number)).refusal for number in (1, 2, 3)]
+
+    assert both.refusal is not None
+    assert both.refusal.code == "BadArguments"
+    assert after_each_other == [None, None, None]
