@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 
-from coordinator.config import ClusterConfig
+from coordinator import secret_file
 from coordinator.errors import CoordinatorError
-from coordinator.raft import agreement, frames, secret
+from coordinator.raft import agreement, frames
 from coordinator.raft.messages import FrameError
 from coordinator.service import contenders, holder_info
 from coordinator.wire import strict_json
@@ -47,13 +44,9 @@ def reads_frame(length: int) -> bool:
     return is_read(reader.next)
 
 
-def reads_secret(length: int) -> bool:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "secret"
-        descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
-        os.write(descriptor, b"x" * length)
-        os.close(descriptor)
-        return is_read(lambda: secret.read_secret(ClusterConfig(secret_file=str(path))))
+def is_secret(length: int, different: int = 16) -> bool:
+    letters = b"0123456789abcdef"[:different]
+    return secret_file.is_strong((letters * length)[:length])
 
 
 def shows(count: int, name_bytes: int = 6, value_bytes: int = 1) -> bool:
@@ -154,8 +147,12 @@ def of_members() -> Iterator[Bound]:
     yield Bound("agreement.FACTS_MAX", agreement.FACTS_MAX, shows)
     yield Bound("agreement.NAME_BYTES_MAX", agreement.NAME_BYTES_MAX, lambda n: shows(1, n))
     yield Bound("agreement.VALUE_BYTES_MAX", agreement.VALUE_BYTES_MAX, lambda n: shows(1, 6, n))
-    yield Bound("secret.SECRET_BYTES_MAX", secret.SECRET_BYTES_MAX, reads_secret)
-    yield Bound("secret.SECRET_BYTES_MIN", secret.SECRET_BYTES_MIN, reads_secret, is_least=True)
+    yield Bound("secret_file.FILE_BYTES_MAX", secret_file.FILE_BYTES_MAX, is_secret)
+    yield Bound("secret_file: least characters", 43, is_secret, is_least=True)
+    yield Bound(
+        "secret_file._DIFFERENT_MIN", secret_file._DIFFERENT_MIN,
+        lambda n: is_secret(64, n), is_least=True,
+    )  # fmt: skip
 
 
 BOUNDS = (*of_bodies(), *of_locks(), *of_members())

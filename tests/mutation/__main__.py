@@ -40,7 +40,9 @@ TESTS = {
     "coordinator/state/sessions.py": [f"{STATE}/test_traces.py", f"{STATE}/test_laws.py"],
     "coordinator/state/multi.py": [f"{STATE}/test_traces.py", f"{STATE}/test_laws.py"],
     "recipes/contention.py": ["tests/recipes/test_contention.py", f"{STATE}/test_lock_laws.py"],
-    "coordinator/service/leases.py": ["tests/service/test_leases.py"],
+    "coordinator/service/leases.py": [
+        "tests/service/test_lease_rules.py", "tests/service/test_leases.py",
+    ],
 }  # fmt: skip
 """The fast tests that hold each module, those that find most first."""
 
