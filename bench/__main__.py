@@ -201,7 +201,7 @@ async def run_load(
         p99_ms=latencies[min(count - 1, count * 99 // 100)] * 1000,
         cpu_us=cpu / count * 1e6,
         proposals=grown("commands_total"),
-        syncs=grown("sync_count"),
+        syncs=grown("syncs_total"),
     )
 
 

@@ -182,6 +182,6 @@ class Engine(Protocol):
     def status(self) -> EngineStatus: ...
 
     def metrics(self) -> Mapping[str, float]:
-        """Return counters and gauges by name (``sync_count``, ``sync_seconds_total``,
+        """Return counters and gauges by name (``syncs_total``, ``sync_seconds_total``,
         ``append_bytes_total``, ``queue_length``, ``entries_total``, ``commands_total``, ...)."""
         ...

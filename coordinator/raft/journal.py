@@ -27,6 +27,7 @@ PySyncObj's. No threads here; only a ``SyncToken`` may be called from one.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -301,6 +302,14 @@ class Journal:
         """Whether there seems to be room for some entries; looks at the disk."""
         with self._stopping_on_failure():
             return self._disk.room_bytes(self._directory) >= _ROOM_BYTES
+
+    @property
+    def free_bytes(self) -> float:
+        """The room on its file system, for people who look; not a number if it cannot be told."""
+        try:
+            return float(self._disk.room_bytes(self._directory))
+        except StorageError:
+            return math.nan
 
     @property
     def is_term_stable(self) -> bool:

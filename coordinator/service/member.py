@@ -152,9 +152,16 @@ class Member:
             replica.add_listener(listener)
         engine.on_role_change(self._on_role_change)
         engine.on_leader_change(leadership.on_leader_change)
+        engine.on_leader_change(metrics.note_leader)
         engine.on_failure(self._fail)
         metrics.add_facts("engine_", engine.metrics)
         metrics.add_facts("", self._facts)
+        metrics.add_facts_by(
+            "peer_reachable",
+            "1 while this member is connected to the other one, else 0.",
+            "peer_id",
+            lambda: engine.status().is_reachable,
+        )
         metrics.add_facts_by(
             "lock_waiting",
             "Contenders that wait for locks of a class, as seen here.",

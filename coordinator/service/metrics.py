@@ -10,27 +10,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
+
+from coordinator.service.metric_texts import text_of
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _HELD_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 600.0, 3600.0)
+
+_COUNTED = "_total"
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Facts(Collector):
-    """Gauges that are read when they are asked for."""
+    """Counters and gauges that are read when they are asked for; the name says which it is."""
 
     def __init__(self, prefix: str, read: Callable[[], Mapping[str, float]]) -> None:
         self._prefix = prefix
         self._read = read
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        for name, value in sorted(self._read().items()):
-            yield GaugeMetricFamily(self._prefix + name, f"{name} of this member", value=value)
+    def collect(self) -> Iterator[Metric]:
+        for short, value in sorted(self._read().items()):
+            name = self._prefix + short
+            if name.endswith(_COUNTED):
+                yield CounterMetricFamily(name.removesuffix(_COUNTED), text_of(name), value)
+            else:
+                yield GaugeMetricFamily(name, text_of(name), value)
 
-    def describe(self) -> Iterator[GaugeMetricFamily]:
+    def describe(self) -> Iterator[Metric]:
         return iter(())
 
 
@@ -64,6 +73,17 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._led_term = 0
+        self.build = self._gauge(
+            "build_info", "Always 1; its labels say what runs here.", "version", "python"
+        )
+        self.leader_changes = self._counter(
+            "leader_changes", "Leaderships that this member has learned of since it started."
+        )
+        self.requests = self._counter(
+            "http_requests", "Requests answered, by operation and status.", "route", "status"
+        )
         self.proposals = self._counter(
             "proposals", "Writes taken by this member, by what they came to.", "result"
         )
@@ -71,6 +91,12 @@ class Metrics:
             "proposal_seconds", "From taking a write to knowing its outcome.", _SECONDS
         )
         self.reads = self._counter("reads", "Reads taken by this member.", "consistency")
+        self.read_seconds = self._histogram(
+            "read_seconds",
+            "From taking a read to the state being fresh enough for it.",
+            _SECONDS,
+            "consistency",
+        )
         self.heartbeats = self._counter("heartbeats", "Heartbeats taken, by answer.", "result")
         self.heartbeat_rounds = self._counter(
             "heartbeat_rounds", "Rounds in which a quorum confirmed heartbeats here."
@@ -108,7 +134,9 @@ class Metrics:
             "has_diverged", "1 when this member stopped answering because states differ."
         )
         self.reaped = self._counter("znodes_reaped", "Idle containers and ttl znodes deleted.")
-        self.watch_streams = self._gauge("watch_streams", "Open watch streams.")
+        self.watch_streams = self._gauge(
+            "watch_streams", "Streams of changes that clients keep open here."
+        )
         self.watch_changes = self._counter("watch_changes", "Changes put to watch streams.")
         self.contenders_waiting = self._gauge(
             "contenders_waiting", "Acquires and campaigns that wait on this member."
@@ -144,6 +172,12 @@ class Metrics:
         """Show what ``read`` returns as one gauge, with a value for each value of ``label``."""
         self.registry.register(_LabelledFacts(f"coordinator_{name}", text, label, read))
 
+    def note_leader(self, leader_id: str | None, term: int) -> None:
+        """Count a leadership that this member has learned of."""
+        if leader_id is not None and term > self._led_term:
+            self._led_term = term
+            self.leader_changes.inc()
+
     def render(self) -> bytes:
         """Return the text exposition of everything."""
         return generate_latest(self.registry)
@@ -151,8 +185,8 @@ class Metrics:
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"coordinator_{name}", text, labels, registry=self.registry)
 
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"coordinator_{name}", text, registry=self.registry)
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"coordinator_{name}", text, labels, registry=self.registry)
 
     def _histogram(
         self, name: str, text: str, buckets: tuple[float, ...], *labels: str

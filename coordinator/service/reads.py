@@ -120,6 +120,8 @@ class Reads:
         self._leadership = leadership
         self._replica = replica
         self._counted = cache(metrics.reads.labels)
+        self._read_seconds = cache(metrics.read_seconds.labels)
+        self._clock = timers.clock
         self._waiting = Waiters()
 
     async def fresh(self, mode: ReadMode, deadline_ms: int) -> int | None:
@@ -131,7 +133,8 @@ class Reads:
             NoLeaderError: not fresh enough by the deadline.
         """
         self._leadership.refuse_when_stopping()
-        self._counted(mode.consistency.value).inc()
+        consistency, started_ms = mode.consistency.value, self._clock.monotonic_ms()
+        self._counted(consistency).inc()
         if mode.consistency is Consistency.STALE:
             return self._leadership.contact_age_ms()
         try:
@@ -142,6 +145,7 @@ class Reads:
                     await self._until_confirmed()
         except TimeoutError:
             raise NoLeaderError(self._late(mode)) from None
+        self._read_seconds(consistency).observe((self._clock.monotonic_ms() - started_ms) / 1000)
         return None
 
     def reply(self, value: T, age_ms: int | None) -> ReadReply[T]:

@@ -70,7 +70,7 @@ class Timers:
     """The one owner of what a member does later."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._buckets: dict[int, dict[Timer, None]] = {}
         self._order: list[int] = []
         self._look: asyncio.TimerHandle | None = None
@@ -79,7 +79,7 @@ class Timers:
 
     def at(self, at_ms: int, callback: Callable[[], None]) -> Timer:
         """Call ``callback`` once the clock has reached ``at_ms``; never from within this call."""
-        number = max(at_ms, self._clock.monotonic_ms()) // _GRAIN_MS
+        number = max(at_ms, self.clock.monotonic_ms()) // _GRAIN_MS
         bucket = self._buckets.get(number)
         if bucket is None:
             bucket = self._buckets[number] = {}
@@ -92,11 +92,11 @@ class Timers:
     def every(self, interval_ms: int, callback: Callable[[int], None]) -> None:
         """Call ``callback(now_ms)`` about every ``interval_ms``, until closed."""
 
-        due_ms = self._clock.monotonic_ms() + interval_ms
+        due_ms = self.clock.monotonic_ms() + interval_ms
 
         def fire() -> None:
             nonlocal due_ms
-            now_ms = self._clock.monotonic_ms()
+            now_ms = self.clock.monotonic_ms()
             # In step with the times before, unless whole intervals were missed.
             due_ms = max(due_ms + interval_ms, now_ms + 1)
             self.at(due_ms, fire)
@@ -149,11 +149,11 @@ class Timers:
             if self._look_bucket <= first:
                 return
             self._look.cancel()
-        remaining_ms = (first + 1) * _GRAIN_MS - self._clock.monotonic_ms()
+        remaining_ms = (first + 1) * _GRAIN_MS - self.clock.monotonic_ms()
         wait_ms = min(max(remaining_ms, 1), _LOOK_AGAIN_MS_MAX)
         self._look_bucket = first
         self._look = asyncio.get_running_loop().call_later(wait_ms / 1000, self._look_now)
 
     def _look_now(self) -> None:
         self._look = None
-        self.tick(self._clock.monotonic_ms())
+        self.tick(self.clock.monotonic_ms())

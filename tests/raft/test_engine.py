@@ -55,7 +55,7 @@ def test_everything_proposed_in_one_pass_is_one_entry_and_one_sync() -> None:
         after = leader.engine.metrics()
         assert len({one.index for one in results}) == 1
         assert after["entries_total"] - before["entries_total"] == 1
-        assert after["sync_count"] - before["sync_count"] == 1
+        assert after["syncs_total"] - before["syncs_total"] == 1
         await cluster.stop()
 
     run(scenario())

@@ -18,6 +18,7 @@ from aiohttp import web
 from coordinator.clock import SystemClock
 from coordinator.config import HttpConfig
 from coordinator.errors import ConfigError
+from coordinator.service.metrics import Metrics
 from coordinator.wire.http.door import DOOR, Door
 from coordinator.wire.http.problems import problem_middleware
 from coordinator.wire.http.server import HttpServer
@@ -41,6 +42,9 @@ Handler = Callable[[Door, web.Request], Awaitable[web.StreamResponse]]
 class QuietMember:
     """Just enough of a member for a door: who it is and how far."""
 
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+
     def labels(self) -> tuple[str, int, int]:
         return "1", 7, 9
 
@@ -57,7 +61,7 @@ async def serving(
     config = replace(FAST, **changes)
     door = Door(cast(Any, QuietMember()), config, SystemClock())
     app = web.Application(
-        client_max_size=config.body_bytes_max, middlewares=[problem_middleware(door)]
+        client_max_size=config.body_bytes_max, middlewares=[problem_middleware(door, {})]
     )
     app[DOOR] = door
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 from aiohttp import web
 
 from coordinator.clock import Clock
@@ -34,11 +36,15 @@ def create_app(member: Member, http_config: HttpConfig, clock: Clock) -> web.App
         clock: the member's clock, on which deadlines are counted.
     """
     door = Door(member, http_config, clock)
+    member.metrics.build.labels(product_version(), platform.python_version()).set(1)
+    routes = all_routes(door)
+    operation_ids = {(each.method, each.template): each.operation_id for each in routes}
     app = web.Application(
-        client_max_size=http_config.body_bytes_max, middlewares=[problem_middleware(door)]
+        client_max_size=http_config.body_bytes_max,
+        middlewares=[problem_middleware(door, operation_ids)],
     )
     app[DOOR] = door
-    for route in all_routes(door):
+    for route in routes:
         app.router.add_route(
             route.method, route.pattern, _handler_of(route), expect_handler=door.maybe_continue
         )

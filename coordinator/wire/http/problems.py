@@ -5,13 +5,15 @@
 3. Anything else is our mistake: 500 with the code ``Error`` and no details, and one traceback in
    the log. Its outcome is unknown, and the problem says so (``definite`` is false).
 4. A cancelled handler stays cancelled: its client has gone.
-5. Who calls by another's name, or from another site, is refused before any route is looked at.
+5. Each request is counted, by the operation that it asked for and the status that it got.
+6. Who calls by another's name, or from another site, is refused before any route is looked at.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 
 from aiohttp import HttpVersion10, web
 from aiohttp.typedefs import Middleware
@@ -32,13 +34,34 @@ logger = logging.getLogger("coordinator.http")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+_NO_ROUTE = "none"
+_GONE = "gone"
+"""Instead of a status: the client had gone before it was answered."""
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 
 
-def problem_middleware(door: Door) -> Middleware:
-    """Return the middleware around every route, and around the lack of one."""
+def problem_middleware(door: Door, operation_ids: Mapping[tuple[str, str], str]) -> Middleware:
+    """Return the middleware around every route, and around the lack of one.
+
+    ``operation_ids`` are those of the routes by method and template; requests are counted by them.
+    """
+    counted = cache(door.member.metrics.requests.labels)
+
+    def count(request: web.Request, status: str) -> None:
+        resource = request.match_info.route.resource
+        template = "" if resource is None else resource.canonical
+        counted(operation_ids.get((request.method, template), _NO_ROUTE), status).inc()
 
     @web.middleware
+    async def answer_and_count(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            response = await answer_with_problems(request, handler)
+        except BaseException:
+            count(request, _GONE)
+            raise
+        count(request, str(response.status))
+        return response
+
     async def answer_with_problems(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             if request.version < HttpVersion10:
@@ -63,7 +86,7 @@ def problem_middleware(door: Door) -> Middleware:
                 raise ConnectionResetError("the response had begun") from None
             return door.problem(CoordinatorError("an unexpected failure; see the member's log"))
 
-    return answer_with_problems
+    return answer_and_count
 
 
 def _problem_of(door: Door, request: web.Request, refusal: web.HTTPException) -> web.Response:
