@@ -5,6 +5,8 @@ Sending it, as ``HttpGuard`` and your requests do, needs only the standard libra
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import http.client
 import json
 import re
@@ -15,6 +17,7 @@ from urllib.parse import quote, urlsplit
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
+    NoAuthError,
     UnavailableError,
     from_problem,
 )
@@ -22,9 +25,11 @@ from recipes.guards.tokens import checked_resource, checked_token, checked_write
 
 TOKEN_HEADER: Final = "Fencing-Token"  # noqa: S105 (a name, and no secret)
 WRITE_HEADER: Final = "Fencing-Write"
+PROOF_HEADER: Final = "Fencing-Proof"
 FENCE_PATH: Final = "/.fence"
 """Where the proxy itself is spoken to."""
 
+SECRET_BYTES_MIN = 32
 _DECIMAL = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 _TIMEOUT_S = 60.0
 
@@ -59,22 +64,64 @@ def write_number_of(values: Sequence[str]) -> int | None:
     return checked_write_number(int(values[0]))
 
 
-class HttpGuard:
-    """A resource behind a fencing proxy: raises it for a lock, and makes the header of a write."""
+def checked_secret(secret: bytes) -> bytes:
+    """Return ``secret`` if it is long enough not to be guessed; raises BadArgumentsError."""
+    if len(secret) < SECRET_BYTES_MIN:
+        raise BadArgumentsError(
+            f"secret: expected at least {SECRET_BYTES_MIN} bytes, such as 64 random hex digits, "
+            f"found {len(secret)}"
+        )
+    return secret
 
-    def __init__(self, proxy: str, resource: str, *, timeout_s: float = _TIMEOUT_S) -> None:
+
+def proof_of(secret: bytes, resource: str, token: int, number: int | None) -> str:
+    """Return what shows that its sender knows ``secret``, for this resource, token and number."""
+    said = f"fence\n{len(resource)}\n{resource}\n{token}\n{'' if number is None else number}"
+    return hmac.new(secret, said.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
+
+
+def refuse_unproven(
+    secret: bytes, resource: str, token: int, number: int | None, proofs: Sequence[str]
+) -> None:
+    """Refuse a token whose proof is none of ``secret``; raises NoAuthError."""
+    expected = proof_of(secret, resource, token, number)
+    if len(proofs) != 1 or not hmac.compare_digest(expected.encode(), proofs[0].encode()):
+        raise NoAuthError(
+            f"{resource}: expected one header {PROOF_HEADER} made with the proxy's secret for this "
+            f"token, found {'another' if proofs else 'none'}"
+        )
+
+
+class HttpGuard:
+    """A resource behind a fencing proxy: raises it for a lock, and makes the headers of a write.
+
+    ``secret``: that of the proxy, if it has one.
+    """
+
+    def __init__(
+        self,
+        proxy: str,
+        resource: str,
+        *,
+        timeout_s: float = _TIMEOUT_S,
+        secret: bytes | None = None,
+    ) -> None:
         parts = urlsplit(proxy)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadArgumentsError(f"proxy: expected http://host:port, found {proxy!r}")
         self.resource = checked_resource(resource)
         self._parts = parts
         self._timeout_s = timeout_s
+        self._secret = None if secret is None else checked_secret(secret)
 
     def headers(self, token: int, *, write_number: int | None = None) -> dict[str, str]:
         """Return the headers to send with a write under ``token``."""
         headers = {TOKEN_HEADER: str(checked_token(token))}
         if write_number is not None:
             headers[WRITE_HEADER] = str(checked_write_number(write_number))
+        if self._secret is not None:
+            proof = proof_of(self._secret, self.resource, token, write_number)
+            headers[PROOF_HEADER] = proof
         return headers
 
     def raise_to(self, token: int) -> None:

@@ -21,8 +21,11 @@
    again: by then the upstream must have finished or dropped a request whose connection broke.
 5. A write may carry its number in a header ``Fencing-Write``. It is used up before the request is
    forwarded, so one that is sent twice is forwarded once, whatever became of the first.
-6. A path that a service could read in two ways (dot segments, doubled or encoded slashes) is
-   refused, and headers that change the method are dropped: both would lead around 1.
+6. A request that a service could read in two ways (``one_reading``) is refused: it would lead
+   around 1.
+7. Whoever reaches the proxy could raise a resource to a token that no grant has for years, and so
+   shut it for everybody. With a secret each token needs a proof made with it (``Fencing-Proof``);
+   without one a token may be higher than the one before by ``token_jump_max`` at most.
 """
 
 from __future__ import annotations
@@ -36,7 +39,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 from weakref import WeakValueDictionary
 
 import aiohttp
@@ -57,10 +59,19 @@ from coordinator.errors import (
 )
 from recipes.guards.fencing_header import (
     FENCE_PATH,
+    PROOF_HEADER,
     TOKEN_HEADER,
     WRITE_HEADER,
+    checked_secret,
+    refuse_unproven,
     token_of,
     write_number_of,
+)
+from recipes.guards.one_reading import (
+    forwarded,
+    plain_path,
+    refuse_form_overrides,
+    refuse_overrides,
 )
 from recipes.guards.sqlite import SqliteGuard
 
@@ -71,9 +82,9 @@ _REFUSED = {hdrs.METH_TRACE, hdrs.METH_CONNECT}
 _NOT_FORWARDED = {
     "host", "connection", "keep-alive", "proxy-connection", "proxy-authenticate",
     "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "expect",
-    "content-length", "x-http-method-override", "x-http-method", "x-method-override",
+    "content-length", PROOF_HEADER.lower(),
 }  # fmt: skip
-"""Of one connection only (RFC 9110 §7.6.1), made anew, or able to change the method."""
+"""Of one connection only (RFC 9110 §7.6.1), made again, or for the proxy alone."""
 
 
 def path_of_writes(method: str, path: str) -> str | None:
@@ -96,6 +107,14 @@ class ProxyOptions:
     """How long a request waits for its turn at its resource."""
     settle_s: float = 10.0
     body_bytes_max: int = 16 * 1024 * 1024
+    secret: bytes | None = None
+    """Shared with those who may write or raise; None: whoever reaches the proxy may."""
+    token_jump_max: int = 2**53
+    """How much higher than the one before a token may be without a secret; ages of grants."""
+
+    def __post_init__(self) -> None:
+        if self.secret is not None:
+            checked_secret(self.secret)
 
 
 class FencingProxy:
@@ -149,14 +168,15 @@ class FencingProxy:
     # --- what clients ask
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        path = _plain_path(request)
+        path = plain_path(request.raw_path)
+        refuse_overrides(request.headers, request.raw_path)
         if request.method in _REFUSED or path.startswith(FENCE_PATH):
             raise MethodNotAllowedError(f"{request.method} {path} is not forwarded")
         resource = self._options.resource_of(request.method, path)
         if resource is None:
             return await self._pass_on(request)
-        token = token_of(request.headers.getall(TOKEN_HEADER, []))
         number = write_number_of(request.headers.getall(WRITE_HEADER, []))
+        token = self._token(request, resource, number)
         body = await self._body(request)
         turn = self._turns.setdefault(resource, asyncio.Lock())
         await self._take(turn, resource)
@@ -178,7 +198,7 @@ class FencingProxy:
 
     async def _raise(self, request: web.Request) -> web.Response:
         resource = _named_resource(request)
-        token = token_of(request.headers.getall(TOKEN_HEADER, []))
+        token = self._token(request, resource, None)
         turn = self._turns.setdefault(resource, asyncio.Lock())
         await self._take(turn, resource)
         try:
@@ -191,6 +211,14 @@ class FencingProxy:
         resource = _named_resource(request)
         highest = await asyncio.to_thread(SqliteGuard(self._ledger, resource).highest_token)
         return web.json_response({"resource": resource, "highest_token": highest})
+
+    def _token(self, request: web.Request, resource: str, number: int | None) -> int:
+        """Return the request's token, once it is proven that its sender may use it."""
+        token = token_of(request.headers.getall(TOKEN_HEADER, []))
+        if self._options.secret is not None:
+            proofs = request.headers.getall(PROOF_HEADER, [])
+            refuse_unproven(self._options.secret, resource, token, number, proofs)
+        return token
 
     # --- one resource, one request at a time
 
@@ -210,8 +238,10 @@ class FencingProxy:
         guard = SqliteGuard(self._ledger, resource)
 
         def check() -> None:
-            if number is None and guard.highest_token() == token:
+            highest = guard.highest_token()
+            if number is None and highest == token:
                 return  # it is there already, and on disk
+            self._refuse_jump(token, highest)
             with guard.transaction(token, write_number=number):
                 pass
 
@@ -222,6 +252,15 @@ class FencingProxy:
         except asyncio.CancelledError:
             await asyncio.wait([work])
             raise
+
+    def _refuse_jump(self, token: int, highest: int | None) -> None:
+        """Refuse a token that no cluster can have come to since the one before."""
+        most = (highest or 0) + self._options.token_jump_max
+        if self._options.secret is None and token > most:
+            raise BadArgumentsError(
+                f"fencing token: expected at most {most} after {highest or 'none'}, found {token}; "
+                "a higher one would shut the resource for all grants to come"
+            )
 
     def _rest(self, turn: asyncio.Lock) -> None:
         async def settle() -> None:
@@ -239,11 +278,13 @@ class FencingProxy:
     async def _body(self, request: web.Request) -> bytes:
         try:
             async with asyncio.timeout(self._options.body_timeout_s):
-                return await request.read()
+                body = await request.read()
         except TimeoutError:
             raise SlowRequestError(
                 f"expected the whole body within {self._options.body_timeout_s} s"
             ) from None
+        refuse_form_overrides(request.headers.get(hdrs.CONTENT_TYPE, ""), body)
+        return body
 
     def _sending(self, request: web.Request, body: bytes | None) -> Any:
         return self._session.request(
@@ -317,32 +358,7 @@ async def _sent_once(
 
 def _forwarded(headers: Mapping[str, str]) -> CIMultiDict[str]:
     named = {each.strip().lower() for each in headers.get(hdrs.CONNECTION, "").split(",")}
-    return CIMultiDict(
-        (name, value)
-        for name, value in headers.items()
-        if name.lower() not in _NOT_FORWARDED and name.lower() not in named
-    )
-
-
-def _plain_path(request: web.Request) -> str:
-    raw = request.raw_path.partition("?")[0]
-    try:
-        path = unquote(raw, errors="strict")
-    except UnicodeDecodeError:
-        path = ""
-    segments = path.split("/")[1:]
-    is_plain = (
-        path.startswith("/")
-        and path.isprintable()
-        and "\\" not in path
-        and "%2f" not in raw.lower()
-        and "%25" not in raw  # decoded once more it would be another path
-        and not any(each in ("", ".", "..") for each in segments[:-1])
-        and segments[-1] not in (".", "..")
-    )
-    if not is_plain:
-        raise BadArgumentsError(f"path: expected one that reads in one way only, found {raw!r}")
-    return path
+    return CIMultiDict(forwarded(headers, _NOT_FORWARDED | named))
 
 
 def _named_resource(request: web.Request) -> str:
@@ -400,8 +416,16 @@ def main(arguments: list[str] | None = None) -> None:
         metavar="SECONDS",
         help="how long the service may work at a request whose connection broke",
     )
+    parser.add_argument(
+        "--secret-file",
+        type=Path,
+        metavar="FILE",
+        help="whoever writes must prove to know what is in it (HttpGuard(..., secret=...))",
+    )
     options = parser.parse_args(arguments)
-    proxy = FencingProxy(options.upstream, options.ledger, ProxyOptions(settle_s=options.settle))
+    secret = None if options.secret_file is None else options.secret_file.read_bytes().strip()
+    wanted = ProxyOptions(settle_s=options.settle, secret=secret)
+    proxy = FencingProxy(options.upstream, options.ledger, wanted)
     web.run_app(proxy.application, host=options.host, port=options.port)
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -57,7 +58,7 @@ class Proxied:
 
 
 @asynccontextmanager
-async def proxied(ledger: Path, **options: float) -> AsyncIterator[Proxied]:
+async def proxied(ledger: Path, **options: Any) -> AsyncIterator[Proxied]:
     service = Service()
     async with TestServer(service.application) as upstream:
         proxy = FencingProxy(
@@ -74,7 +75,8 @@ def in_thread() -> Iterator[str]:
     started, loops = threading.Event(), list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]()
 
     async def main(directory: str) -> None:
-        async with proxied(Path(directory) / "fence.db") as world:
+        # The trials try every token there is, on values that are new.
+        async with proxied(Path(directory) / "fence.db", token_jump_max=2**63) as world:
             urls.append(world.url)
             stop = asyncio.Event()
             loops.append((asyncio.get_running_loop(), stop))

@@ -17,7 +17,9 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from coordinator.errors import (
+    BadArgumentsError,
     ConfigError,
+    NoAuthError,
     StaleTokenError,
     StaleWriteError,
     UnavailableError,
@@ -25,7 +27,7 @@ from coordinator.errors import (
 )
 from recipes.guards import FencingProxy, HttpGuard
 from recipes.guards.conformance import NUMBER_TRIALS, TRIALS, Trial, try_guard
-from recipes.guards.fencing_header import TOKEN_HEADER, WRITE_HEADER
+from recipes.guards.fencing_header import PROOF_HEADER, TOKEN_HEADER, WRITE_HEADER
 from recipes.guards.http_proxy import ProxyOptions
 from tests.guards.proxied import proxied
 
@@ -98,7 +100,7 @@ async def test_what_is_no_write_number_is_refused(ledger: Path, numbers: list[st
 async def test_reads_pass_as_they_are(ledger: Path) -> None:
     """No token is asked for, and statuses, headers and bodies come through."""
     async with proxied(ledger) as world:
-        headers = {TOKEN_HEADER: "7", "X-Mine": "1", "X-HTTP-Method-Override": "DELETE"}
+        headers = {TOKEN_HEADER: "7", "X-Mine": "1"}
         async with world.client.put(world.url + "/a", data=b"body", headers=headers) as answer:
             assert answer.headers.getall("Set-Cookie") == ["a=1", "b=2"]
         url = URL(world.url + "/a?q=%2F", encoded=True)
@@ -109,7 +111,6 @@ async def test_reads_pass_as_they_are(ledger: Path) -> None:
 
         seen = world.service.seen[1]
         assert seen.headers["X-Mine"] == "1"
-        assert "X-HTTP-Method-Override" not in seen.headers, "a read must stay one"
         assert seen.raw_path == "/a?q=%2F"
 
 
@@ -133,8 +134,13 @@ async def test_an_answer_that_breaks_off_is_cut_off_and_not_made_up(ledger: Path
 
 
 @pytest.mark.parametrize(
-    "path", ["//a", "/a//b", "/./a", "/a/../b", "/a%2Fb", "/a%252Fb", "/%2e%2e/a", "/a\\b", "/%ff"]
-)
+    "path",
+    [
+        "//a", "/a//b", "/./a", "/a/../b", "/a%2Fb", "/a%252Fb", "/%2e%2e/a", "/a\\b", "/%ff",
+        "/accounts/17#a", "/accounts/17?x=1#a", "/accounts/17;x=1", "/accounts;x/17", "/a%23b",
+        "/a%3Bb", "/a%3Fb", "/a.", "/a%20", "/a./b", "http://other/accounts/17", "*",
+    ],
+)  # fmt: skip
 async def test_a_path_of_two_readings_is_refused(ledger: Path, path: str) -> None:
     """It would be one resource here and another one there."""
     async with proxied(ledger) as world:
@@ -152,6 +158,101 @@ async def test_a_path_of_two_readings_is_refused(ledger: Path, path: str) -> Non
 
         assert await asyncio.to_thread(put) == 400
         assert world.service.seen == []
+
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "body"),
+    [
+        ({"X-HTTP-Method-Override": "DELETE"}, "", b""),
+        ({"X_HTTP_Method_Override": "DELETE"}, "", b""),
+        ({"x-method-override": "PUT"}, "", b""),
+        ({"X-Original-URL": "/accounts/18"}, "", b""),
+        ({"x_rewrite_url": "/accounts/18"}, "", b""),
+        ({}, "?_method=DELETE", b""),
+        ({}, "?a=1&_METHOD=PUT", b""),
+        ({}, "?%5Fmethod=DELETE", b""),
+        ({"Content-Type": FORM}, "", b"a=1&_method=DELETE"),
+        ({"Content-Type": FORM}, "", b"%5fmethod=DELETE"),
+        (
+            {"Content-Type": "multipart/form-data; boundary=x"},
+            "",
+            b'--x\r\nContent-Disposition: form-data; name="_method"\r\n\r\nDELETE\r\n--x--\r\n',
+        ),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_request_that_names_another_method_or_path_is_refused(
+    ledger: Path, method: str, headers: dict[str, str], query: str, body: bytes
+) -> None:
+    """Some services take it from there: a read would be a write, or one of another resource."""
+    async with proxied(ledger) as world:
+        token = {} if method == "GET" else {TOKEN_HEADER: "7"}
+        url = URL(f"{world.url}/accounts/17{query}", encoded=True)
+        async with world.client.request(
+            method, url, headers={**token, **headers}, data=body or None
+        ) as answer:
+            assert (answer.status, (await answer.json(content_type=None))["code"]) == (
+                400,
+                "BadArguments",
+            )
+        assert world.service.seen == []
+
+
+async def test_headers_of_two_names_are_not_forwarded(ledger: Path) -> None:
+    """CGI makes Content_Length and Content-Length one; harmless ones come through as they are."""
+    async with proxied(ledger) as world:
+        headers = {TOKEN_HEADER: "7", "Content_Length": "9", "Fencing_Token": "8", "X-Trace": "t"}
+        async with world.client.put(f"{world.url}/a", data=b"x", headers=headers) as answer:
+            assert answer.status == 201
+
+        (seen,) = world.service.seen
+        assert not any("_" in name for name in seen.headers)
+        assert seen.headers["X-Trace"] == "t"
+
+
+async def test_a_token_that_no_grant_will_reach_is_refused(ledger: Path) -> None:
+    """Raised to the end of all numbers, the resource would be shut for ever (T22)."""
+    async with proxied(ledger) as world:
+        assert await world.put("/a", b"first", str(2**53 + 1)) == 400
+        assert await world.put("/a", b"first", "34") == 201
+        assert await world.put("/a", b"high", str(2**63 - 1)) == 400
+        with pytest.raises(BadArgumentsError, match="shut the resource"):
+            await asyncio.to_thread(HttpGuard(world.url, "/a").raise_to, 2**63 - 1)
+
+        assert await world.put("/a", b"next", "35") == 201
+        assert await world.put("/a", b"ages later", str(35 + 2**53)) == 201
+
+
+async def test_with_a_secret_only_those_who_know_it_write_or_raise(ledger: Path) -> None:
+    """A proof is of one resource, one token and one number, and of nothing else."""
+    secret, other = b"k" * 64, b"l" * 64
+    async with proxied(ledger, secret=secret) as world:
+
+        async def put(headers: dict[str, str]) -> int:
+            async with world.client.put(f"{world.url}/a", data=b"x", headers=headers) as answer:
+                return answer.status
+
+        guard = HttpGuard(world.url, "/a", secret=secret)
+        await asyncio.to_thread(guard.raise_to, 34)
+        assert await put(guard.headers(35)) == 201
+        assert PROOF_HEADER not in world.service.seen[-1].headers
+        assert await put(guard.headers(36, write_number=1)) == 201
+        for forged in (
+            {TOKEN_HEADER: "37"},
+            HttpGuard(world.url, "/a", secret=other).headers(37),
+            HttpGuard(world.url, "/b", secret=secret).headers(37),
+            {**guard.headers(36), TOKEN_HEADER: "37"},
+            {**guard.headers(37), WRITE_HEADER: "2"},
+        ):
+            assert await put(forged) == 403
+        with pytest.raises(NoAuthError):
+            await asyncio.to_thread(HttpGuard(world.url, "/a").raise_to, 99)
+        assert await asyncio.to_thread(guard.highest_token) == 36
+    with pytest.raises(BadArgumentsError, match="at least 32 bytes"):
+        HttpGuard("http://127.0.0.1:9", "/a", secret=b"short")
 
 
 async def test_two_spellings_of_a_path_are_one_resource(ledger: Path) -> None:

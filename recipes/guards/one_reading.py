@@ -1,0 +1,108 @@
+"""Requests that every service reads in one way: what the fencing proxy forwards, and nothing else.
+
+The proxy decides by method and path which resource a request writes. A service that takes another
+method or path from the same request (a header, a field of a form, a piece of the path that it cuts
+off) would write what was not checked. So whatever some service may read otherwise is refused.
+
+1. A path has no fragment, parameters (``;``), dot segments, doubled or encoded slashes, backslash,
+   nothing to be decoded twice, and no segment that ends in a dot or a space (Windows drops those).
+2. The method is that of the request line: a header, a parameter or a form's field that names
+   another is refused, and so is a header that names another path.
+3. CGI and WSGI make ``-`` and ``_`` in the names of headers the same, so they are compared as one,
+   and a header with ``_`` that is no override is not forwarded (nginx drops them, too).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from urllib.parse import parse_qsl, unquote
+
+from coordinator.errors import BadArgumentsError
+
+_OVERRIDING_HEADERS = frozenset({
+    "x-http-method-override", "x-http-method", "x-method-override", "x-method",
+    "x-forwarded-method", "x-original-method",
+    "x-original-url", "x-original-uri", "x-rewrite-url", "x-rewrite-uri", "x-override-url",
+    "x-forwarded-uri", "x-forwarded-path", "x-replaced-path",
+})  # fmt: skip
+_OVERRIDING_FIELDS = frozenset(
+    {"_method", "_httpmethod", "_http_method", "x-http-method-override", "x-http-method"}
+)
+_CUT_OFF = frozenset("\\#;?")
+_FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
+
+
+def plain_path(target: str) -> str:
+    """Return the decoded path of a request's target.
+
+    Raises:
+        BadArgumentsError: a service could read it as another one.
+    """
+    raw = target.partition("?")[0]
+    try:
+        path = unquote(raw, errors="strict")
+    except UnicodeDecodeError:
+        path = ""
+    segments = path.split("/")[1:]
+    is_plain = (
+        path.startswith("/")
+        and path.isprintable()
+        and not _CUT_OFF & set(path)
+        and "#" not in target  # not in the query either: what follows is cut off
+        and "%2f" not in raw.lower()
+        and "%25" not in raw  # decoded once more it would be another path
+        and not any(each in ("", ".", "..") for each in segments[:-1])
+        and not any(each.endswith((".", " ")) for each in segments)
+    )
+    if not is_plain:
+        raise BadArgumentsError(f"path: expected one that reads in one way only, found {raw!r}")
+    return path
+
+
+def refuse_overrides(headers: Iterable[str], target: str) -> None:
+    """Refuse a request whose headers or query name another method or path.
+
+    Raises:
+        BadArgumentsError: they do.
+    """
+    for name in headers:
+        if name.lower().replace("_", "-") in _OVERRIDING_HEADERS:
+            raise BadArgumentsError(
+                f"header {name!r}: expected the method and the path in the request line alone"
+            )
+    for name, _ in parse_qsl(target.partition("?")[2], keep_blank_values=True):
+        _refuse_field(name)
+
+
+def refuse_form_overrides(content_type: str, body: bytes) -> None:
+    """Refuse a form with a field that names another method.
+
+    Raises:
+        BadArgumentsError: it has one, or may have.
+    """
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == "application/x-www-form-urlencoded":
+        for name, _ in parse_qsl(body.decode("latin-1"), keep_blank_values=True):
+            _refuse_field(name)
+    elif kind in _FORMS:
+        for field in _OVERRIDING_FIELDS:
+            if field.encode("ascii") in body.lower():
+                _refuse_field(field)
+
+
+def forwarded(headers: Mapping[str, str], dropped: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the headers to forward: all but ``dropped``, and those whose names have two forms."""
+    left_out = {*dropped}
+    return [
+        (name, value)
+        for name, value in headers.items()
+        if name.lower() not in left_out and "_" not in name
+    ]
+
+
+def _refuse_field(name: str) -> None:
+    if name.strip().lower() in _OVERRIDING_FIELDS:
+        raise BadArgumentsError(
+            f"field {name!r}: expected the method in the request line alone; some services take "
+            "another one from here"
+        )
