@@ -406,3 +406,33 @@ async def test_a_precondition_that_nobody_would_judge_is_refused(api: Api, name:
         await api.call("GET", "/v1/sessions", headers={name: "*"}),
     ]
     assert [each.status for each in reads] == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/locks/"), ("POST", "/v1/locks/"), ("POST", "/v1/elections/"),
+        ("DELETE", "/v1/locks//grants/0-1"), ("DELETE", "/v1/locks/a/grants/"),
+        ("GET", "/v1/sessions/"), ("POST", "/v1/sessions//heartbeat"), ("GET", "/v1/locks/?stale"),
+    ],
+)  # fmt: skip
+async def test_an_empty_name_is_called_so(api: Api, method: str, path: str) -> None:
+    """It is no route that does not exist; what is none still is none (T34)."""
+    refused = await api.call(method, path, {"lease_ms": 60_000} if method == "POST" else None)
+    unknown = await api.call(method, "/v1/keys/")
+
+    assert (refused.status, refused.code) == (400, "BadArguments")
+    assert "expected a name, found an empty one" in refused.body["detail"]
+    assert (unknown.status, unknown.code) == (404, "NoRoute")
+
+
+async def test_a_mistyped_field_is_named_with_the_one_that_was_meant(api: Api) -> None:
+    """In bodies and in queries (T34)."""
+    body = await api.post("/v1/multi", {"operatons": []})
+    query = await api.delete("/v1/tree/a?exepcted_version=3")
+
+    assert "unknown field 'operatons'; did you mean 'operations'?" in body.body["detail"]
+    assert (
+        "unknown parameter 'exepcted_version'; did you mean 'expected_version'?"
+        in query.body["detail"]
+    )

@@ -143,7 +143,12 @@ def test_data_is_text_only_when_a_terminal_can_show_it() -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"timeout": 1}, "expected only the fields label, timeout_ms; found timeout"),
+        (
+            {"timeout": 1},
+            "body: found the unknown field 'timeout'; did you mean 'timeout_ms'? The fields are "
+            "label, timeout_ms",
+        ),
+        ({"zzz": 1, "yyy": 2}, "body: found the unknown field 'yyy' (and 1 more). The fields are"),
         ({"timeout_ms": "1"}, 'body.timeout_ms: expected an integer, found the text "1"'),
         ({"timeout_ms": 1.5}, "body.timeout_ms: expected an integer, found the number 1.5"),
         ({"timeout_ms": True}, "body.timeout_ms: expected an integer, found true"),

@@ -12,7 +12,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cache
 
 from aiohttp import HttpVersion10, web
@@ -46,6 +47,7 @@ def problem_middleware(door: Door, operation_ids: Mapping[tuple[str, str], str])
     ``operation_ids`` are those of the routes by method and template; requests are counted by them.
     """
     counted = cache(door.member.metrics.requests.labels)
+    lacks_name = _nameless({template for _, template in operation_ids})
 
     def count(request: web.Request, status: str) -> None:
         resource = request.match_info.route.resource
@@ -74,7 +76,7 @@ def problem_middleware(door: Door, operation_ids: Mapping[tuple[str, str], str])
         except CoordinatorError as error:
             return door.problem(error)
         except web.HTTPException as refusal:
-            return _problem_of(door, request, refusal)
+            return _problem_of(door, request, refusal, lacks_name)
         except ConnectionError:
             raise  # nobody is left to answer
         except Exception:
@@ -89,7 +91,24 @@ def problem_middleware(door: Door, operation_ids: Mapping[tuple[str, str], str])
     return answer_and_count
 
 
-def _problem_of(door: Door, request: web.Request, refusal: web.HTTPException) -> web.Response:
+def _nameless(templates: Iterable[str]) -> Callable[[str], bool]:
+    """Return what says of a path that only a name is missing to make it one of ``templates``."""
+    patterns = [re.compile(re.sub(r"\{\w+\}", "[^/]+", each)) for each in templates]
+
+    def lacks_name(path: str) -> bool:
+        first, *names = path.split("/")
+        filled = "/".join([first, *(each or "name" for each in names)])
+        return "" in names and any(each.fullmatch(filled) for each in patterns)
+
+    return lacks_name
+
+
+def _problem_of(
+    door: Door,
+    request: web.Request,
+    refusal: web.HTTPException,
+    lacks_name: Callable[[str], bool],
+) -> web.Response:
     path = shortened(ascii(target_path(request.path_qs))[1:-1])
     if isinstance(refusal, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(refusal.allowed_methods))
@@ -98,9 +117,10 @@ def _problem_of(door: Door, request: web.Request, refusal: web.HTTPException) ->
             f"{path}: expected {allowed}, found {method}", allowed=sorted(refusal.allowed_methods)
         )
         return door.problem(error, {"Allow": allowed})
-    if isinstance(refusal, web.HTTPNotFound):
-        gap = " (a name is missing after the last slash)" if path.endswith("/") else ""
-        error = UnknownRouteError(f"{path}: no such route{gap}; the routes are in /openapi.json")
+    if isinstance(refusal, web.HTTPNotFound) and lacks_name(target_path(request.path_qs)):
+        error = BadArgumentsError(f"{path}: expected a name, found an empty one")
+    elif isinstance(refusal, web.HTTPNotFound):
+        error = UnknownRouteError(f"{path}: no such route; the routes are in /openapi.json")
     elif isinstance(refusal, web.HTTPRequestEntityTooLarge):
         error = DataTooLargeError("body: over the limit", limit=door.config.body_bytes_max)
     else:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from coordinator.errors import BadArgumentsError
 from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, at_least
+from coordinator.wire.fields import unknown_name
 from coordinator.wire.messages.if_held import IF_HELD_QUERY
 from coordinator.wire.strict_json import INTEGER_MAX, INTEGER_MIN, shortened
 
@@ -48,10 +49,7 @@ class Query:
             ) from None
         for name, value in pairs:
             if name not in known:
-                expected = ", ".join(sorted(known)) or "no parameters"
-                raise BadArgumentsError(
-                    f"query: expected only {expected}; found {shortened(ascii(name))}"
-                )
+                raise BadArgumentsError(f"query: {unknown_name([name], known, 'parameter')}")
             values = self._values.setdefault(name, [])
             if values and name not in repeatable:
                 raise BadArgumentsError(f"query: expected {name} once, found it twice")

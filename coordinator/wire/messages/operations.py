@@ -233,8 +233,11 @@ def read_multi(body: Any) -> Multi | Guarded:
     if isinstance(body, Mapping) and "operations" in body:
         fields = Fields(body, "body", {"operations", IF_HELD_FIELD})
         return Multi(fields.items("operations", read_operation))
-    fields = Fields(body, "body", {"conditions", "then", "otherwise", IF_HELD_FIELD})
-    if "conditions" not in fields:
+    guarded = {"conditions", "then", "otherwise", IF_HELD_FIELD}
+    is_guarded = isinstance(body, Mapping) and "conditions" in body
+    # Of neither kind: what was mistyped may belong to both.
+    fields = Fields(body, "body", guarded if is_guarded else {*guarded, "operations"})
+    if not is_guarded:
         raise BadArgumentsError("body: expected operations, or conditions; found neither")
     return Guarded(
         conditions=fields.items("conditions", read_condition),
