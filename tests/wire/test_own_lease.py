@@ -18,7 +18,8 @@ import msgpack
 import pytest
 
 from coordinator.client import Request
-from coordinator.errors import CoordinatorError
+from coordinator.errors import CoordinatorError, NoLeaderError
+from coordinator.wire.http.door import DOOR
 from coordinator.wire.messages.sessions import margin_ms
 from tests.client.memory_cluster import LEFT, MemoryCluster, Network, in_memory
 
@@ -188,6 +189,66 @@ async def test_a_client_that_hangs_up_leaves_no_session(world: MemoryCluster, fa
         with suppress(CoordinatorError):
             await asking
 
+        assert await left_behind(world) == []
+    await network.close()
+
+
+@every_face
+@in_memory
+async def test_a_closing_door_gives_up_the_wait_and_ends_the_session(
+    world: MemoryCluster, face: Face
+) -> None:
+    """Nobody could find its grant again: the answer is that nobody knows, and nothing stays."""
+    network = world.network()
+    async with held(world, face):
+        asking = asyncio.create_task(face.ask(network, timeout_ms=600_000))
+        await asyncio.sleep(7)
+
+        network._inner._members[LEFT][DOOR].close()
+        problem = await asking
+
+        assert (problem["code"], problem["definite"]) == ("ConnectionLost", False)
+        assert await left_behind(world) == []
+    await network.close()
+
+
+@every_face
+@in_memory
+async def test_a_wait_that_the_queue_refuses_leaves_no_session(
+    world: MemoryCluster, face: Face
+) -> None:
+    """Refused at once, before anything was waited for: by a condition that does not hold."""
+    network = world.network()
+    body = {"if_held": {"lock": "nobody's", "fencing_token": 7}}
+
+    problem = await face.ask(network, **body)
+
+    assert problem["code"] == "LockLost"
+    assert await left_behind(world) == []
+    await network.close()
+
+
+@every_face
+@in_memory
+async def test_a_grant_that_cannot_be_kept_in_time_is_not_told(
+    world: MemoryCluster, face: Face
+) -> None:
+    """No quorum confirms the lease in the moment of the grant: nobody knows, and it is ended."""
+    network = world.network()
+    async with held(world, face) as give_back:
+        asking = asyncio.create_task(face.ask(network, timeout_ms=600_000))
+        await asyncio.sleep(7)
+        confirming = world.engine.confirm_leadership
+
+        async def in_vain() -> int:
+            raise NoLeaderError("nobody confirms it")
+
+        world.engine.confirm_leadership = in_vain  # type: ignore[method-assign]
+        await give_back()
+        problem = await asking
+        world.engine.confirm_leadership = confirming  # type: ignore[method-assign]
+
+        assert problem["code"] in ("ConnectionLost", "SessionExpired")
         assert await left_behind(world) == []
     await network.close()
 
