@@ -14,6 +14,7 @@ TEXTS = {
     "coordinator_sessions": "Leases that clients keep alive in the whole cluster.",
     "coordinator_znodes": "Entries of the tree, the root included.",
     "coordinator_zxid": "Zxid of the last change that this member has applied.",
+    "coordinator_engine_alarms_raised_total": "Claims of members that could not be believed.",
     "coordinator_engine_commands_total": "Commands that this member has applied.",
     "coordinator_engine_entries_total": "Entries of the log that this member has applied.",
     "coordinator_engine_disk_free_bytes": "Room on the file system of the data directory.",
