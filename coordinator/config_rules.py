@@ -77,7 +77,7 @@ _AT_LEAST: tuple[tuple[str, str, int, str, str, str], ...] = (
 
 _MEMBER_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?", re.ASCII)
 _HOST_NAME = re.compile(r"[^\s/:@\x00-\x1f]{1,253}")
-_TOLD_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_ALLOWED_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _MEMBERS_MAX = 9
 _SHOWN_MAX = 120
 
@@ -250,11 +250,11 @@ def _check_door(config: Config, origin: Origin) -> None:
         expected = "an address or a host name, without brackets and port"
         _fail(origin("http", "bind_host"), "bind_host", expected, repr(bind_host))
     for name in (config.http.allowed_hosts or "").split(","):
-        told = name.strip()
-        if told and told != "*" and not _TOLD_NAME.fullmatch(told):
+        allowed = name.strip()
+        if allowed and allowed != "*" and not _ALLOWED_NAME.fullmatch(allowed):
             where = origin("http", "allowed_hosts")
             expected = "names such as locks.example, without scheme and port; *.example; or *"
-            _fail(where, "allowed_hosts", expected, repr(told))
+            _fail(where, "allowed_hosts", expected, repr(allowed))
 
 
 def _check_exposure(config: Config, origin: Origin) -> None:

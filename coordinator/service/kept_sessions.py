@@ -5,8 +5,8 @@ does not know the session yet. So the member that holds its connection sends the
 
 1. Renewals go out three times in each lease while the client waits, to whoever leads then. If this
    member dies they end, and the lease runs out as any other does.
-2. Once granted, the lease is renewed once more before the client is told: it begins in full with
-   the grant. If nobody confirms that while the lease lasts, the grant is not told.
+2. Once granted, the lease is renewed once more before the client is answered: it begins in full
+   with the grant. If nobody confirms that while the lease lasts, the client gets an error instead.
 3. What remains is counted from when the last confirmed renewal was *sent* on this member's clock.
    The leader counts from when it arrived, so this member never promises more than the leader keeps.
 4. A session that was opened, or may have been, is ended exactly: an opening of which nobody knows
@@ -135,7 +135,7 @@ class KeptSession:
         """Renew the lease now that ``paths`` hold; return once that is confirmed.
 
         Raises:
-            SessionExpiredError, LockLostError: the grant has ended before it could be told.
+            SessionExpiredError, LockLostError: the grant ended before it could be answered.
             ConnectionLostError: no leader confirmed it while the lease lasted.
         """
         clock, ends_ms = self._parts.clock, self._sent_ms + self.lease_ms
@@ -151,7 +151,7 @@ class KeptSession:
             lost = [each for each in ack.lost if each.path in paths]
             if lost:
                 raise LockLostError(
-                    f"{lost[0].path} was granted and taken away before it could be told: "
+                    f"{lost[0].path} was granted, and taken away before the client was answered: "
                     f"{lost[0].how}",
                     path=lost[0].path,
                 )

@@ -713,3 +713,19 @@ async def test_a_long_line_that_is_given_up_ends_the_connection() -> None:
         wire.writer.transport.resume_reading()  # type: ignore[attr-defined]
 
         assert not (await wire.rest()).endswith(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("coding", "status"),
+    [(b"chunked", 200), (b"Chunked", 200), (b"gzip, chunked", 400), (b"identity, chunked", 400)],
+)
+async def test_only_chunks_are_a_transfer_coding(coding: bytes, status: int) -> None:
+    """What else the body would be packed in is not unpacked, so it is not taken either."""
+    async with serving() as server:
+        wire = await Wire.to(server)
+        await wire.send(
+            b"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: " + coding + b"\r\n\r\n"
+            b"2\r\n{}\r\n0\r\n\r\n"
+        )
+
+        assert (await wire.response())[0] == status

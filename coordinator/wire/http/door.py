@@ -47,6 +47,7 @@ _RETRY_AFTER_S = "1"
 _SERVER = "coordinator"
 _JSON_TYPES = frozenset({"application/json"})
 _MSGPACK_TYPES = frozenset({"application/msgpack", "application/x-msgpack"})
+_CHUNKED = "chunked"
 _CHORE_AGAIN_MS = 1_000
 _NO_BODY: dict[str, Any] = {}
 
@@ -207,6 +208,12 @@ class Door:
         """
         if not request.body_exists:
             return b""
+        coding = request.headers.get("Transfer-Encoding", _CHUNKED)
+        if coding.strip().lower() != _CHUNKED:
+            raise BadArgumentsError(
+                f"Transfer-Encoding: expected chunked alone, found {shortened(ascii(coding))}: "
+                "bodies are not inflated here"
+            )
         maximum = min(bounds.bytes_max, self.config.body_bytes_max)
         self._refuse_too_long(request, maximum)
         try:

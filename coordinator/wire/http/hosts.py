@@ -5,8 +5,8 @@ in the name of every page that it shows. So:
 
 1. A page can make its own name point to the member's address (DNS rebinding); to the browser it
    then talks to its own site, and nothing but the Host header tells. A door answers to addresses,
-   to ``localhost``, to the hosts of ``client_url`` and of ``bind_host``, to the names that it was
-   told (``http.allowed_hosts``), and to no others, wherever it listens; ``*`` is any.
+   to ``localhost``, to the hosts of ``client_url`` and of ``bind_host``, to the names in
+   ``http.allowed_hosts``, and to no others, wherever it listens; ``*`` is any.
 2. A name is compared as a whole, label by label: ``evilcoordinator.example`` is not
    ``coordinator.example``. ``*.coordinator.example`` is every name below it, at any depth.
 3. A write with an ``Origin`` that is not the host it was sent to comes from a page of another site.
@@ -39,19 +39,19 @@ _SAFE_SITES = frozenset({"same-origin", "none"})
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a member is called: ``own`` names, and those that the operator ``told``."""
+    """What a member is called: ``own`` names, and those that the operator ``allowed``."""
 
     own: frozenset[str]
-    told: frozenset[str]
+    allowed: frozenset[str]
 
     def __contains__(self, name: str) -> bool:
-        return name in self.own or self.is_told(name)
+        return name in self.own or self.is_allowed(name)
 
-    def is_told(self, name: str) -> bool:
+    def is_allowed(self, name: str) -> bool:
         """Say whether ``name`` is one of ``http.allowed_hosts``, or below one of them."""
         labels = name.split(".")
         above = (_BELOW + ".".join(labels[at:]) for at in range(1, len(labels)))
-        return name in self.told or any(each in self.told for each in above)
+        return name in self.allowed or any(each in self.allowed for each in above)
 
 
 def is_loopback(host: str) -> bool:
@@ -66,11 +66,12 @@ def is_loopback(host: str) -> bool:
 
 def known_names(config: HttpConfig, client_urls: Iterable[str]) -> Names | None:
     """Return the names a door answers to, beside addresses; None: to every name."""
-    told = {name.strip().lower() for name in (config.allowed_hosts or "").split(",")} - {""}
-    if ANY in told:
+    allowed = {name.strip().lower() for name in (config.allowed_hosts or "").split(",")} - {""}
+    if ANY in allowed:
         return None
     urls = {(urlsplit(url).hostname or "").lower() for url in client_urls}
-    return Names(frozenset({"localhost", config.bind_host.lower()} | urls - {""}), frozenset(told))
+    own = {"localhost", config.bind_host.lower(), *urls} - {""}
+    return Names(frozenset(own), frozenset(allowed))
 
 
 def refuse_foreign_host(request: web.BaseRequest, names: Names) -> None:
@@ -141,7 +142,7 @@ def _is_own_origin(origin: str, host: str, names: Names | None) -> bool:
         return False
     if not name:
         return False  # "null": a page that has no site
-    return parts.netloc == host.strip().lower() or (names is not None and names.is_told(name))
+    return parts.netloc == host.strip().lower() or (names is not None and names.is_allowed(name))
 
 
 def _without_port(host: str) -> str:
