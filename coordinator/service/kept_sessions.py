@@ -63,8 +63,9 @@ class KeptSessions:
     def new(self, lease_ms: int, label: str) -> KeptSession:
         """Return a session that is not open yet, under an id drawn here."""
         session_id = f"{self._entropy.getrandbits(64):016x}"
-        client_id = f"member-{self._entropy.getrandbits(128):032x}"
-        request = RequestId(client_id, 1, self.replica.machine.applied_index)
+        # As a client of its own name its outcome is remembered for as long as it is open: no longer
+        # is needed, and then it is known to have ended.
+        request = RequestId(session_id, 1, self.replica.machine.applied_index)
         return KeptSession(self, OpenSession(session_id, lease_ms, label), request)
 
 

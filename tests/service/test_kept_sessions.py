@@ -145,3 +145,16 @@ async def test_an_opening_that_was_refused_leaves_nothing_to_end() -> None:
         await soon(kept.end(world.deadline()))
 
         assert len(world.log) == proposed
+
+
+async def test_an_opening_that_arrives_after_its_end_is_refused() -> None:
+    """However late a copy of it comes, no session is left that nobody knows of."""
+    async with cluster() as world:
+        kept = await opened(world)
+        opening = world.log[-1][1]
+        await soon(kept.end(world.deadline()))
+
+        world.commit(opening)
+
+        assert not is_open(world, kept)
+        assert world.follower._replica.machine.client_count == 0
