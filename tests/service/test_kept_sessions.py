@@ -14,7 +14,8 @@ from coordinator.errors import (
 )
 from coordinator.service.holding import Asked
 from coordinator.service.kept_sessions import KeptSession
-from coordinator.state.commands import Create, CreateMode
+from coordinator.state.codec import encode_command
+from coordinator.state.commands import Command, Create, CreateMode
 from tests.service.fake_cluster import World, cluster, settle, soon
 
 LEASE_MS = 2_000
@@ -36,18 +37,19 @@ async def kept_for(world: World, kept: KeptSession, by_ms: int) -> None:
 
 
 async def test_it_is_kept_alive_through_changes_of_the_leader() -> None:
-    """Ten leases long, with an election of half a lease in each of them."""
+    """Each leader stays for three leases, and there is none for half a lease in between."""
     async with cluster() as world:
         kept = await opened(world)
 
         async with kept.kept():
-            for at in range(10):
-                await world.advance(LEASE_MS // 2)
+            for leader_id in ("2", "1", "3"):
+                await world.advance(3 * LEASE_MS)
                 world.elect(None)
                 await world.advance(LEASE_MS // 2)
-                world.elect("2" if at % 2 else "1")
+                world.elect(leader_id)
+            await world.advance(3 * LEASE_MS)
 
-        assert is_open(world, kept)
+            assert is_open(world, kept)
         await world.advance(LEASE_MS + 200)
         assert not is_open(world, kept), "nobody keeps it any more"
 
@@ -158,3 +160,20 @@ async def test_an_opening_that_arrives_after_its_end_is_refused() -> None:
 
         assert not is_open(world, kept)
         assert world.follower._replica.machine.client_count == 0
+
+
+async def test_a_lost_opening_that_arrives_after_its_end_is_refused() -> None:
+    """It was under way to a leader that nobody heard of again; it comes when all is tidied up."""
+    async with cluster() as world:
+        kept = world.follower.kept_sessions.new(LEASE_MS, "curl")
+        world.fault = lambda _sender, _to, kind: "request" if kind == "propose" else None
+        opening = asyncio.create_task(kept.open(world.deadline(400)))
+        await world.advance(600)
+        with pytest.raises(OutcomeUnknownError):
+            await opening
+        world.fault = lambda _sender, _to, _kind: None
+        await soon(kept.end(world.deadline()))
+
+        world.commit(encode_command(Command(kept._opening, 1, kept._request)))
+
+        assert not is_open(world, kept)
