@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import random as random_module
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from coordinator.clock import Clock
 from coordinator.config import Config
@@ -22,6 +22,7 @@ from coordinator.raft.engine import Engine, Role
 from coordinator.service.denials import Denials
 from coordinator.service.divergence import SLICE_EVERY_MS, Difference, Divergence
 from coordinator.service.elections import ElectionService
+from coordinator.service.figures import show_figures
 from coordinator.service.grant_history import GrantHistory
 from coordinator.service.heartbeats import HeartbeatAck, Heartbeats
 from coordinator.service.hold_timers import HoldTimers
@@ -154,19 +155,13 @@ class Member:
         engine.on_leader_change(leadership.on_leader_change)
         engine.on_leader_change(metrics.note_leader)
         engine.on_failure(self._fail)
-        metrics.add_facts("engine_", engine.metrics)
-        metrics.add_facts("", self._facts)
-        metrics.add_facts_by(
-            "peer_reachable",
-            "1 while this member is connected to the other one, else 0.",
-            "peer_id",
-            lambda: engine.status().is_reachable,
-        )
-        metrics.add_facts_by(
-            "lock_waiting",
-            "Contenders that wait for locks of a class, as seen here.",
-            "lock_class",
-            self._holds.waiting_by_class,
+        show_figures(
+            metrics,
+            engine=engine,
+            replica=replica,
+            leadership=leadership,
+            holds=self._holds,
+            is_ready=lambda: self.is_ready,
         )
 
     # --- life
@@ -489,15 +484,3 @@ class Member:
             ephemeral_count=machine.ephemeral_count(session_id),
             ephemerals=machine.ephemerals_of(session_id) if is_single else None,
         )
-
-    def _facts(self) -> Mapping[str, float]:
-        machine = self._replica.machine
-        return {
-            "zxid": machine.zxid,
-            "applied_index": machine.applied_index,
-            "is_leader": float(self._leadership.is_leader),
-            "is_ready": float(self.is_ready),
-            "sessions": machine.session_count,
-            "znodes": machine.znode_count,
-            "data_bytes": machine.data_bytes,
-        }

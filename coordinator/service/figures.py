@@ -1,0 +1,50 @@
+"""The figures of a member's metrics that are read when they are asked for, and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from coordinator.raft.engine import Engine
+from coordinator.service.holds import Holds
+from coordinator.service.leadership import Leadership
+from coordinator.service.metrics import Metrics
+from coordinator.service.replica import MachineReplica
+
+
+def show_figures(
+    metrics: Metrics,
+    *,
+    engine: Engine,
+    replica: MachineReplica,
+    leadership: Leadership,
+    holds: Holds,
+    is_ready: Callable[[], bool],
+) -> None:
+    """Have ``metrics`` show what these parts of one member say of themselves."""
+
+    def of_the_member() -> Mapping[str, float]:
+        machine = replica.machine
+        return {
+            "zxid": machine.zxid,
+            "applied_index": machine.applied_index,
+            "is_leader": float(leadership.is_leader),
+            "is_ready": float(is_ready()),
+            "sessions": machine.session_count,
+            "znodes": machine.znode_count,
+            "data_bytes": machine.data_bytes,
+        }
+
+    metrics.add_facts("engine_", engine.metrics)
+    metrics.add_facts("", of_the_member)
+    metrics.add_facts_by(
+        "peer_reachable",
+        "1 while this member is connected to the other one, else 0.",
+        "peer_id",
+        lambda: engine.status().is_reachable,
+    )
+    metrics.add_facts_by(
+        "lock_waiting",
+        "Contenders that wait for locks of a class, as seen here.",
+        "lock_class",
+        holds.waiting_by_class,
+    )
