@@ -71,7 +71,9 @@ def test_names_and_texts_follow_the_rules(texts: list[str]) -> None:
         assert text.endswith("."), name
         said = set(re.findall(r"[a-z]+", text.lower()))
         assert len(said - set(name.split("_")) - {"of", "this", "member", "a"}) >= 2, text
-        assert "A figure of this member's engine" not in text, f"{name} has no text"
+        assert "A figure of this member's engine" not in text, (
+            f"{name}: give it a sentence in coordinator/service/metric_texts.py"
+        )
 
 
 def test_every_text_is_of_a_figure_that_is_there(texts: list[str]) -> None:
