@@ -28,6 +28,7 @@ from coordinator.raft.loopback import LoopbackEngine
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.service.member import Member
 from coordinator.state.codec import COMMAND_FORMAT, OUTCOME_FORMAT
+from coordinator.state.rules import RULES
 from coordinator.state.snapshot import FORMAT as SNAPSHOT_FORMAT
 from coordinator.wire.http.app import create_app
 from coordinator.wire.http.server import HttpServer
@@ -136,12 +137,16 @@ class Server:
 def facts_to_agree_on() -> tuple[Fact, ...]:
     """Return what a member shows the others, beside the list of them; whoever differs is refused.
 
+    By the formats and the rules it shows that its release decides as theirs: two releases in which
+    a constant differs would come to different outcomes of one log.
+
     The engine adds who the members are and how long their votes count."""
     advice = "run the same release on all members"
     return (
         Fact("the format of commands", str(COMMAND_FORMAT), advice),
         Fact("the format of outcomes", str(OUTCOME_FORMAT), advice),
         Fact("the format of snapshots", str(SNAPSHOT_FORMAT), advice),
+        *(Fact(f"the rule {name}", value, advice) for name, value in RULES),
     )
 
 

@@ -61,6 +61,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.clock",
         "coordinator.state.commands",
         "coordinator.state.events",
+        "coordinator.state.limits",
         "coordinator.state.outcomes",
         "coordinator.state.sessions",
     ),

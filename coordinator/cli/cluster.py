@@ -44,6 +44,8 @@ def show_status(reply: Status) -> None:
         f"applied {reply.applied_index} of {reply.commit_index}, "
         f"{reply.sessions} sessions, {reply.znodes} znodes, version {reply.version}"
     )
+    if reply.limits_differ:
+        click.echo(one_line(reply.limits_differ))
     show_table(
         ("MEMBER", "URL", "ROLE", "REACHABLE"),
         (

@@ -11,6 +11,7 @@ from coordinator.cli.connection import shared_options
 from coordinator.cli.dev import dev
 from coordinator.cli.diagnose import diagnose
 from coordinator.cli.holding import elect, lock
+from coordinator.cli.limits import limits
 from coordinator.cli.past import grants, revoke
 from coordinator.cli.secret import secret
 from coordinator.cli.serving import serve
@@ -23,7 +24,7 @@ SECTIONS: tuple[tuple[str, tuple[click.Command, ...]], ...] = (
     ("Run a command while holding something", (lock, elect)),
     ("Read and write znodes", (create, get, set_, delete, ls, stat, watch, multi)),
     ("Ask about locks", (locks, why, why_lost, grants, revoke, diagnose, advise)),
-    ("Look at the service", (status, sessions)),
+    ("Look at the service", (status, sessions, limits)),
     ("Run members", (dev, serve, secret)),
     ("Set up a shell", (completion,)),
 )

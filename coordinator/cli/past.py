@@ -148,7 +148,7 @@ def revoke(
       coordinator revoke daily-report --reason "its host is off"
       coordinator revoke daily-report --grant 42-1337 --by ops --reason "stuck since noon"
     """
-    name_of_who = by or _login_name()
+    name_of_who = by or login_name()
     done = settings.run(
         lambda client: client.revoke(name, by=name_of_who, reason=reason, grant_id=grant_id)
     )
@@ -162,7 +162,8 @@ def revoke(
     )
 
 
-def _login_name() -> str:
+def login_name() -> str:
+    """Return who runs this, as the system knows them."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -26,6 +26,7 @@ from coordinator.client.leftovers import Leftovers
 from coordinator.client.modes import Mode as Mode
 from coordinator.client.modes import WatchKind as WatchKind
 from coordinator.client.observing import ElectionStream
+from coordinator.client.operating import OperatorVerbs
 from coordinator.client.session import Session
 from coordinator.client.settings import ClientSettings
 from coordinator.client.updating import update_steps
@@ -54,7 +55,6 @@ from coordinator.wire.messages.operations import (
     SetData,
 )
 from coordinator.wire.messages.sessions import SessionInfo, SessionList
-from coordinator.wire.messages.status import Status
 from coordinator.wire.messages.watches import WatchSelector
 from coordinator.wire.messages.znodes import Children, Deleted, Stat, Written, Znode
 
@@ -64,7 +64,7 @@ PageT = TypeVar("PageT", LockList, GrantPage, SessionList)
 _CLOSE_MS_MAX = 2_000
 
 
-class AsyncClient:
+class AsyncClient(OperatorVerbs):
     """A client of the cluster in the running event loop; made by ``async with connect(...)``.
 
     Every verb has one overall deadline (``timeout``, in seconds, of ``connect``), is sent to
@@ -426,10 +426,6 @@ class AsyncClient:
         """Return all open sessions."""
         pages = self._pages("/v1/sessions", (), SessionList.from_body)
         return tuple([each async for page in pages for each in page.sessions])
-
-    async def status(self) -> Status:
-        """Return what one member says of itself and the others."""
-        return await self._read(Call("GET", "/v1/status"), Status.from_body)
 
     # --- the end
 

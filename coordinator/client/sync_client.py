@@ -152,6 +152,8 @@ class Client:
     resize = _blocking(AsyncClient.resize)
     election = _blocking(AsyncClient.election)
     proclaim = _blocking(AsyncClient.proclaim)
+    limits = _blocking(AsyncClient.limits)
+    set_limits = _blocking(AsyncClient.set_limits)
     status = _blocking(AsyncClient.status)
 
     def update(

@@ -31,6 +31,7 @@ from coordinator.service.holds import LOOK_EVERY_MS, Holds, LockClasses
 from coordinator.service.kept_sessions import KeptSessions
 from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
+from coordinator.service.limits import LimitsService
 from coordinator.service.lock_views import LockViews
 from coordinator.service.locks import LockService
 from coordinator.service.metrics import Metrics
@@ -48,7 +49,7 @@ from coordinator.service.reads import (
 )
 from coordinator.service.reaper import Reaper
 from coordinator.service.replica import MachineReplica
-from coordinator.service.status import MemberStatus, in_words, members_of, what_is_wrong
+from coordinator.service.status import MemberStatus, status_of, what_is_wrong
 from coordinator.service.taken import TakenGrants
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
@@ -59,6 +60,7 @@ from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import SessionEnded, SessionOpened, Stat
 from coordinator.state.repeats import check_answers
+from coordinator.state.rules import RULES
 from coordinator.state.sessions import Session
 
 logger = logging.getLogger("coordinator.service")
@@ -72,6 +74,7 @@ class Member:
         engine: orders the commands; not started yet.
         clock: decides every wait, lease and deadline.
         random: draws session ids; a test passes a seeded one. None: the system's entropy.
+        rules: those of this release; a test passes those of another one.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Member:
         clock: Clock,
         *,
         random: random_module.Random | None = None,
+        rules: tuple[tuple[str, str], ...] = RULES,
     ) -> None:
         self._config = config
         self._engine = engine
@@ -89,8 +93,9 @@ class Member:
         self._on_failure: list[Callable[[BaseException], None]] = []
         self.metrics = metrics = Metrics()
         limits = config.limits
-        machine = StateMachine(MachineLimits.of(limits, config.sessions))
-        self._replica = replica = MachineReplica(machine)
+        self._replica = replica = MachineReplica(
+            StateMachine(), limits=MachineLimits.of(limits, config.sessions), rules=rules
+        )
         self._timers = timers = Timers(clock)
         self._tasks = tasks = Tasks(self._fail)
         self._leadership = leadership = Leadership(engine, clock)
@@ -143,12 +148,16 @@ class Member:
         self.lock_views = LockViews(self._reads, replica, self._holds, denials, promises)
         self.holding = HoldingService(self._proposals, self._reads, replica, leadership)
         self.grant_history = GrantHistory(self._reads, replica)
+        self.limits = LimitsService(
+            config, engine, clock, timers=timers, tasks=tasks, replica=replica, rules=rules,
+            leadership=leadership, proposals=self._proposals, reads=self._reads,
+        )  # fmt: skip
         self.elections = ElectionService(
             self._proposals, self._reads, replica, self._queues, self._hub
         )
         for listener in (
             self._hub, self._reads, self._leases, self._hold_timers, taken, self._queues,
-            self._holds, denials, self.holding,
+            self._holds, denials, self.holding, self.limits,
         ):  # fmt: skip
             replica.add_listener(listener)
         engine.on_role_change(self._on_role_change)
@@ -174,6 +183,7 @@ class Member:
         self._timers.every(tick_ms, self._leadership.observe)
         self._timers.every(self._config.limits.bookmark_interval_ms, self._hub.bookmark)
         self._timers.every(LOOK_EVERY_MS, self._holds.look)
+        self._timers.every(LOOK_EVERY_MS, self.limits.look)
         self._timers.every(self._config.limits.reap_interval_ms, self._reaper.look)
         self._timers.every(SLICE_EVERY_MS, self._divergence.look)
 
@@ -281,7 +291,7 @@ class Member:
     ) -> SessionOpened:
         """Open a session under an id drawn here; None is the default timeout."""
         if timeout_ms is None:
-            timeout_ms = self._config.sessions.timeout_ms_default
+            timeout_ms = self.limits.default_timeout_ms()
         session_id = f"{self._random.getrandbits(64):016x}"
         committed = await self.submit(
             OpenSession(session_id, timeout_ms, label),
@@ -385,28 +395,13 @@ class Member:
 
     def status(self) -> MemberStatus:
         """Return what this member knows now, without asking the others."""
-        engine = self._engine.status()
-        machine = self._replica.machine
-        members = members_of(self._config.cluster.members, engine)
-        wrong = self.not_ready_reason()
-        return MemberStatus(
-            member_id=engine.member_id,
-            cluster=self._config.cluster.name,
-            role=engine.role.value,
-            leader_id=engine.leader_id,
-            term=engine.term,
-            commit_index=engine.commit_index,
-            applied_index=engine.applied_index,
-            last_index=engine.last_index,
-            snapshot_index=engine.snapshot_index,
-            zxid=machine.zxid,
-            is_ready=not wrong,
+        return status_of(
+            self._config.cluster,
+            self._engine.status(),
+            self._replica.machine,
+            wrong=self.not_ready_reason(),
             is_stopping=self._leadership.is_stopping,
-            summary=in_words(members, engine, wrong),
-            members=members,
-            sessions=machine.session_count,
-            znodes=machine.znode_count,
-            data_bytes=machine.data_bytes,
+            limits_differ=self.limits.difference(),
         )
 
     def labels(self) -> tuple[str, int, int]:
@@ -436,13 +431,18 @@ class Member:
     def _on_role_change(self, role: Role, term: int) -> None:
         if self._leadership.is_stopping:
             return
-        self._leadership.on_role_change(role, term)
         if role is Role.LEADER:
-            self._leases.start(term)
-            self._hold_timers.start(term)
-        else:
-            self._leases.stop()
-            self._hold_timers.stop()
+            self.limits.begin(term, lambda: self._lead(term))
+            return
+        self.limits.stop()
+        self._leadership.on_role_change(role, term)
+        self._leases.stop()
+        self._hold_timers.stop()
+
+    def _lead(self, term: int) -> None:
+        self._leadership.on_role_change(Role.LEADER, term)
+        self._leases.start(term)
+        self._hold_timers.start(term)
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from coordinator.errors import StorageError
 from coordinator.state.codec import decode_command
-from coordinator.state.commands import Command
+from coordinator.state.commands import Command, SetLimits
+from coordinator.state.limits import UNSET, MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
+from coordinator.state.rules import RULES, difference
 
 
 class StateListener(Protocol):
@@ -28,13 +31,26 @@ class StateListener(Protocol):
 
 
 class MachineReplica:
-    """Adapts a StateMachine to the engine's Replica."""
+    """Adapts a StateMachine to the engine's Replica.
 
-    def __init__(self, machine: StateMachine) -> None:
+    It refuses, by an error that stops the member, to decide otherwise than whoever wrote the log:
+    a state that was begun under other rules, and a log from before limits were part of it, for a
+    member whose configuration has other ``limits`` than those that such a log is read under.
+    """
+
+    def __init__(
+        self,
+        machine: StateMachine,
+        *,
+        limits: MachineLimits = UNSET,
+        rules: tuple[tuple[str, str], ...] = RULES,
+    ) -> None:
         self.machine = machine
         self.look_index: int | None = None
         """Before a command of a later entry than this is applied, ``before_next`` is told."""
         self.before_next: Callable[[int], None] | None = None
+        self._configured = limits
+        self._rules = rules
         self._listeners: list[StateListener] = []
 
     def add_listener(self, listener: StateListener) -> None:
@@ -45,10 +61,32 @@ class MachineReplica:
         decoded = decode_command(command)
         if self.look_index is not None and index > self.look_index and self.before_next:
             self.before_next(index)
+        is_first = not self.machine.limits_record.version
+        if is_first and type(decoded.operation) is not SetLimits:
+            self._refuse_other_limits()
         outcome = self.machine.apply(decoded, index, term)
+        if is_first:
+            self._refuse_other_rules()
         for listener in self._listeners:
             listener.on_outcome(decoded, outcome)
         return outcome
+
+    def _refuse_other_rules(self) -> None:
+        found = difference(self.machine.limits_record.rules, self._rules)
+        if found:
+            raise StorageError(
+                f"this state was begun by a release that decides otherwise: {found}; "
+                "run the release that began it, on every member"
+            )
+
+    def _refuse_other_limits(self) -> None:
+        for (name, value), (_, then) in zip(self._configured.items(), UNSET.items(), strict=True):
+            if value != then:
+                raise StorageError(
+                    f"this log is from before limits were part of it, and is read under {name} = "
+                    f"{then}, but the configuration has {value}: remove it there, start all "
+                    f"members, then say: coordinator limits set {name}={value}"
+                )
 
     def snapshot(self) -> Iterator[bytes]:
         return self.machine.snapshot()
@@ -62,6 +100,7 @@ class MachineReplica:
 
         def replace() -> None:
             replace_state()
+            self._refuse_other_rules()
             for listener in self._listeners:
                 listener.on_restore()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coordinator.config import MemberAddress
+from coordinator.config import ClusterConfig, MemberAddress
 from coordinator.raft.engine import EngineStatus, Role
+from coordinator.state.machine import StateMachine
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,41 @@ class MemberStatus:
     sessions: int
     znodes: int
     data_bytes: int
+    limits_differ: str = ""
+    """In what the configuration differs from the cluster's limits, which hold; "": in nothing."""
+
+
+def status_of(
+    cluster: ClusterConfig,
+    engine: EngineStatus,
+    machine: StateMachine,
+    *,
+    wrong: str,
+    is_stopping: bool,
+    limits_differ: str,
+) -> MemberStatus:
+    """Return what a member says of itself; ``wrong`` is why it is not ready, "" when it is."""
+    members = members_of(cluster.members, engine)
+    return MemberStatus(
+        member_id=engine.member_id,
+        cluster=cluster.name,
+        role=engine.role.value,
+        leader_id=engine.leader_id,
+        term=engine.term,
+        commit_index=engine.commit_index,
+        applied_index=engine.applied_index,
+        last_index=engine.last_index,
+        snapshot_index=engine.snapshot_index,
+        zxid=machine.zxid,
+        is_ready=not wrong,
+        is_stopping=is_stopping,
+        summary=in_words(members, engine, wrong),
+        members=members,
+        sessions=machine.session_count,
+        znodes=machine.znode_count,
+        data_bytes=machine.data_bytes,
+        limits_differ=limits_differ,
+    )
 
 
 def members_of(addresses: Sequence[MemberAddress], engine: EngineStatus) -> tuple[MemberView, ...]:

@@ -203,12 +203,12 @@ def _decode_enter(row: Row) -> Enter:
 
 
 def _encode_set_limits(each: SetLimits) -> Row:
-    return (21, each.values, each.expected_version, each.rules)
+    return (21, each.values, each.expected_version, each.rules, each.by)
 
 
 def _decode_set_limits(row: Row) -> SetLimits:
-    _, values, expected_version, rules = row
-    return SetLimits(limit_values_of(values), expected_version, rules_of(rules))
+    _, values, expected_version, rules, by = row
+    return SetLimits(limit_values_of(values), expected_version, rules_of(rules), by)
 
 
 for _family in (_ZNODE_OPERATIONS, *_EVERY_FAMILY):
@@ -254,7 +254,9 @@ for _family in (_OPERATIONS, _OPERATIONS_4, _OPERATIONS_3, _OPERATIONS_2):
     _family.add(18, Revoke, STR, INT, STR, STR)
     _family.add(19, EndHold, STR, INT, INT)
     _family.add(20, Reopen, STR, INT, INT)
-_OPERATIONS.add(21, SetLimits, ROW, INT, ROW, encode=_encode_set_limits, decode=_decode_set_limits)
+_OPERATIONS.add(
+    21, SetLimits, ROW, INT, ROW, STR, encode=_encode_set_limits, decode=_decode_set_limits
+)
 
 _command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR, ROW)
 _command_1_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR)

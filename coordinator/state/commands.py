@@ -319,12 +319,13 @@ class SetLimits:
 
     Refused with BadVersion unless the limits have been changed ``expected_version`` times; 0 is
     what a new cluster's first command expects. It alone stamps ``rules``: those of the release
-    that begins this state.
+    that begins this state. ``by`` says who does it, for people.
     """
 
     values: tuple[tuple[str, int], ...]
     expected_version: int = ANY_VERSION
     rules: tuple[tuple[str, str], ...] = ()
+    by: str = ""
 
 
 Operation = (

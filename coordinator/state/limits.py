@@ -149,7 +149,7 @@ class LimitsRecord:
     """The rules of the release that began this state (``rules.RULES``), as its first command said;
     empty for a state from before."""
 
-    def after(self, operation: SetLimits, by: str, wall_ms: int) -> LimitsRecord:
+    def after(self, operation: SetLimits, wall_ms: int) -> LimitsRecord:
         """Return what the limits are after ``operation``; this very record when it changes nothing.
 
         Raises:
@@ -166,11 +166,15 @@ class LimitsRecord:
             raise BadArgumentsError(
                 f"set limits: expected at most {RULES_MAX} rules, found {len(operation.rules)}"
             )
+        if len(operation.by) > BY_CHARACTERS_MAX:
+            raise BadArgumentsError(
+                f"by: expected at most {BY_CHARACTERS_MAX} characters, found {len(operation.by)}"
+            )
         limits = self.limits.changed(operation.values)
         if self.version and limits == self.limits:
             return self
         rules = self.rules if self.version else operation.rules
-        return LimitsRecord(limits, self.version + 1, by[:BY_CHARACTERS_MAX], wall_ms, rules)
+        return LimitsRecord(limits, self.version + 1, operation.by, wall_ms, rules)
 
     def changes_since(self, before: LimitsRecord) -> tuple[tuple[str, int, int], ...]:
         """Return (name, before, now) of each limit that differs, in the order of the fields."""

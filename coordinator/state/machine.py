@@ -293,9 +293,8 @@ class StateMachine:
         return self._lock_operations.reopen(operation, self._term)
 
     def _set_limits(self, operation: SetLimits) -> LimitsSet:
-        assert self._command is not None, "a command is being applied"
         record = self._limits_record
-        changed = record.after(operation, self._command.identity, self._tree.wall_ms)
+        changed = record.after(operation, self._tree.wall_ms)
         if changed is not record:
             limits = changed.limits
             self._sessions.limits = self._requests.limits = limits

@@ -87,12 +87,14 @@ RULES = _find()
 """The rules of this release by name, each as a text, sorted."""
 
 
-def difference(stamped: Iterable[tuple[str, str]]) -> str:
+def difference(
+    stamped: Iterable[tuple[str, str]], rules: tuple[tuple[str, str], ...] = RULES
+) -> str:
     """Say in what this release differs from the rules ``stamped`` in a state; "" if in nothing.
 
     A rule that was not known then is no difference: see 3 of ``limits`` and of this module.
     """
-    own = dict(RULES)
+    own = dict(rules)
     for name, value in stamped:
         if own.get(name) != value:
             return f"{name} is {own.get(name, 'no rule')} in this release, and was {value}"

@@ -188,6 +188,27 @@ def test_status_says_how_it_is(coordinator: CommandLine) -> None:
     assert coordinator.text("status").splitlines()[0] == status["summary"]
 
 
+def test_limits_are_shown_and_set(coordinator: CommandLine) -> None:
+    """limits shows them; limits set changes them for all, and says who did it."""
+    before = coordinator.json("limits")
+
+    set_ = coordinator.json("limits", "set", "children_max=99_999", "--by", "ops")
+    shown = coordinator.text("limits")
+
+    assert set_["limits"] == {**before["limits"], "children_max": 99_999}
+    assert set_["version"] == before["version"] + 1
+    assert " by ops:" in shown
+    assert re.search(r"^children_max +99999$", shown, re.MULTILINE)
+    assert "children_max is 100000 in it and 99999" in coordinator.text("status")
+    coordinator.text("limits", "set", "children_max=100000")
+    assert "children_max" not in coordinator.text("status")
+    for wrong in ("children_max", "children_max=many", "=5"):
+        assert coordinator("limits", "set", wrong).exit_code == 2
+    stale = coordinator("limits", "set", "children_max=5", "--expected-version", "1")
+    assert stale.exit_code == 1
+    assert "expected version 1" in stale.output
+
+
 @pytest.mark.parametrize("endpoints", ["127.0.0.1:7071", ",", "ftp://h", "http://"])
 def test_endpoints_that_are_none_are_wrong_usage(endpoints: str) -> None:
     """Nothing was refused by anybody: the command line is wrong, and told what was expected."""

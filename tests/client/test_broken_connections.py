@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -132,6 +133,14 @@ async def closed(truth: AsyncClient, key: str) -> int:
     return int(await opened(truth, key) == 0)
 
 
+def limit_of(key: str) -> int:
+    return 1_000 + crc32(key.encode()) % 1_000_000
+
+
+async def is_limit_set(truth: AsyncClient, key: str) -> int:
+    return int((await truth.limits()).limits["recursive_delete_max"] == limit_of(key))
+
+
 async def session_of(client: AsyncClient, key: str) -> Session:
     return await client.session()
 
@@ -188,6 +197,10 @@ VERBS = {
     "proclaim": Verb(lambda client, key, election: election.proclaim(b"new"), published, elected),
     "resign": Verb(
         lambda client, key, election: election.resign(), is_vacant, elected, returns=True
+    ),
+    "set limits": Verb(
+        lambda client, key, _: client.set_limits({"recursive_delete_max": limit_of(key)}),
+        is_limit_set,
     ),
     "open a session": Verb(lambda client, key, _: client.session(), opened, in_its_own=True),
     "close a session": Verb(

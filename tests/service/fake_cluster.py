@@ -26,6 +26,10 @@ from coordinator.raft.engine import (
     Role,
 )
 from coordinator.service.member import Member
+from coordinator.state.codec import encode_command
+from coordinator.state.commands import Command, SetLimits
+from coordinator.state.limits import MachineLimits
+from coordinator.state.rules import RULES
 
 T = TypeVar("T")
 
@@ -224,11 +228,18 @@ class FakeEngine:
 
 
 class World:
-    """The log, who leads, and what goes wrong."""
+    """The log, who leads, and what goes wrong.
 
-    def __init__(self, count: int, config: Config, seed: int = 1) -> None:
+    The log begins with the limits of ``config``, as that of a cluster which has had a leader;
+    without them (``is_new``) the first leader has to set them.
+    """
+
+    def __init__(self, count: int, config: Config, seed: int = 1, *, is_new: bool = False) -> None:
         self.clock = ManualClock(monotonic_ms=1_000)
+        first = SetLimits(MachineLimits.of(config.limits, config.sessions).items(), 0, RULES)
         self.log: list[tuple[int, bytes, asyncio.Future[Applied] | None]] = []
+        if not is_new:
+            self.log.append((0, encode_command(Command(first, 0)), None))
         self.requests: list[tuple[str, str, str]] = []
         self.leader_id: str | None = None
         self.term = 0
@@ -319,10 +330,15 @@ def counted(member: Member, name: str) -> float:
 
 @asynccontextmanager
 async def cluster(
-    count: int = 3, *, config: Config | None = None, leader_id: str | None = "1"
+    count: int = 3,
+    *,
+    config: Config | None = None,
+    leader_id: str | None = "1",
+    is_new: bool = False,
 ) -> AsyncIterator[World]:
     """Run ``count`` members, with a leader unless told otherwise, and stop them all."""
-    world = World(count, config or Config(sessions=SessionConfig(timeout_ms_default=2_000)))
+    config = config or Config(sessions=SessionConfig(timeout_ms_default=2_000))
+    world = World(count, config, is_new=is_new)
     for member in world.members.values():
         await member.start()
     if leader_id is not None:

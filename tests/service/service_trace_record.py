@@ -54,6 +54,8 @@ def shown_operation(operation: do.Operation | do.ZnodeOperation) -> str:
             return f"multi: {', '.join(shown_operation(each) for each in operations)}"
         case do.Guarded(_, then):
             return f"guarded: {', '.join(shown_operation(each) for each in then)}"
+        case do.SetLimits(values):
+            return f"set limits {', '.join(f'{name}={value}' for name, value in values)}"
         case do.SetData() | do.Delete() | do.Check() | do.Read() | do.Reap():
             return f"{type(operation).__name__.lower().removesuffix('data')} {operation.path}"
     raise AssertionError(f"no words for {operation}")
@@ -117,7 +119,7 @@ def shown_ack(ack: HeartbeatAck) -> str:
 
 
 class TracedWorld(World):
-    """Tells of every entry that is committed."""
+    """Tells of every entry that is committed, counted behind the first, which sets the limits."""
 
     def __init__(self, count: int, config: Config, note: Callable[[str], None]) -> None:
         super().__init__(count, config)
@@ -129,4 +131,4 @@ class TracedWorld(World):
         super().commit(command, answer)
         what = shown_operation(decode_command(command).operation)
         came_to = shown_outcome(answer.result().result, zxid) if answer.done() else "not applied"
-        self._note(f"entry {len(self.log)}, {what}: {came_to}")
+        self._note(f"entry {len(self.log) - 1}, {what}: {came_to}")

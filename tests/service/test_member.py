@@ -54,7 +54,7 @@ async def test_a_healthy_member_says_so() -> None:
             "All is well: member 2 follows member 1 in term 1, and every member is reachable."
         )
         assert (status.role, status.leader_id, status.is_ready) == ("follower", "1", True)
-        assert (status.zxid, status.applied_index, status.sessions, status.znodes) == (2, 2, 1, 2)
+        assert (status.zxid, status.applied_index, status.sessions, status.znodes) == (2, 3, 1, 2)
         assert [each.client_url for each in status.members] == [
             f"http://127.0.0.1:{port}" for port in (7071, 7072, 7073)
         ]
@@ -253,4 +253,4 @@ async def test_each_member_counts_for_itself_in_the_format_of_prometheus() -> No
         assert "coordinator_proposals_total" not in values[0]
         assert values[1]["coordinator_proposals_total"] == 1
         assert [each["coordinator_is_leader"] for each in values] == [1, 0]
-        assert values[0]["coordinator_engine_commands_total"] == 1
+        assert values[0]["coordinator_engine_commands_total"] == 2

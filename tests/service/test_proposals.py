@@ -59,7 +59,7 @@ async def test_without_a_number_a_lost_reply_is_unknown_and_not_sent_again() -> 
             await soon(
                 world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline())
             )
-        assert len(world.log) == 1
+        assert len(world.log[1:]) == 1
         assert len(world.requests) == 1
 
 
@@ -116,7 +116,7 @@ async def test_a_write_sent_to_a_frozen_leader_is_repeated_as_soon_as_there_is_a
             world.follower.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline())
         )
         await settle()
-        assert world.log == []
+        assert world.log[1:] == []
         world.elect("2")
 
         committed = await soon(writing)
@@ -190,7 +190,7 @@ async def test_no_leader_until_the_deadline_means_nothing_was_proposed() -> None
 
         with pytest.raises(NoLeaderError):
             await soon(writing)
-        assert not world.log
+        assert not world.log[1:]
 
 
 @pytest.mark.parametrize("is_follower", [True, False])

@@ -15,7 +15,9 @@ import pytest
 
 from coordinator.config import Config, HttpConfig, MemberConfig
 from coordinator.errors import ConfigError, StorageError
-from coordinator.server import Server
+from coordinator.raft.agreement import check_facts, difference, shown
+from coordinator.server import Server, facts_to_agree_on
+from coordinator.state.rules import RULES
 from tests.service.fake_cluster import World, soon
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -160,3 +162,20 @@ async def test_a_thread_that_hangs_does_not_hold_the_process() -> None:
         exit_code = await process.wait()  # its standard input stays open
 
     assert exit_code == 7
+
+
+def test_members_of_releases_that_decide_differently_refuse_each_other() -> None:
+    """Every rule of the state is shown in the handshake; the first that differs is named (T01)."""
+    own = facts_to_agree_on()
+    name, value = RULES[0]
+    theirs = [
+        (fact, text + "0" if fact == f"the rule {name}" else text) for fact, text in shown(own)
+    ]
+
+    check_facts(own)
+    assert {fact for fact, _ in theirs} >= {f"the rule {rule}" for rule, _ in RULES}
+    assert difference(own, shown(own), "1", "2") == ""
+    assert difference(own, theirs, "1", "2") == (
+        f"members 1 and 2 differ in the rule {name}: '{value}' on member 1, '{value}0' on member "
+        "2; run the same release on all members"
+    )

@@ -304,7 +304,7 @@ def check_replay(log: Sequence[Entry], machines: Iterable[StateMachine]) -> Foun
     alone: StateMachine | None = None
     for machine in machines:
         if alone is None:
-            alone = StateMachine(machine.limits)
+            alone = StateMachine()
             for entry in log:
                 alone.apply(entry.command, entry.index, entry.term)
         if machine.digest() != alone.digest():

@@ -137,6 +137,7 @@ limit_changes = st.builds(
     ).map(tuple),
     st.sampled_from([-1, -1, -1, 0, 1]),
     st.just((("rule", "1"),)),
+    st.sampled_from(["", "ops", "x" * 257]),
 )
 
 failures = st.sampled_from(["", "", "the probe failed", "x" * 513])

@@ -138,7 +138,7 @@ def test_every_limit_is_in_a_snapshot() -> None:
     """A member that begins with a snapshot knows all limits, their version and who set them."""
     machine = StateMachine()
     values = tuple([(name, min(7_000, bounds_of(name)[1])) for name in NAMES])
-    machine.apply(Command(SetLimits(values, 0, (("rule", "1"),)), 5, None, "ops"), 1, 1)
+    machine.apply(Command(SetLimits(values, 0, (("rule", "1"),), "ops"), 5), 1, 1)
 
     restored = StateMachine()
     restored.restore(machine.snapshot())

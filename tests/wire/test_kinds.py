@@ -107,6 +107,7 @@ async def test_a_client_that_goes_away_while_it_waits_for_several_leaves_all_que
         ("POST", "/v1/locks/mine/revoke", {"by": "ann", "reason": "x"}),
         ("PUT", "/v1/locks/slots/size", {"size": 3}),
         ("DELETE", "/v1/locks/mine/grants/{grant}", None),
+        ("PATCH", "/v1/limits", {"limits": {"recursive_delete_max": 9}}),
         ("POST", "/v1/elections/e", {"session_id": "{session}"}),
         ("PUT", "/v1/elections/won/grants/{won}", {"value": "x"}),
         ("DELETE", "/v1/elections/won/grants/{won}", None),

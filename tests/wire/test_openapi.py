@@ -187,6 +187,10 @@ DRIVEN = [
     Step("proclaim", "/v1/elections/e/grants/{elected}", {"value": "late"}, 409),
     Step("abandon_campaign", "/v1/elections/e/attempts/c/9"),
     Step("close_session", "/v1/sessions/{session}"),
+    Step("get_limits", "/v1/limits"),
+    Step("set_limits", "/v1/limits", {"limits": {"recursive_delete_max": 9_000}, "by": "ann"}),
+    Step("set_limits", "/v1/limits", {"limits": {"no_such": 1}}, 400),
+    Step("set_limits", "/v1/limits", {"limits": {"znodes_max": 9}, "expected_version": 0}, 412),
     Step("status", "/v1/status"),
     Step("health_live", "/health/live"),
     Step("health_ready", "/health/ready"),
@@ -311,6 +315,9 @@ REFUSED_BY_BOTH = [
     ("resize_semaphore", "/v1/locks/l/size", {"size": 0}),
     ("revoke_lock", "/v1/locks/l/revoke", {"by": "ann"}),
     ("downgrade_lock", "/v1/locks/l/grants/1-1/downgrade", {"to": "shared"}),
+    ("set_limits", "/v1/limits", {"limits": {"znodes_max": "many"}}),
+    ("set_limits", "/v1/limits", {"limits": {}}),
+    ("set_limits", "/v1/limits", {"by": "ann"}),
     ("watch_many", "/v1/watch", {"watches": [{"kind": "znode"}]}),
 ]
 

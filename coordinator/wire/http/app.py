@@ -15,6 +15,7 @@ from coordinator.wire.http.etags import unconditional
 from coordinator.wire.http.grants import GrantRoutes
 from coordinator.wire.http.holding import HoldingRoutes
 from coordinator.wire.http.hosts import refuse_simple_post
+from coordinator.wire.http.limits import LimitRoutes
 from coordinator.wire.http.locks import LockRoutes
 from coordinator.wire.http.multi import MultiRoutes
 from coordinator.wire.http.openapi import openapi_document
@@ -80,5 +81,6 @@ def all_routes(door: Door) -> tuple[Route, ...]:
         *HoldingRoutes(door).routes(),
         *GrantRoutes(door).routes(),
         *ElectionRoutes(door).routes(),
+        *LimitRoutes(door).routes(),
         *OperationRoutes(door, lambda: openapi_document(product_version())).routes(),
     )

@@ -76,6 +76,7 @@ TAGS = {
     "locks": "Fair locks with fencing tokens; the wait is in the server.",
     "grants": "What became of grants.",
     "elections": "Leader election: the queue of a lock, with a value.",
+    "limits": "How much there may be of everything, for all members.",
     OPERATIONS_TAG: "What a member says of itself.",
 }
 """The nouns of the routes, in the order of the documentation."""
@@ -241,6 +242,14 @@ OPERATIONS: dict[str, Described] = {
     "abandon_campaign": Described(
         "DELETE", _ELECTION + _ATTEMPT, "Undo a campaign whose answer never came; idempotent.",
         gives="Abandoned", errors=(409, 410), query={"floor_index": integer()},
+    ),
+    "get_limits": Described(
+        "GET", "/v1/limits", "The limits that hold for all members, and who set them.",
+        gives="Limits", is_read=True,
+    ),
+    "set_limits": Described(
+        "PATCH", "/v1/limits", "Set limits for all members; what exists beyond them stays.",
+        takes=("LimitsChange",), gives="Limits", errors=(409, 412, 413), is_write=True,
     ),
     "status": Described(
         "GET", "/v1/status", "What this member knows of itself and the others.", gives="Status"

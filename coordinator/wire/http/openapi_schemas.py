@@ -13,8 +13,10 @@ from coordinator.wire.http.openapi_shapes import (
     DATA,
     EXPECTED_VERSION,
     IF_HELD,
+    LIMITS,
     NOT_EMPTY,
     PATH,
+    SHORT_TEXT,
     TEXT,
     VERSION,
     Schema,
@@ -234,8 +236,17 @@ SCHEMAS: dict[str, Schema] = {
             "sessions": integer(),
             "znodes": integer(),
             "members": array(reference("Member")),
+            "limits_differ": {
+                **TEXT,
+                "description": "in what its configuration differs from the limits of the cluster",
+            },
         }
     ),
+    "LimitsChange": body(
+        {"limits": LIMITS},
+        {"by": SHORT_TEXT, "expected_version": EXPECTED_VERSION, **IF_HELD},
+    ),
+    "Limits": response({"limits": LIMITS, "version": VERSION, "by": TEXT, "changed_ms": integer()}),
     "Health": response({"status": TEXT, "reason": TEXT}),
     **LOCK_SCHEMAS,
 }

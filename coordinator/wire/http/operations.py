@@ -64,6 +64,7 @@ class OperationRoutes:
                 )
                 for each in now.members
             ),
+            limits_differ=now.limits_differ,
         ).to_body()
         return self._door.reply(request, body, zxid=now.zxid, index=now.applied_index)
 

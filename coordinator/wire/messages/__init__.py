@@ -2,7 +2,8 @@
 
 One module for each noun: ``znodes``, ``operations`` (multi and guarded writes), ``sessions``,
 ``watches``, ``acquire`` (the wish and the grant), ``locks`` (looking at them), ``holding`` (a grant
-while it is held), ``if_held`` (a condition of any write), ``history``, ``elections``, ``status``.
+while it is held), ``if_held`` (a condition of any write), ``history``, ``elections``,
+``limits``, ``status``.
 A shape turns into a body with ``to_body`` and is read back with ``from_body``;
 ``coordinator.wire.encoding`` turns a body into bytes, in JSON or msgpack. The names of the headers
 are here.

@@ -45,7 +45,9 @@ class MemberInfo:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The reply of GET /v1/status; ``summary`` says in one sentence how this member is."""
+    """The reply of GET /v1/status; ``summary`` says in one sentence how this member is.
+
+    ``limits_differ`` says in what its configuration differs from the limits of the cluster."""
 
     member_id: str
     cluster: str
@@ -61,6 +63,7 @@ class Status:
     sessions: int
     znodes: int
     members: tuple[MemberInfo, ...]
+    limits_differ: str = ""
 
     def to_body(self) -> dict[str, Any]:
         return {
@@ -78,6 +81,7 @@ class Status:
             "sessions": self.sessions,
             "znodes": self.znodes,
             "members": [each.to_body() for each in self.members],
+            "limits_differ": self.limits_differ,
         }
 
     @classmethod
@@ -98,4 +102,5 @@ class Status:
             sessions=fields.integer("sessions", 0),
             znodes=fields.integer("znodes", 0),
             members=fields.items("members", MemberInfo.from_body),
+            limits_differ=fields.text("limits_differ", ""),
         )

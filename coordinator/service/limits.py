@@ -1,0 +1,232 @@
+"""The limits of the state, as one member proposes, changes and shows them.
+
+1. A new cluster's first command sets them, from the configuration of its first leader and stamped
+   with the rules of its release. Nothing else is served by a leader before that (``begin``).
+2. From then on a configuration decides nothing: a member whose own differs says so, in its log and
+   its status, and goes on with those of the cluster.
+3. A change is a command like any other, and a line of ``coordinator.audit`` in the leader's log.
+4. What a member could not carry is refused before it is proposed: data larger than a body may be.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator.clock import Clock
+from coordinator.config import Config
+from coordinator.errors import BadArgumentsError, CoordinatorError
+from coordinator.raft.engine import Engine
+from coordinator.service.holding import Asked
+from coordinator.service.leadership import Leadership
+from coordinator.service.proposals import Proposals
+from coordinator.service.reads import ReadMode, ReadReply, Reads
+from coordinator.service.replica import MachineReplica
+from coordinator.service.tasks import Tasks
+from coordinator.service.timers import Timers
+from coordinator.state.codec import encode_command
+from coordinator.state.commands import Command, SetLimits
+from coordinator.state.limits import LimitsRecord, MachineLimits
+from coordinator.state.outcomes import LimitsSet, Outcome
+from coordinator.state.repeats import check_answers
+from coordinator.state.rules import RULES
+
+logger = logging.getLogger("coordinator.service")
+audit = logging.getLogger("coordinator.audit")
+
+_TRY_AGAIN_MS = 200
+_NAMED_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsChanged:
+    """What a change came to: the limits after it, and (name, before, now) of each that changed."""
+
+    record: LimitsRecord
+    changes: tuple[tuple[str, int, int], ...]
+    zxid: int
+    index: int
+
+
+class LimitsService:
+    """The limits, as one member serves them.
+
+    Args:
+        rules: those of this release; a test gives those of another one.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        engine: Engine,
+        clock: Clock,
+        *,
+        timers: Timers,
+        tasks: Tasks,
+        replica: MachineReplica,
+        leadership: Leadership,
+        proposals: Proposals,
+        reads: Reads,
+        rules: tuple[tuple[str, str], ...] = RULES,
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._clock = clock
+        self._timers = timers
+        self._tasks = tasks
+        self._replica = replica
+        self._leadership = leadership
+        self._proposals = proposals
+        self._reads = reads
+        self._rules = rules
+        self._proposed = MachineLimits.of(config.limits, config.sessions)
+        self._term: int | None = None
+        self._said = ""
+
+    # --- the first ones
+
+    def begin(self, term: int, lead: Callable[[], None]) -> None:
+        """Call ``lead`` as soon as the state has limits: at once, or when they are applied here.
+
+        This member leads in ``term``, and its engine has applied everything of the terms before."""
+        self._term = term
+        if self._is_set():
+            lead()
+        else:
+            self._tasks.spawn(self._set_first(term, lead), "set the first limits")
+
+    def stop(self) -> None:
+        """This member does not lead any more."""
+        self._term = None
+
+    async def _set_first(self, term: int, lead: Callable[[], None]) -> None:
+        operation = SetLimits(
+            self._proposed.items(), 0, self._rules, f"the configuration of {self._name()}"
+        )
+        while self._term == term and not self._is_set():
+            try:
+                await self._engine.propose(
+                    encode_command(Command(operation, self._clock.wall_ms()))
+                )
+            except CoordinatorError as error:
+                logger.info("the first limits could not be set yet: %s", error)
+                await self._timers.sleep_until(self._clock.monotonic_ms() + _TRY_AGAIN_MS)
+        if self._term == term and not self._leadership.is_stopping:
+            lead()
+
+    def _is_set(self) -> bool:
+        return self._replica.machine.limits_record.version > 0
+
+    def _name(self) -> str:
+        return f"member {self._engine.member_id}"
+
+    # --- asked for by people
+
+    async def read(self, mode: ReadMode, deadline_ms: int) -> ReadReply[LimitsRecord]:
+        """Return the limits that hold, and how they came to be."""
+        age_ms = await self._reads.fresh(mode, deadline_ms)
+        return self._reads.reply(self._replica.machine.limits_record, age_ms)
+
+    async def change(
+        self, values: tuple[tuple[str, int], ...], by: str, expected_version: int, asked: Asked
+    ) -> LimitsChanged:
+        """Set ``values``; what exists beyond them stays, and only growth is refused.
+
+        Raises:
+            BadArgumentsError: a limit is not known or cannot be that.
+            BadVersionError: they were changed meanwhile.
+        """
+        self._refuse_unfit(values)
+        operation = SetLimits(values, expected_version, (), by)
+        committed = await self._proposals.submit(
+            operation,
+            request=asked.request,
+            identity=asked.identity,
+            deadline_ms=asked.deadline_ms,
+            if_held=asked.if_held,
+        )
+        check_answers(operation, committed.outcome)
+        result = committed.outcome.unwrap()
+        assert isinstance(result, LimitsSet), "a change of limits comes to a LimitsSet"
+        return LimitsChanged(
+            self._replica.machine.limits_record,
+            result.changes,
+            committed.outcome.zxid,
+            committed.index,
+        )
+
+    def _refuse_unfit(self, values: tuple[tuple[str, int], ...]) -> None:
+        wanted = dict(values)
+        MachineLimits.changed(self._replica.machine.limits, values)  # as apply will judge it
+        body_bytes_max = self._config.http.body_bytes_max
+        if wanted.get("data_bytes_max", 0) > body_bytes_max:
+            raise BadArgumentsError(
+                f"limit data_bytes_max: expected at most [http] body_bytes_max ({body_bytes_max}) "
+                f"of {self._name()}, because a request must be able to carry the largest data; "
+                "raise that on every member first",
+                limit="data_bytes_max",
+            )
+        tick_ms = self._config.sessions.tick_ms
+        if wanted.get("timeout_ms_min", tick_ms) < tick_ms:
+            raise BadArgumentsError(
+                f"limit timeout_ms_min: expected at least [sessions] tick_ms ({tick_ms}) of "
+                f"{self._name()}, because leases are looked at once in a tick",
+                limit="timeout_ms_min",
+            )
+
+    def on_outcome(self, command: Command, outcome: Outcome) -> None:
+        """Say in the log of the leader who changed what."""
+        result = outcome.result
+        if type(result) is not LimitsSet or outcome.is_repeat or self._term is None:
+            return
+        operation = command.operation
+        assert isinstance(operation, SetLimits), "only that comes to a LimitsSet"
+        audit.warning(
+            "limits set to version %d by %r, identity %r, at index %d: %s",
+            result.version,
+            operation.by,
+            command.identity,
+            self._replica.machine.applied_index,
+            ", ".join([f"{name} {was} to {now}" for name, was, now in result.changes])
+            or "as they were",
+        )
+
+    def on_restore(self) -> None:
+        """What was changed meanwhile is in the state."""
+
+    # --- what the configuration says
+
+    def default_timeout_ms(self) -> int:
+        """Return the timeout of a session that asks for none: within the limits that hold."""
+        default_ms, limits = self._config.sessions.timeout_ms_default, self._replica.machine.limits
+        return min(max(default_ms, limits.timeout_ms_min), limits.timeout_ms_max)
+
+    def difference(self) -> str:
+        """Say in what the configuration differs from the cluster's limits; "" if in nothing."""
+        if not self._is_set():
+            return ""
+        now = dict(self._replica.machine.limits.items())
+        named = [
+            f"{name} is {value} in it and {now[name]} in the cluster"
+            for name, value in self._proposed.items()
+            if now[name] != value
+        ]
+        if not named:
+            return ""
+        more = f", and {len(named) - _NAMED_MAX} more" if named[_NAMED_MAX:] else ""
+        return (
+            f"the configuration of {self._name()} has other limits than the cluster, whose limits "
+            f"hold: {', '.join(named[:_NAMED_MAX])}{more}; change one of the two "
+            "(coordinator limits set)"
+        )
+
+    def look(self, _now_ms: int) -> None:
+        """Say once in the log, when this member has caught up, that its configuration differs."""
+        if not self._engine.status().is_ready:
+            return
+        difference = self.difference()
+        if difference != self._said:
+            self._said = difference
+            if difference:
+                logger.warning("%s", difference)

@@ -1,0 +1,58 @@
+"""/v1/limits: how much there may be of everything, for all members alike."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from coordinator.service.holding import Asked
+from coordinator.state.limits import LimitsRecord
+from coordinator.wire.http.conditions import conditions
+from coordinator.wire.http.door import Door
+from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
+from coordinator.wire.http.routes import Route
+from coordinator.wire.messages.limits import LimitsChange, LimitsView
+
+
+class LimitRoutes:
+    """The routes of one door."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route("GET", "/v1/limits", self.read, "get_limits"),
+            Route("PATCH", "/v1/limits", self.change, "set_limits"),
+        )
+
+    async def read(self, request: web.Request) -> web.Response:
+        """Return the limits that hold, and who set them."""
+        door = self._door
+        query = Query(request.rel_url.raw_query_string, READ_MODES)
+        read = await door.member.limits.read(query.read_mode(), door.deadline_ms(request))
+        return door.reply_read(request, _view(read.value).to_body(), read)
+
+    async def change(self, request: web.Request) -> web.Response:
+        """Set those that are named, and return all of them."""
+        door = self._door
+        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+        body = await door.body(request)
+        shape = LimitsChange.from_body(body)
+        done = await door.member.limits.change(
+            tuple(shape.limits.items()),
+            shape.by,
+            shape.expected_version,
+            Asked(
+                door.request_id(request),
+                door.deadline_ms(request),
+                if_held=conditions(query, body),
+            ),
+        )
+        view = _view(done.record)
+        return door.reply(request, view.to_body(), zxid=done.zxid, index=done.index)
+
+
+def _view(record: LimitsRecord) -> LimitsView:
+    return LimitsView(
+        dict(record.limits.items()), record.version, record.changed_by, record.changed_ms
+    )
