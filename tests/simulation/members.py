@@ -119,6 +119,7 @@ class SimulatedMember:
         self.may_fail = any(fault.count for fault in self.disk.faults) or (
             self.disk.capacity_bytes is not None or self.rotten_path is not None
         )
+        self.may_fail |= world.changed_settings.is_of_another_release(self.member_id)
         self.owner = Owner(self.who)
         self.read_late = {}
         self.owner.spawn(self._boot(world.config_of(self.member_id)))
@@ -142,7 +143,13 @@ class SimulatedMember:
         self.engine.read_late = self.read_late
         self.engine.on_role_change(self._note_role)
         entropy = random.Random(self.random.randrange(1 << 60))
-        self.service = Member(config, self.engine, self.clock, random=entropy)
+        self.service = Member(
+            config,
+            self.engine,
+            self.clock,
+            random=entropy,
+            rules=world.changed_settings.rules_of(self.member_id),
+        )
         self.service.on_failure(lambda error: self._fail(owner, error))
         try:
             await self.service.start()

@@ -24,7 +24,8 @@ from coordinator.wire.messages import acquire
 from coordinator.wire.messages.sessions import SessionLease
 from coordinator.wire.strict_json import decode_json
 from tests.history.operations import Recorder
-from tests.simulation import more_faults
+from tests.simulation import changed_settings, more_faults
+from tests.simulation.changed_settings import ChangedSettings
 from tests.simulation.clients import SimulatedClient
 from tests.simulation.contending import Key
 from tests.simulation.durable import check_quorum
@@ -51,6 +52,8 @@ LOOK_EVERY_S = 0.05
 MORE_EVERY = 5
 """What came to the worlds later takes part in the last of so many seeds, and draws from a stream of
 its own: the others, and all seeds that ever found something, are the worlds that they were."""
+SETTINGS_EVERY = 10
+"""And other settings in one of so many, not one of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,8 @@ class World:
         self.settings = settings
         is_asked_for = bool(set(settings.only_faults) & set(more_faults.NAMES))
         self.has_more = is_asked_for or seed % MORE_EVERY == MORE_EVERY - 1
+        are_asked_for = bool(set(settings.only_faults) & set(changed_settings.NAMES))
+        self.has_changes = are_asked_for or seed % SETTINGS_EVERY == SETTINGS_EVERY - 2
         self.random = draw = random.Random(seed)
         self.record = Record(loop.time, keep_lines=settings.keep_lines)
         self.recorder = Recorder()
@@ -123,6 +128,7 @@ class World:
         ]
         self.faults = Faults(self, draw.randrange(1 << 60))
         self.more_faults = MoreFaults(self)
+        self.changed_settings = ChangedSettings(self)
         self.onlooker = Onlooker(self)
         self.watchings: list[Watching] = []
         self.grants: list[Told] = []
@@ -175,9 +181,12 @@ class World:
         breaking = [asyncio.create_task(self.faults.run())]
         if self.has_more:
             breaking.append(asyncio.create_task(self.more_faults.run()))
+        if self.has_changes:
+            breaking.append(asyncio.create_task(self.changed_settings.run()))
         await asyncio.sleep(self.settings.seconds)
         for each in breaking:
             each.cancel()
+        await self.changed_settings.heal()
         await self.more_faults.heal()
         await self.faults.heal()
         self.healed_s = self.loop.time()
@@ -276,7 +285,8 @@ class World:
         return self.final_zxid is not None and watching.told_zxid >= self.final_zxid
 
     def config_of(self, member_id: str) -> Config:
-        return replace(self._config, member=MemberConfig(member_id=member_id, data_dir="data"))
+        config = replace(self._config, member=MemberConfig(member_id=member_id, data_dir="data"))
+        return self.changed_settings.config_of(member_id, config)
 
     # --- what is judged at once
 

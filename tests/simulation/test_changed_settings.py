@@ -1,0 +1,29 @@
+"""Worlds in which settings, releases and lists differ: they happen, and nothing comes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.changed_settings import NAMES
+from tests.simulation.world import SETTINGS_EVERY, Settings, simulate
+
+JUDGED = ("equal outcomes", "equal digests", "one log", "one release", "one leader", "stays up")
+"""What other settings could break first; campaigns judge every promise in these worlds, too."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_members_differ_in_changes_no_outcome(name: str) -> None:
+    """The limits of the state hold, and whoever would decide otherwise gets nowhere (T01)."""
+    verdict = simulate(3, Settings(seconds=6, only_faults=(name,)))
+
+    assert not [each for each in verdict.violations if each.promise in JUDGED]
+    assert verdict.tally.faults[name] >= 1
+
+
+def test_some_seeds_have_them_and_the_others_are_as_they_were() -> None:
+    """They draw from a stream of their own, in seeds of their own."""
+    with_changes = simulate(SETTINGS_EVERY - 2, Settings(seconds=3, only_faults=("crash_one",)))
+    assert not set(with_changes.tally.faults) & set(NAMES)
+
+    drawn = simulate(SETTINGS_EVERY - 2, Settings(seconds=8))
+    assert set(drawn.tally.faults) & set(NAMES)
