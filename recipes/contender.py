@@ -59,8 +59,9 @@ class Contender(Body[ClientT]):
             LockTimeoutError: not granted in time; the attempt left nothing behind.
             DeadlockError: this owner (this very task or thread) holds or waits already, or the
                 wait would close a circle of owners that wait for each other (``error.cycle``).
-            UnavailableError, OutcomeUnknownError: the service is away; not granted.
-            SessionExpiredError: the session ended while waiting.
+            UnavailableError, OutcomeUnknownError: the service is away, or has no quorum; not
+                granted. One try says so within one election.
+            SessionExpiredError: a member says that the session ended while waiting.
         """
         self._on_position = on_position
         return await self._holding.acquire(self._terms.wait(blocking, timeout))

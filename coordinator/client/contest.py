@@ -62,10 +62,13 @@ from coordinator.wire.messages.watches import StreamError
 ABANDON_WAIT_MS = 1_000
 """How long a failed or cancelled attempt waits until it knows that it left nothing (S007)."""
 _ABANDON_ATTEMPT_MS = 5_000
+_TRY_MS_MAX = 2_000
+"""How long one try looks for a member that can decide it: as long as an election takes."""
 _SILENCE_MS_MAX = 7_000
 """A waiting stream that says nothing for so long is taken for dead."""
 _GRACE_MS = 500
 """How much longer than the deadline we listen for the server's own "timed out"."""
+_LAST_MS_MIN = 300
 _FORGOTTEN_MAX = 3
 _ASK_AGAIN_MS = WAIT_MS_MAX // 2
 """The server waits for an hour at most; who waits longer asks again, at the same place, in time."""
@@ -161,14 +164,17 @@ class Contest:
 
         Raises:
             LockTimeoutError: others held until the deadline; nothing of the attempt is left.
-            UnavailableError: no member could be reached; nothing of the attempt is left.
+            UnavailableError: no member could be reached, or none has a quorum (a try says so within
+                one election); nothing of the attempt is left.
             OutcomeUnknownError: it is not granted to this caller, but may still be queued until
                 the withdrawal, which goes on in the background, arrives or the session ends.
-            SessionExpiredError: the session ended, or could not be relied upon any more, while
-                waiting; what the attempt left goes with it, at the server's time.
+            SessionExpiredError: a member said that the session ended while waiting, or the grant
+                came when it could not be relied upon; nothing of the attempt is left.
         """
         clock = self._delivery.clock
         limit_ms = wait_ms or self._timeout_ms
+        if wait_ms == 0:
+            limit_ms = min(limit_ms, _TRY_MS_MAX)
         deadline_ms = None if wait_ms is None else clock.monotonic_ms() + limit_ms
         if not await self._leftovers.gone(self.names, wish.owner, limit_ms):
             raise UnavailableError(
@@ -183,6 +189,13 @@ class Contest:
         except _CallbackFailed as failed:
             await self._settle(attempt, wish.owner, failed)
             raise failed.error from None
+        except SessionExpiredError as error:
+            if not session.is_unheard:
+                await self._settle(attempt, wish.owner, error)
+                raise
+            away = UnavailableError(f"{self.name}: {session.reason}; not granted")
+            await self._settle(attempt, wish.owner, away)
+            raise away from error
         except BaseException as error:
             await self._settle(attempt, wish.owner, error)
             raise
@@ -282,6 +295,8 @@ class Contest:
         trouble = Trouble()
         forgotten = 0
         while (remaining_ms := self._remaining_ms(attempt)) > 0:
+            if trouble.failures and not attempt.may_be_queued and remaining_ms < _LAST_MS_MIN:
+                break  # certain so far; a sending without its answer would leave it open
             try:
                 return await self._listen(attempt, wish, remaining_ms, on_position)
             except RequestForgottenError:
@@ -316,10 +331,13 @@ class Contest:
     ) -> Grant:
         was_maybe_queued = attempt.may_be_queued
         attempt.may_be_queued = True
-        headers_ms = self._delivery.attempt_ms(self._timeout_ms, remaining_ms)
+        whole_ms = _TRY_MS_MAX if attempt.is_try else self._timeout_ms
+        headers_ms = self._delivery.attempt_ms(whole_ms, remaining_ms)
         try:
             call = self._call(attempt, wish, remaining_ms)
-            async with self._delivery.stream(call, headers_ms, attempt.lane) as stream:
+            async with self._delivery.stream(
+                call, headers_ms, attempt.lane, is_bounded=attempt.is_try
+            ) as stream:
                 opened_ms = self._delivery.clock.monotonic_ms()
                 while True:
                     if self._delivery.clock.monotonic_ms() - opened_ms > _ASK_AGAIN_MS:
@@ -395,7 +413,8 @@ class Contest:
                 f"{self.name}: no answer in time; the attempt was withdrawn: {error.message}"
             ) from error
         if not is_withdrawn and isinstance(error, LockTimeoutError | UnavailableError):
-            attempt.session.check()  # lost by our clock, it may live on at the server for a while
+            if not attempt.session.is_unheard:
+                attempt.session.check()
             raise OutcomeUnknownError(
                 f"{error.message}; it may stand in the queue until its withdrawal arrives or "
                 f"session {attempt.session.session_id} ends",

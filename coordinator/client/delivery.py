@@ -152,11 +152,8 @@ class Delivery:
     ) -> T:
         """Send once, to the current member; raises what it answers, and leaves it if it fails."""
         endpoint = self.endpoints.current
-        # The server's deadline ends a little before ours, so that its answer still arrives.
-        allowance_ms = min(_ANSWER_ALLOWANCE_MS_MAX, timeout_ms // 10)
-        server_ms = max(1, min(timeout_ms - allowance_ms, _SERVER_DEADLINE_MS_MAX))
         try:
-            request = call.request(server_ms, lane)
+            request = call.request(_server_ms(timeout_ms), lane)
             response = await self._transport.request(endpoint, request, timeout_ms)
             parsed = self._parsed(endpoint, response, parse)
         except (UnavailableError, OutcomeUnknownError) as error:
@@ -167,10 +164,17 @@ class Delivery:
         self.last_failure = None
         return parsed
 
-    def stream(self, call: Call, timeout_ms: int, lane: Lane | None = None) -> Streaming:
-        """Open a stream of lines at the current member, or raise what it answers instead."""
+    def stream(
+        self, call: Call, timeout_ms: int, lane: Lane | None = None, *, is_bounded: bool = False
+    ) -> Streaming:
+        """Open a stream of lines at the current member, or raise what it answers instead.
+
+        ``is_bounded``: the member is told to answer in that time; else only the headers have to
+        be there.
+        """
         endpoint = self.endpoints.current
-        return Streaming(self, endpoint, call.request(None, lane), timeout_ms)
+        request = call.request(_server_ms(timeout_ms) if is_bounded else None, lane)
+        return Streaming(self, endpoint, request, timeout_ms)
 
     def open_stream(
         self, endpoint: str, request: Request, timeout_ms: int
@@ -307,6 +311,12 @@ class Streaming:
         except TimeoutError:
             return ConnectionLostError(f"{self._endpoint}: no answer in {self._timeout_ms} ms")
         return problem_in(self._endpoint, Response(stream.status, stream.headers, body))
+
+
+def _server_ms(timeout_ms: int) -> int:
+    """Return the server's deadline: a little before ours, so that its answer still arrives."""
+    allowance_ms = min(_ANSWER_ALLOWANCE_MS_MAX, timeout_ms // 10)
+    return max(1, min(timeout_ms - allowance_ms, _SERVER_DEADLINE_MS_MAX))
 
 
 def problem_in(endpoint: str, response: Response) -> CoordinatorError:

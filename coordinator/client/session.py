@@ -84,6 +84,7 @@ class Session:
         self._failure = ""
         """What is wrong with the client, if that is why the session ended."""
         self._is_end_told = False
+        self._is_unheard = False
         self._probes: asyncio.Task[None] | None = None
         self._heartbeats = self._loop.create_task(
             self._keep_alive(), name=f"heartbeats of session {session_id}"
@@ -116,9 +117,15 @@ class Session:
                 f"no heartbeat of session {self.session_id} was acknowledged "
                 f"within its {self.timeout_ms} ms"
             )
+            self._is_unheard = True
         with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
             self._loop.call_soon_threadsafe(self._announce)
         return 0
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether it is lost only because no member answered: the cluster may still keep it."""
+        return self.is_lost and self._is_unheard
 
     def check(self) -> None:
         """Raise SessionExpiredError unless the session is certainly alive now."""

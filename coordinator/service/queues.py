@@ -62,7 +62,9 @@ from coordinator.state.events import EventType
 from coordinator.state.outcomes import Created, Entered, Outcome
 from coordinator.state.repeats import check_answers
 
-_TRY_DEADLINE_MS_MIN = 1_000
+_TRY_DEADLINE_MS_MIN = 250
+_SEEN_MS_MAX = 250
+"""How long a refusal waits to know who holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,7 @@ class Queues:
             )
         except BadArgumentsError as error:
             if error.fields.get("is_abandoned"):
-                self._raise_timeout(attempt, position=None)
+                await self._raise_timeout(attempt, position=None)
             raise
         except (OutcomeUnknownError, StorageError):
             await self._undo(attempt, _abandoning(attempt, request), position=None)
@@ -262,7 +264,7 @@ class Queues:
         result = committed.outcome.unwrap()
         assert isinstance(result, Entered), "an enter comes to an Entered"
         if not result.is_entered:
-            self._raise_timeout(attempt, position=None)
+            await self._raise_timeout(attempt, position=None, is_seen=committed.is_local)
         if not committed.is_local:  # it stands, but this member cannot see it
             first = result.contenders[0]
             leave, path = _releasing(attempt, _Mine(first.path, first.stat.czxid)), directories[0]
@@ -386,7 +388,7 @@ class Queues:
         It goes on in the background then.
         """
         if await self._leaving.is_done(leave):
-            self._raise_timeout(attempt, position)
+            await self._raise_timeout(attempt, position)
 
     async def _raise_unseen(
         self, attempt: Attempt, leave: Leave, path: str, error: UnavailableError
@@ -405,7 +407,24 @@ class Queues:
         client_id = f"member-{self._entropy.getrandbits(128):032x}"
         return RequestId(client_id, 1, self._replica.machine.applied_index)
 
-    def _raise_timeout(self, attempt: Attempt, position: int | None) -> NoReturn:
+    async def _is_up_to_date(self) -> bool:
+        """Whether this member has seen, within a moment, all that was answered before."""
+        deadline_ms = self._clock.monotonic_ms() + _SEEN_MS_MAX
+        try:
+            async with self._timers.deadline(deadline_ms):
+                await self._reads.fresh(LINEARIZABLE, deadline_ms)
+        except (TimeoutError, UnavailableError, OutcomeUnknownError):
+            return False
+        return True
+
+    async def _raise_timeout(
+        self, attempt: Attempt, position: int | None, *, is_seen: bool = False
+    ) -> NoReturn:
+        """Raise with who holds; with nobody, rather than with one who has given it back.
+
+        ``is_seen``: what came of the attempt is applied here, and so is all that was before it.
+        """
+        is_seen = is_seen or await self._is_up_to_date()
         machine, recipe = self._replica.machine, attempt.recipe
         directories = recipe.directories(attempt.names)
         holders = [first_holder(machine, each) for each in directories]
@@ -414,13 +433,22 @@ class Queues:
         at = in_the_way[0] if in_the_way else 0
         holder, name = holders[at], recipe.name_at(directories[at])
         delayed = "; it is closed for a while, after a holder was lost" if closings[at] else ""
+        described = attempt.describe(holder) if holder is not None and is_seen else None
+        held_by = "" if described is None else f"; held by {_named(described)}"
         raise LockTimeoutError(
-            f"{recipe.word} {name!r} was not granted in time{delayed}",
+            f"{recipe.word} {name!r} was not granted in time{delayed}{held_by}",
             lock=name,
-            holder=None if holder is None else attempt.describe(holder),
+            holder=described,
             position=position,
             zxid=machine.zxid,
         )
+
+
+def _named(holder: Mapping[str, Any]) -> str:
+    """Return who holds, as far as it said who it is."""
+    who = f"{holder['label']!r}" if holder.get("label") else f"session {holder['session_id']}"
+    where = f" on {holder['host']!r}" if holder.get("host") else ""
+    return f"{who}{where}"
 
 
 def _abandoning(attempt: Attempt, request: RequestId) -> Leave:

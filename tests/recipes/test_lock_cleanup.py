@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.client import Request
-from coordinator.errors import SessionExpiredError
+from coordinator.errors import OutcomeUnknownError
 from recipes import Lock
 from tests.client.memory_cluster import LEFT, RIGHT, MemoryCluster, in_memory
 from tests.client.virtual_time import LoopClock
@@ -95,7 +95,7 @@ async def test_who_wakes_after_deadline_and_lease_is_not_told_that_nothing_is_le
         network.loses_reply_of = wake_late
         await first.release()
         await second
-        with pytest.raises(SessionExpiredError):
+        with pytest.raises(OutcomeUnknownError, match="may stand in the queue"):
             await waiting
 
         assert await world.queue(other, "daily") == ["second", "third"]

@@ -11,6 +11,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
+from coordinator.testing import LocalCluster
 from recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import Kind, each_kind, now
@@ -88,3 +89,60 @@ async def test_what_an_acquire_waits_for_one_after_the_other_shares_its_one_dead
             await Lock(client, "daily", owner="me", timeout=5).acquire()
 
         assert now() - began <= 5.1
+
+
+@in_memory
+async def test_a_cluster_without_an_answer_never_looks_like_an_expired_session(
+    world: MemoryCluster,
+) -> None:
+    """A session is lost by our own clock then; what is said is that the service is away."""
+    for is_refusing in (True, False):
+        network = world.network()
+        async with world.client(network, session_timeout=2) as client:
+            await client.session()
+            network.is_refusing, network.is_cut = is_refusing, not is_refusing
+            began = now()
+
+            with pytest.raises((UnavailableError, OutcomeUnknownError), match="no heartbeat"):
+                await Lock(client, "daily", timeout=30).acquire()
+
+            assert now() - began <= 3.1
+
+
+@pytest.mark.parametrize("has_session", [True, False])
+@in_memory
+async def test_one_try_is_one_election_long_when_nobody_can_decide(
+    world: MemoryCluster, has_session: bool
+) -> None:
+    """``try_acquire`` and ``timeout=0`` do not wait for the client's whole time."""
+    for is_refusing in (True, False):
+        network = world.network()
+        async with world.client(network, timeout=20) as client:
+            if has_session:
+                await client.session()
+            network.is_refusing, network.is_cut = is_refusing, not is_refusing
+            began = now()
+
+            with pytest.raises((UnavailableError, OutcomeUnknownError)):
+                await Lock(client, "daily").try_acquire()
+            with pytest.raises((UnavailableError, OutcomeUnknownError)):
+                await Lock(client, "daily").acquire(timeout=0)
+
+            assert now() - began <= 6.2  # two seconds, and one to take back what may be left
+
+
+def test_one_try_without_a_quorum_says_that_it_is_unavailable(
+    coordinator_cluster: LocalCluster,
+) -> None:
+    """Of three members two are gone: definite, and the same class with a session and without."""
+    cluster = coordinator_cluster
+    with cluster.connect() as client, cluster.connect() as fresh:
+        client.session()
+        cluster.kill()
+        cluster.kill(cluster.running[0])
+
+        for each in (client, fresh):
+            with pytest.raises(UnavailableError):
+                Lock(each, "daily", timeout=0).acquire()
+            with pytest.raises(UnavailableError):
+                Lock(each, "daily").try_acquire()

@@ -16,6 +16,7 @@ from coordinator.errors import (
     LockTimeoutError,
     NoLeaderError,
     NotOwnerError,
+    OutcomeUnknownError,
     ProposalTimeoutError,
     SessionExpiredError,
     ThrottledError,
@@ -211,6 +212,39 @@ async def test_try_once_answers_at_once_and_leaves_nothing() -> None:
         assert caught.value.holder["label"] == "worker"
         assert await queue_of(world) == [grant.grant_id]
         assert len(world.log) == before + 1
+
+
+@pytest.mark.parametrize("is_try", [True, False])
+@pytest.mark.parametrize("catches_up", [True, False])
+async def test_a_refusal_names_nobody_who_has_given_it_back(
+    is_try: bool, catches_up: bool
+) -> None:
+    """A member that lags behind names the holder of now, or nobody; never the one before (T64)."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        first, second, third = [await opened(world) for _ in range(3)]
+        former = await soon(acquired(world, first))
+        behind_id = next(each for each in reversed(world.members) if each != world.leader_id)
+        behind, engine = world.members[behind_id], world.engines[behind_id]
+        engine.is_applying = False
+        await soon(world.leader.locks.release(LOCK, former.grant_id, None, world.deadline()))
+        holder = await soon(acquired(world, second))
+
+        refused = waiting(
+            world, third, at=behind, is_try=is_try, wait_deadline_ms=world.deadline(100)
+        )
+        await settle()
+        if catches_up:
+            engine.is_applying = True
+            engine.catch_up()
+        for _ in range(20):
+            await world.advance(100)
+
+        with pytest.raises((LockTimeoutError, OutcomeUnknownError)) as caught:
+            await soon(refused)
+        named = caught.value.fields.get("holder")
+        assert named is None or named["grant_id"] == holder.grant_id
+        if catches_up:
+            assert named is not None
 
 
 async def test_a_try_that_repeats_a_wait_answers_at_once_too() -> None:
