@@ -203,7 +203,7 @@ def test_the_pure_core_is_pure(module: str, path: Path) -> None:
     for imported, line in imports_of(path):
         assert imported.split(".")[0] not in STATE_NEVER_IMPORTS, f"{path}:{line}: {imported}"
         if imported.split(".")[0] == "msgpack":
-            assert module == "coordinator.state.codec", f"{path}:{line}: msgpack is codec's only"
+            assert module == "coordinator.state.packing", f"{path}:{line}: msgpack: only there"
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in {"hash", "id", "open"}, f"{path}:{node.lineno}"

@@ -35,6 +35,7 @@ from coordinator.errors import (
 from coordinator.service.heartbeats import HeartbeatAck, Heartbeats
 from coordinator.service.proposals import Proposals
 from coordinator.service.replica import MachineReplica
+from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.service.timers import Timers
 from coordinator.state.commands import CloseSession, OpenSession, RequestId
 
@@ -111,7 +112,10 @@ class KeptSession:
             except RequestError:
                 return  # refused: there never was one
         await self._parts.proposals.submit(
-            CloseSession(self.session_id), request=None, deadline_ms=deadline_ms, need_local=False
+            CloseSession(self.session_id, at_once=ENDED_AT_ONCE),
+            request=None,
+            deadline_ms=deadline_ms,
+            need_local=False,
         )
 
     async def _submit_opening(self, deadline_ms: int) -> None:

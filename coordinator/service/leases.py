@@ -23,6 +23,7 @@ from coordinator.errors import OutcomeUnknownError, UnavailableError
 from coordinator.raft.engine import Engine
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
+from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.service.tasks import Tasks
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, ExpireSession
@@ -180,7 +181,8 @@ class Leases:
 
     async def _expire(self, session_id: str, term: int, *, is_first: bool) -> None:
         command = Command(
-            ExpireSession(session_id, term, self._silent_ms(session_id)), self._clock.wall_ms()
+            ExpireSession(session_id, term, self._silent_ms(session_id), ENDED_AT_ONCE),
+            self._clock.wall_ms(),
         )
         is_decided = True
         try:

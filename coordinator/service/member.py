@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import random as random_module
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from coordinator.clock import Clock
 from coordinator.config import Config
@@ -49,6 +50,7 @@ from coordinator.service.reads import (
 )
 from coordinator.service.reaper import Reaper
 from coordinator.service.replica import MachineReplica
+from coordinator.service.session_ends import ENDED_AT_ONCE, SessionEnds
 from coordinator.service.status import MemberStatus, status_of, what_is_wrong
 from coordinator.service.taken import TakenGrants
 from coordinator.service.tasks import Tasks
@@ -104,6 +106,7 @@ class Member:
         self._leases = Leases(
             engine, clock, replica, tasks, metrics, tick_ms=config.sessions.tick_ms
         )
+        self._session_ends = SessionEnds(engine, clock, replica, tasks)
         self._hold_timers = HoldTimers(engine, clock, timers, replica, tasks, metrics)
         taken = TakenGrants(replica)
         self._heartbeats = Heartbeats(
@@ -157,7 +160,7 @@ class Member:
         )
         for listener in (
             self._hub, self._reads, self._leases, self._hold_timers, taken, self._queues,
-            self._holds, denials, self.holding, self.limits,
+            self._holds, denials, self.holding, self.limits, self._session_ends,
         ):  # fmt: skip
             replica.add_listener(listener)
         engine.on_role_change(self._on_role_change)
@@ -184,6 +187,7 @@ class Member:
         self._timers.every(self._config.limits.bookmark_interval_ms, self._hub.bookmark)
         self._timers.every(LOOK_EVERY_MS, self._holds.look)
         self._timers.every(LOOK_EVERY_MS, self.limits.look)
+        self._timers.every(tick_ms, self._session_ends.look)
         self._timers.every(self._config.limits.reap_interval_ms, self._reaper.look)
         self._timers.every(SLICE_EVERY_MS, self._divergence.look)
 
@@ -314,12 +318,12 @@ class Member:
         identity: str = "",
         if_held: tuple[IfHeld, ...] = (),
     ) -> SessionEnded:
-        """End a session and all its ephemerals; again if need be.
+        """End a session and all its ephemerals, as far as the deadline allows; again if need be.
 
         ``failure`` says what is wrong with the client, if that is why: its locks are lost then.
         """
         committed = await self.submit(
-            CloseSession(session_id, failure),
+            CloseSession(session_id, failure, ENDED_AT_ONCE),
             request=request,
             identity=identity,
             deadline_ms=deadline_ms,
@@ -330,6 +334,9 @@ class Member:
         if failure and result.was_open:
             self.metrics.sessions_failed.inc()
             logger.info("session %s was ended by its client: %r", session_id, failure)
+        with suppress(TimeoutError):  # it has ended in any case, and what it owned goes
+            async with self._timers.deadline(deadline_ms):
+                await self._session_ends.finished(session_id)
         return result
 
     async def heartbeat(self, session_id: str, deadline_ms: int) -> HeartbeatAck:
@@ -438,11 +445,13 @@ class Member:
         self._leadership.on_role_change(role, term)
         self._leases.stop()
         self._hold_timers.stop()
+        self._session_ends.stop()
 
     def _lead(self, term: int) -> None:
         self._leadership.on_role_change(Role.LEADER, term)
         self._leases.start(term)
         self._hold_timers.start(term)
+        self._session_ends.start()
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None:
@@ -465,6 +474,7 @@ class Member:
         self._queues.close()
         self._reads.close()
         self._heartbeats.close()
+        self._session_ends.close()
         self._hub.close()
         self._leases.stop()
         self._hold_timers.stop()

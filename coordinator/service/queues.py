@@ -355,10 +355,10 @@ class Queues:
         """Decide on the state applied here; raise if a contender is not there any more."""
         machine = self._replica.machine
         for each in mine:
-            if self._is_there(each):
-                # An ephemeral exists only while its session is open: it is checked with it.
+            is_open = machine.session(attempt.session_id) is not None
+            if is_open and self._is_there(each):
                 continue
-            if machine.session(attempt.session_id) is None:
+            if not is_open:
                 raise SessionExpiredError(
                     f"session {attempt.session_id} has ended, and {each.path} with it",
                     session_id=attempt.session_id,

@@ -1,4 +1,4 @@
-"""Commands, outcomes and rows of a snapshot as bytes: msgpack, strict, with a format number.
+"""Commands and outcomes as bytes, strictly read, with a format number.
 
 1. The first element of every encoded value is its format number; another number is refused.
 2. Decoding checks every shape and type. What does not fit raises ValueError, never another error:
@@ -6,20 +6,18 @@
 3. An operation is its tag and its fields in the order of its class. Tags are never used again for
    something else; a new field or operation is a new format number.
 4. What the formats of before wrote is still read: logs, snapshots and members of before hold it.
-   Format 4 of commands set no limits; format 3 spared nobody; format 2 had no ``failure`` and no
-   ``directory`` to abandon in; format 1 had no queues: no tag above 13, no ``silent_ms``,
-   ``if_held`` and ``granted``.
+   Format 4 of commands set no limits, and ended sessions as a whole; format 3 spared nobody; format
+   2 had no ``failure`` and no ``directory`` to abandon in; format 1 had no queues: no tag above 13,
+   no ``silent_ms``, ``if_held`` and ``granted``.
 
-This is the only file of this room that knows msgpack.
+Values are packed in ``packing``, the only file of this room that knows msgpack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-
-import msgpack  # type: ignore[import-untyped]
 
 from coordinator.state.commands import (
     Abandon,
@@ -32,6 +30,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    FinishSession,
     Guarded,
     IfHeld,
     Multi,
@@ -70,9 +69,11 @@ from coordinator.state.outcomes import (
     Resized,
     Revoked,
     SessionEnded,
+    SessionFinished,
     SessionOpened,
     Stat,
 )
+from coordinator.state.packing import formatted, pack
 from coordinator.state.shapes import (
     BOOL,
     BYTES,
@@ -102,48 +103,8 @@ COMMAND_FORMAT = 5
 _QUEUES_OF_EPHEMERALS_FORMAT = 5
 OUTCOME_FORMAT = 3
 
-_packer = msgpack.Packer(use_bin_type=True, autoreset=True)
 _EVENT_TYPES = tuple(EventType)
 _EVENT_NUMBER = {kind: number for number, kind in enumerate(_EVENT_TYPES)}
-
-
-def pack(value: Any) -> bytes:
-    """Encode primitives and tuples of them; raises ValueError for what cannot be encoded."""
-    try:
-        packed: bytes = _packer.pack(value)
-    except (OverflowError, TypeError) as error:
-        raise ValueError(f"cannot be encoded: {error}") from error
-    return packed
-
-
-def unpack(data: bytes) -> Any:
-    """Decode one value; raises ValueError for anything else than exactly one."""
-    try:
-        return msgpack.unpackb(data, raw=False, use_list=False, strict_map_key=True)
-    except ValueError:
-        raise
-    except (msgpack.UnpackException, TypeError, OverflowError) as error:
-        raise ValueError(f"cannot be decoded: {error}") from error
-
-
-def unpack_rows(pieces: Iterable[bytes]) -> Iterator[Row]:
-    """Decode a stream of rows cut anywhere; raises ValueError when it does not end with a row."""
-    unpacker = msgpack.Unpacker(
-        raw=False, use_list=False, strict_map_key=True, max_buffer_size=2**31 - 1
-    )
-    fed = 0
-    try:
-        for piece in pieces:
-            unpacker.feed(piece)
-            fed += len(piece)
-            for row in unpacker:
-                if type(row) is not tuple:
-                    raise ValueError(f"expected a row, found {type(row).__name__}")
-                yield row
-    except (msgpack.UnpackException, TypeError, OverflowError) as error:
-        raise ValueError(f"cannot be decoded: {error}") from error
-    if unpacker.tell() != fed:
-        raise ValueError("expected whole rows, found one cut off")
 
 
 # --- commands
@@ -231,8 +192,9 @@ for _family in _EVERY_FAMILY:
     _family.add(13, Reap, STR, INT, INT, INT)
 _OPERATIONS_1.add_former(9, CloseSession, STR)
 _OPERATIONS_2.add_former(9, CloseSession, STR)
-for _family in (_OPERATIONS, _OPERATIONS_4, _OPERATIONS_3):
-    _family.add(9, CloseSession, STR, STR)
+for _family in (_OPERATIONS_4, _OPERATIONS_3):
+    _family.add_former(9, CloseSession, STR, STR)
+_OPERATIONS.add(9, CloseSession, STR, STR, INT)
 for _family in (_OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1):
     _family.add_former(11, Release, STR, INT)
 for _family in (_OPERATIONS, _OPERATIONS_4):
@@ -242,8 +204,10 @@ _OPERATIONS_1.add_former(12, Abandon, STR, INT, INT)
 _OPERATIONS_2.add_former(12, Abandon, STR, INT, INT)
 _OPERATIONS_3.add_former(12, Abandon, STR, INT, INT, STR)
 _OPERATIONS_1.add_former(10, ExpireSession, STR, INT)
+for _family in (_OPERATIONS_4, _OPERATIONS_3, _OPERATIONS_2):
+    _family.add_former(10, ExpireSession, STR, INT, INT)
+_OPERATIONS.add(10, ExpireSession, STR, INT, INT, INT)
 for _family in (_OPERATIONS, _OPERATIONS_4, _OPERATIONS_3, _OPERATIONS_2):
-    _family.add(10, ExpireSession, STR, INT, INT)
     _family.add(
         14, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT,
         encode=_encode_enter, decode=_decode_enter,
@@ -257,6 +221,7 @@ for _family in (_OPERATIONS, _OPERATIONS_4, _OPERATIONS_3, _OPERATIONS_2):
 _OPERATIONS.add(
     21, SetLimits, ROW, INT, ROW, STR, encode=_encode_set_limits, decode=_decode_set_limits
 )
+_OPERATIONS.add(22, FinishSession, STR, INT)
 
 _command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR, ROW)
 _command_1_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR)
@@ -281,7 +246,7 @@ def encode_command(command: Command) -> bytes:
 
 def decode_command(data: bytes) -> Command:
     """Decode a command; raises ValueError unless it is one, of a known format, and nothing else."""
-    row = _formatted(data, "command", COMMAND_FORMAT)
+    row = formatted(data, "command", COMMAND_FORMAT)
     if_held: tuple[IfHeld, ...] = ()
     if row[0] == 1:
         _, operation, wall_ms, request, identity = _command_1_shape(row)
@@ -312,17 +277,6 @@ def _as_former(operation: Any) -> Any:
         )
         return Guarded(operation.conditions, then, otherwise)
     return operation
-
-
-def _formatted(data: bytes, what: str, newest: int) -> Row:
-    row = unpack(data)
-    if type(row) is not tuple or not row:
-        raise ValueError(f"expected a {what}, found {described(row)}")
-    if type(row[0]) is not int or not 1 <= row[0] <= newest:
-        raise ValueError(
-            f"expected a {what} of format 1 to {newest}, found format {described(row[0])}"
-        )
-    return row
 
 
 # --- outcomes
@@ -400,6 +354,7 @@ _RESULTS.add(
 )  # fmt: skip
 _RESULTS.add(18, HoldEnded, STR, INT, BOOL)
 _RESULTS.add(19, Reopened, STR, INT, BOOL)
+_RESULTS.add(21, SessionFinished, STR, INT)
 _RESULTS.add(
     20, LimitsSet, INT, ROW, decode=lambda row: LimitsSet(row[1], limit_changes_of(row[2]))
 )
@@ -494,5 +449,5 @@ _formatted_outcome_shape = shape("outcome", INT, ROW)
 
 def decode_outcome(data: bytes) -> Outcome:
     """Decode an outcome; raises ValueError unless it is one, of a known format, nothing else."""
-    number, row = _formatted_outcome_shape(_formatted(data, "outcome", OUTCOME_FORMAT))
+    number, row = _formatted_outcome_shape(formatted(data, "outcome", OUTCOME_FORMAT))
     return outcome_of(row, number)

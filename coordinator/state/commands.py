@@ -150,10 +150,15 @@ class CloseSession:
 
     ``failure`` says what is wrong with the client, when that is why; empty when nothing is. Such an
     end is no giving back: the locks it held stay closed for their lock-delay, as after an expiry.
+
+    Of its ephemerals about ``at_once`` go in this command (0: all), the others by commands that
+    follow (``FinishSession``). The session is over all the same: nothing is written in its name,
+    and none of its grants counts as held.
     """
 
     session_id: str
     failure: str = ""
+    at_once: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +166,24 @@ class ExpireSession:
     """End a session whose lease ran out. Void unless ``term`` is the term of its own log entry.
 
     ``silent_ms`` is for how long the leader had heard nothing of it; kept in the history of grants.
+    ``at_once`` is as in ``CloseSession``.
     """
 
     session_id: str
     term: int
     silent_ms: int = 0
+    at_once: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FinishSession:
+    """Delete about ``at_once`` more ephemerals of a session that has ended; void if none is left.
+
+    Proposed by the leader, of whatever term, until ``SessionFinished.left`` is 0.
+    """
+
+    session_id: str
+    at_once: int
 
 
 # --- operations on the queues of locks and elections
@@ -338,6 +356,7 @@ Operation = (
     | OpenSession
     | CloseSession
     | ExpireSession
+    | FinishSession
     | Release
     | Abandon
     | Reap

@@ -196,9 +196,11 @@ class _Line:
     All before ``at`` have been granted; ``live`` of them are not given back yet.
     """
 
-    __slots__ = ("at", "kind", "live", "places", "size")
+    __slots__ = ("at", "kind", "live", "looked_at", "places", "size")
 
     def __init__(self, size: int) -> None:
+        self.looked_at = 0
+        """How many of the queue were looked at, those of ended sessions too."""
         self.places: list[tuple[Owner, Kind]] = []
         self.at = 0
         self.live = 0
@@ -267,9 +269,12 @@ class _Reduction:
             line = self._lines[directory] = _Line(self._sizes.get(directory, 1))
         queue = self._table.queues.get(directory)
         found: list[Owner] = []
-        for at in range(len(line.places), upto):
+        for at in range(line.looked_at, upto):
             assert queue is not None, "somebody stands in it"
+            line.looked_at = at + 1
             contender = self._table.contenders[queue.contenders[at][1]]
+            if contender.session_id in self._table.leaving:
+                continue  # it goes by itself
             owner = owner_of(contender)
             if owner not in self._waits:
                 found.append(owner)

@@ -249,6 +249,8 @@ class LockOperations:
         contender = self._standing(path, czxid, verb)
         if not contender.is_holder:
             raise NotOwnerError(f"{verb} {path}: it is in the queue and does not hold", path=path)
+        if contender.session_id in self._locks.leaving:
+            raise NotOwnerError(f"{verb} {path}: its session has ended", path=path)
         return contender
 
     def _standing(self, path: str, czxid: int, verb: str) -> Contender:
@@ -329,7 +331,8 @@ class LockOperations:
             _check_queue(condition.directory, "if held")
         for condition in conditions:
             token, directory = condition.fencing_token, condition.directory
-            tokens = [each.czxid for each in self._locks.holders(directory)]
+            holders, leaving = self._locks.holders(directory), self._locks.leaving
+            tokens = [each.czxid for each in holders if each.session_id not in leaving]
             if token not in tokens:
                 name = unquote(directory.rpartition("/")[2])
                 shown = ", ".join([str(each) for each in tokens[:_SHOWN_TOKENS_MAX]])

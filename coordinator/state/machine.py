@@ -14,7 +14,7 @@ proposal and is carried in the command; what comes out is the outcome with its e
     what is remembered for retries does not count, and limits have a version of their own. It is
     kept beside the log index, never lowered.
  6. *Order*: whatever reaches an outcome, an event or a snapshot has a defined order.
- 7. *Ephemerals* belong to exactly one open session and go with it in one command.
+ 7. *Ephemerals* belong to one session, open or leaving, and go with it; many in several commands.
  8. *Sequence* numbers of one parent never repeat.
  9. *Once*: a repeated request gets its first outcome again.
 10. *No clocks*: wall time only labels; no decision reads it.
@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from coordinator.errors import (
-    BadArgumentsError,
     CoordinatorError,
 )
 from coordinator.state import paths
@@ -42,6 +41,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    FinishSession,
     Guarded,
     Multi,
     Note,
@@ -78,11 +78,13 @@ from coordinator.state.outcomes import (
     Reopened,
     Result,
     SessionEnded,
+    SessionFinished,
     SessionOpened,
     Stat,
 )
 from coordinator.state.places import Departure
 from coordinator.state.queues import LockTable
+from coordinator.state.session_operations import SessionOperations
 from coordinator.state.sessions import Session, SessionTable
 from coordinator.state.slices import Cursor, Slice, Whole, slice_at
 from coordinator.state.snapshot import Capture, decode_snapshot, digest_of, encode_snapshot
@@ -97,8 +99,9 @@ class StateMachine:
         self._zxid = 0
         self._applied_index = 0
         self._term = 0
-        self._is_session_changed = False
         self._command: Command | None = None
+        self._departs_as: Departure | None = None
+        """How the session ended whose end this command goes on with."""
         self._adopt(
             LimitsRecord(limits),
             Tree(),
@@ -139,6 +142,13 @@ class StateMachine:
         self._lock_operations = LockOperations(
             tree, sessions=sessions, locks=locks, operations=operations, limits=limits
         )
+        self._session_operations = SessionOperations(
+            tree,
+            sessions=sessions,
+            requests=requests,
+            locks=locks,
+            lock_operations=self._lock_operations,
+        )
         self._handlers: dict[type, Callable[..., Result]] = {
             Create: operations.create,
             SetData: operations.set_data,
@@ -149,6 +159,7 @@ class StateMachine:
             OpenSession: self._open_session,
             CloseSession: self._close_session,
             ExpireSession: self._expire_session,
+            FinishSession: self._finish_session,
             Release: self._contenders.release,
             Abandon: self._abandon,
             Reap: self._reap,
@@ -205,7 +216,8 @@ class StateMachine:
 
     def _perform(self, command: Command) -> Outcome:
         tree, locks = self._tree, self._locks
-        self._is_session_changed = False
+        self._sessions.is_changed = False
+        self._departs_as = None
         tree.begin(self._zxid + 1, command.wall_ms)
         locks.begin()
         self._command = command
@@ -217,16 +229,16 @@ class StateMachine:
         except CoordinatorError as error:
             tree.rollback()
             locks.discard()
-            assert not self._is_session_changed, "sessions change last, when nothing is refused"
+            assert not self._sessions.is_changed, "sessions change last, when nothing is refused"
             return self._refused(error)
         granted = locks.settle(tree, self._departure) if tree.events or locks.is_changed else ()
-        if tree.is_changed or self._is_session_changed or locks.is_changed:
+        if tree.is_changed or self._sessions.is_changed or locks.is_changed:
             self._zxid += 1
         return Outcome(self._zxid, result, None, tree.commit(), False, granted)
 
     def _departure(self) -> Departure:
         assert self._command is not None, "a command is being settled"
-        return departure_of(self._command, self._term)
+        return self._departs_as or departure_of(self._command, self._term)
 
     def _refused(self, error: CoordinatorError) -> Outcome:
         return Outcome(self._zxid, None, Refusal(error.code, error.message, error.fields))
@@ -234,50 +246,22 @@ class StateMachine:
     # --- sessions
 
     def _open_session(self, operation: OpenSession) -> SessionOpened:
-        session_id = operation.session_id
-        self._sessions.check(operation)
-        if self._requests.is_ended(session_id):
-            raise BadArgumentsError(
-                f"open session {session_id}: a session of this id has ended before",
-                session_id=session_id,
-            )
-        self._sessions.add(
-            Session(
-                session_id,
-                operation.timeout_ms,
-                operation.label,
-                self._tree.wall_ms,
-                self._applied_index,
-                self._zxid + 1,
-            )
-        )
-        self._is_session_changed = True
-        return SessionOpened(session_id, operation.timeout_ms)
+        return self._session_operations.open(operation, self._applied_index)
 
     def _close_session(self, operation: CloseSession) -> SessionEnded:
         check_text("failure", operation.failure, REASON_CHARACTERS_MAX)
-        return self._end_session(operation.session_id, is_lost=bool(operation.failure))
+        departure = self._departure()
+        return self._session_operations.end(operation.session_id, operation.at_once, departure)
 
     def _expire_session(self, operation: ExpireSession) -> SessionEnded:
         if operation.term != self._term:
             return SessionEnded(operation.session_id, was_open=False, is_void=True)
-        return self._end_session(operation.session_id, is_lost=True)
+        departure = self._departure()
+        return self._session_operations.end(operation.session_id, operation.at_once, departure)
 
-    def _end_session(self, session_id: str, *, is_lost: bool) -> SessionEnded:
-        if session_id not in self._sessions:
-            return SessionEnded(session_id, was_open=False)
-        tree = self._tree
-        owned = sorted(tree.ephemerals(session_id), key=lambda path: (-paths.depth(path), path))
-        for path in owned:
-            znode = tree.find(path)
-            assert znode is not None, "an indexed znode is there"
-            tree.remove(path, znode)
-        if is_lost:
-            self._lock_operations.close_after(owned)
-        self._sessions.remove(session_id)
-        self._requests.end_session(session_id)
-        self._is_session_changed = True
-        return SessionEnded(session_id, was_open=True)
+    def _finish_session(self, operation: FinishSession) -> SessionFinished:
+        self._departs_as = self._sessions.leaving.get(operation.session_id)
+        return self._session_operations.finish(operation)
 
     def _abandon(self, operation: Abandon) -> Abandoned:
         assert self._command is not None, "a command is being applied"
@@ -404,6 +388,10 @@ class StateMachine:
         """Iterate over the sessions opened after ``after_zxid``, in that order, and still open."""
         return iter(self._sessions.page(after_zxid, limit))
 
+    def leaving_sessions(self) -> tuple[str, ...]:
+        """Return the sessions that have ended and own ephemerals still, the first ended first."""
+        return tuple(self._sessions.leaving)
+
     def ephemerals_of(self, session_id: str) -> tuple[str, ...]:
         """Return the paths of the session's ephemeral znodes, sorted."""
         return self._tree.ephemerals(session_id)
@@ -438,9 +426,9 @@ class StateMachine:
         capture = decode_snapshot(pieces)
         tree = Tree.of(capture.znodes.items(), capture.sequence_floor)
         limits = capture.limits.limits
-        sessions = SessionTable(limits, capture.sessions)
+        sessions = SessionTable(limits, capture.sessions, capture.leaving)
         for owner in tree.owners():
-            if owner not in sessions:
+            if owner not in sessions and owner not in sessions.leaving:
                 raise ValueError(f"snapshot: session {owner} owns znodes and is not open")
         requests = RequestTable(limits, capture.requests)
         released = ReleasedTable(limits.released_grants_max, capture.released)
@@ -483,6 +471,7 @@ class StateMachine:
             sequence_floor=self._tree.sequence_floor,
             znodes=self._tree.copy_znodes(),
             sessions=tuple(self._sessions),
+            leaving=tuple(self._sessions.leaving.items()),
             requests=self._requests.capture(),
             released=self._released.capture(),
             locks=self._locks.capture(),

@@ -106,6 +106,14 @@ class SessionEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionFinished:
+    """``left`` counts the ephemerals of an ended session that are still to be deleted."""
+
+    session_id: str
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
 class Released:
     path: str
     czxid: int
@@ -203,6 +211,7 @@ Result = (
     | GuardedDone
     | SessionOpened
     | SessionEnded
+    | SessionFinished
     | Released
     | Abandoned
     | Reaped

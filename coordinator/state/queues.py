@@ -20,7 +20,7 @@ events when a command is done, so that commands over the plain tree count as wel
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from coordinator.errors import BadArgumentsError
@@ -102,6 +102,8 @@ class LockTable:
             ended=ended,
         )
         self.grant_count = 0
+        self.leaving: Container[str] = ()
+        """Sessions that have ended, some of whose contenders still stand here."""
         self.is_changed = False
         """Whether this command changed something here that has no event."""
         self.entered: dict[str, None] = {}

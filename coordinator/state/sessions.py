@@ -1,7 +1,8 @@
 """Sessions: the replicated record of who is a client, from open to closed. Leases are not here.
 
 1. A session is open while it is in the table; it ends once, by close or by expiry.
-2. Its ephemeral znodes are found through the tree and go in the command that ends it.
+2. Its ephemeral znodes are found through the tree. They go in the command that ends it, or, when
+   they are many, in commands that follow at once; it is ``leaving`` until then.
 3. No time takes part: ``timeout_ms`` is what the leader's lease promises, ``opened_ms`` is
    for people.
 """
@@ -17,6 +18,7 @@ from operator import attrgetter
 from coordinator.errors import BadArgumentsError, QuotaExceededError
 from coordinator.state.commands import OpenSession
 from coordinator.state.limits import MachineLimits
+from coordinator.state.places import Departure
 
 SESSION_ID = re.compile(r"[!-~]{1,64}")
 LABEL_CHARACTERS_MAX = 256
@@ -37,9 +39,18 @@ class Session:
 class SessionTable:
     """The open sessions, in the order in which they were opened."""
 
-    def __init__(self, limits: MachineLimits, sessions: Iterable[Session] = ()) -> None:
+    def __init__(
+        self,
+        limits: MachineLimits,
+        sessions: Iterable[Session] = (),
+        leaving: Iterable[tuple[str, Departure]] = (),
+    ) -> None:
         self.limits = limits
         self._sessions = {session.session_id: session for session in sessions}
+        self.leaving: dict[str, Departure] = dict(leaving)
+        """Sessions that have ended and own ephemerals still, which go by commands that follow."""
+        self.is_changed = False
+        """Whether this command changed something here."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -71,7 +82,7 @@ class SessionTable:
                 "open session: expected an id of 1 to 64 printable ASCII characters, "
                 f"found {session_id[:80]!a}"
             )
-        if session_id in self._sessions:
+        if session_id in self._sessions or session_id in self.leaving:
             raise BadArgumentsError(
                 f"open session {session_id}: a session of this id is open already",
                 session_id=session_id,
@@ -102,6 +113,17 @@ class SessionTable:
     def add(self, session: Session) -> None:
         assert session.session_id not in self._sessions, "checked before"
         self._sessions[session.session_id] = session
+        self.is_changed = True
 
     def remove(self, session_id: str) -> None:
         del self._sessions[session_id]
+        self.is_changed = True
+
+    def leave(self, session_id: str, departure: Departure) -> None:
+        """Note that an ended session owns ephemerals still."""
+        self.leaving[session_id] = departure
+
+    def finish(self, session_id: str) -> None:
+        """Forget an ended session of which nothing is left."""
+        del self.leaving[session_id]
+        self.is_changed = True

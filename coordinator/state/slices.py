@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from coordinator.state.codec import outcome_row, pack
+from coordinator.state.codec import outcome_row
 from coordinator.state.dedup import ClientRecord, ReleasedTable, RequestTable, remembered_bytes_of
 from coordinator.state.limits import LimitsRecord
 from coordinator.state.outcomes import (
@@ -33,6 +33,7 @@ from coordinator.state.outcomes import (
     ReadDone,
     ZnodeResult,
 )
+from coordinator.state.packing import pack
 from coordinator.state.paths import shown
 from coordinator.state.places import CONTENDER_DEPTH, QUEUE_DEPTH, QUEUE_ROOTS
 from coordinator.state.queues import LockTable, Queue
@@ -172,7 +173,7 @@ def _read_counters(whole: Whole, _cursor: Cursor, budget: _Budget) -> Cursor | N
             requests.counts(), len(released), locks.counts(), locks.history.counts(),
             limits.version, limits.changed_by, limits.changed_ms, limits.rules,
             limits.limits.items(), sessions.limits.items(), requests.limits.items(),
-            released.count_max,
+            released.count_max, tuple(sessions.leaving.items()),
         ),
         0,
     )  # fmt: skip

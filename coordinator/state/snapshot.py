@@ -1,10 +1,10 @@
 """A snapshot: the whole replicated state as a stream of rows, with a digest over all of it.
 
 The stream is: one header row (what it is, format number, applied index, zxid, counts), then one of
-the limits and the rules, then the znodes, sessions, clients with their outcomes, ended sessions and
-released contenders, each in the order the state keeps them, then contenders, sizes of semaphores
-and lock-delays by path, and the grants that ended; then 32 raw bytes, the SHA-256 of everything
-before.
+the limits and the rules, then the znodes, sessions, those that are leaving, clients with their
+outcomes, ended sessions and released contenders, each in the order the state keeps them, then
+contenders, sizes of semaphores and lock-delays by path, and the grants that ended; then 32 raw
+bytes, the SHA-256 of everything before.
 
 1. A capture is cheap and does not change afterwards; encoding happens when pieces are drawn.
 2. Decoding yields a capture only if the stream is whole and its digest right: any damage is a
@@ -23,10 +23,11 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from coordinator.state.codec import outcome_of, outcome_row, pack, unpack_rows
+from coordinator.state.codec import outcome_of, outcome_row
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
 from coordinator.state.grants import Ended
 from coordinator.state.limits import NAMES, UNSET, LimitsRecord, MachineLimits
+from coordinator.state.packing import pack, unpack_rows
 from coordinator.state.places import Closing, Contender, Departure, Ending
 from coordinator.state.queues import LocksCapture
 from coordinator.state.sessions import Session
@@ -67,6 +68,8 @@ class Capture:
     sequence_floor: int
     znodes: dict[str, Znode]
     sessions: tuple[Session, ...]
+    leaving: tuple[tuple[str, Departure], ...]
+    """Sessions that have ended and own znodes still, and how they ended."""
     requests: RequestsCapture
     released: tuple[tuple[str, int], ...]
     locks: LocksCapture | None
@@ -109,7 +112,7 @@ def _rows(
         requests.dropped_index, len(capture.znodes), len(capture.sessions),
         len(requests.free), len(requests.bound), len(requests.ended), len(capture.released),
         len(locks.contenders), len(locks.sizes), len(locks.closings), len(locks.ended),
-        locks.grant_count,
+        locks.grant_count, len(capture.leaving),
     )  # fmt: skip
     limits = capture.limits
     yield (
@@ -126,6 +129,8 @@ def _rows(
             session.session_id, session.timeout_ms, session.label, session.opened_ms,
             session.opened_index, session.opened_zxid,
         )  # fmt: skip
+    for session_id, departure in capture.leaving:
+        yield (session_id, tuple(departure))
     for records in (requests.free, requests.bound):
         for client_id, record in records:
             yield (
@@ -159,8 +164,14 @@ def _contender_row(contender: Contender) -> Row:
 
 # --- decoding
 
-_header_shape = shape("snapshot header", STR, *(INT,) * 16)
-_header_1_shape = shape("snapshot header", STR, *(INT,) * 11)
+_header_shape = shape("snapshot header", STR, *(INT,) * 17)
+_header_shapes = {
+    1: shape("snapshot header", STR, *(INT,) * 11),
+    2: shape("snapshot header", STR, *(INT,) * 16),
+    3: shape("snapshot header", STR, *(INT,) * 16),
+    FORMAT: _header_shape,
+}
+_leaving_shape = shape("session that is leaving", STR, ROW)
 _limits_shape = shape("limits", INT, STR, INT, ROW, ROW)
 _znode_shape = shape("znode", STR, BYTES, *(INT,) * 10, MAYBE_STR, MAYBE_INT)
 _session_shape = shape("session", STR, INT, STR, INT, INT, INT)
@@ -188,26 +199,26 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
     """
     rows = unpack_rows(_verified(pieces))
     header = next(rows, ())
-    if header[:2] != (MAGIC, 1):
-        header = _header_shape(header)
-        if header[0] != MAGIC or header[1] not in _contender_shapes:
-            raise ValueError(
-                f"snapshot: expected {MAGIC!r} of format 1 to {FORMAT}, "
-                f"found {described(header[0])} of format {header[1]}"
-            )
-    else:
-        header = _header_1_shape(header)
+    found = header[:2]
+    number = found[1] if len(found) == 2 and type(found[1]) is int else FORMAT
+    header = _header_shapes.get(number, _any_header)(header)
+    if header[0] != MAGIC or number not in _header_shapes:
+        raise ValueError(
+            f"snapshot: expected {MAGIC!r} of format 1 to {FORMAT}, "
+            f"found {described(header[0])} of format {number}"
+        )
     applied_index, zxid, sequence_floor, dropped_index = header[2:6]
     limits = LimitsRecord() if header[1] < 4 else _limits_of(_next(rows))
     znodes = dict(_znode_of(_next(rows)) for _ in range(header[6]))
     if len(znodes) != header[6]:
         raise ValueError("snapshot: a path is there twice")
     sessions = tuple([_session_of(_next(rows)) for _ in range(header[7])])
+    leaving = () if header[1] < 4 else tuple([_leaving_of(_next(rows)) for _ in range(header[17])])
     free = tuple([_client_of(rows, header[1]) for _ in range(header[8])])
     bound = tuple([_client_of(rows, header[1]) for _ in range(header[9])])
     ended = tuple([_pair_of(_next(rows)) for _ in range(header[10])])
     released = tuple([_pair_of(_next(rows)) for _ in range(header[11])])
-    locks = None if header[1] == 1 else _locks_of(rows, header[1], header[12:])
+    locks = None if header[1] == 1 else _locks_of(rows, header[1], header[12:17])
     if next(rows, None) is not None:
         raise ValueError("snapshot: expected its end, found more rows")
     return Capture(
@@ -217,10 +228,16 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
         sequence_floor=sequence_floor,
         znodes=znodes,
         sessions=sessions,
+        leaving=leaving,
         requests=RequestsCapture(free, bound, ended, dropped_index),
         released=released,
         locks=locks,
     )
+
+
+def _any_header(row: Row) -> Row:
+    """Let a header of an unknown format through, to be named."""
+    return row
 
 
 def _verified(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -262,6 +279,16 @@ def _session_of(row: Row) -> Session:
     return Session(*_session_shape(row))
 
 
+def _leaving_of(row: Row) -> tuple[str, Departure]:
+    session_id, departure = _leaving_shape(row)
+    return session_id, _departure_of(departure)
+
+
+def _departure_of(row: Row) -> Departure:
+    how, *values = _departure_shape(row)
+    return Departure(Ending(how), *values)
+
+
 def _client_of(rows: Iterator[Row], number: int) -> tuple[str, ClientRecord]:
     client_id, highest, forgotten, last_index, count = _client_shape(_next(rows))
     if number < 4:  # what fell out of the window was not written down as forgotten
@@ -299,6 +326,5 @@ def _contender_of(row: Row, number: int) -> Contender:
 
 def _ended_of(row: Row, number: int) -> Ended:
     contender, ended_zxid, ended_ms, departure = _ended_shape(row)
-    how, *values = _departure_shape(departure)
-    departed = Departure(Ending(how), *values)
+    departed = _departure_of(departure)
     return Ended(_contender_of(contender, number), ended_zxid, ended_ms, departed)

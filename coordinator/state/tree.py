@@ -209,6 +209,10 @@ class Tree:
         """Return the paths of a session's ephemeral znodes, sorted."""
         return tuple(sorted(self._ephemerals.get(session_id, ())))
 
+    def some_ephemerals(self, session_id: str) -> Iterator[str]:
+        """Iterate over a session's ephemerals as they entered the tree: the same everywhere."""
+        return iter(self._ephemerals.get(session_id, ()))
+
     def ephemeral_count(self, session_id: str) -> int:
         return len(self._ephemerals.get(session_id, ()))
 

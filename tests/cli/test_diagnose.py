@@ -14,8 +14,9 @@ from coordinator.cli.why import look
 from coordinator.cli.why import told as explained
 from coordinator.client import GrantRecord
 from coordinator.errors import LockTimeoutError
-from coordinator.state.codec import encode_command, pack, unpack
+from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, CreateMode
+from coordinator.state.packing import pack, unpack
 from recipes import Lock
 from tests.cli.conftest import CommandLine
 from tests.client.memory_cluster import MemoryCluster, in_memory

@@ -18,6 +18,7 @@ from coordinator.raft.engine import Applied
 from coordinator.service.heartbeats import HeartbeatAck
 from coordinator.service.member import Member
 from coordinator.service.reads import STALE
+from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import Create, CreateMode, ExpireSession
 from tests.service.fake_cluster import World, cluster, counted, settle, soon
@@ -140,7 +141,7 @@ async def test_an_expiry_carries_the_term_of_its_leader() -> None:
         await world.advance(2_200)
 
         operation = decode_command(world.log[-1][1]).operation
-        assert operation == ExpireSession(session_id, world.term, silent_ms=2_000)
+        assert operation == ExpireSession(session_id, world.term, 2_000, ENDED_AT_ONCE)
 
 
 async def test_no_heartbeat_is_acknowledged_while_an_expiry_is_undecided() -> None:

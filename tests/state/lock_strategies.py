@@ -14,6 +14,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    FinishSession,
     IfHeld,
     Kind,
     Multi,
@@ -113,8 +114,14 @@ lock_operations: st.SearchStrategy[Operation] = st.one_of(
     st.builds(Reopen, contender_paths, czxids, terms),
     st.builds(OpenSession, session_ids, st.just(50)),
     st.one_of(
-        st.builds(CloseSession, session_ids, st.sampled_from(["", "", "the probe failed"])),
-        st.builds(ExpireSession, session_ids, st.just(1), st.integers(0, 9)),
+        st.builds(
+            CloseSession,
+            session_ids,
+            st.sampled_from(["", "", "the probe failed"]),
+            st.integers(0, 2),
+        ),
+        st.builds(ExpireSession, session_ids, st.just(1), st.integers(0, 9), st.integers(0, 2)),
+        st.builds(FinishSession, session_ids, st.integers(0, 2)),
     ),
     st.builds(Abandon, st.sampled_from(["c1", "s1"]), st.integers(1, 6), st.just(1_000)),
 )

@@ -17,8 +17,6 @@ from coordinator.state.codec import (
     encode_command,
     encode_outcome,
     encode_stat,
-    pack,
-    unpack,
 )
 from coordinator.state.commands import (
     Abandon,
@@ -51,6 +49,7 @@ from coordinator.state.outcomes import (
     SessionOpened,
     Stat,
 )
+from coordinator.state.packing import pack, unpack
 from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories
 
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, "s1", 8, 9, "ephemeral", None)

@@ -1,0 +1,107 @@
+"""What is asked of sessions: to open, and to end.
+
+1. Who ended is over at once: it is in no table of open sessions, its grants are not held for any
+   condition (``LockTable.leaving``), and nobody writes in its name.
+2. Its ephemerals go with it. Of more than the command lets go ``at_once`` the rest goes by
+   ``FinishSession``, so that no command costs more than others can wait for. Within each command
+   they are deleted deepest first, then by path.
+3. A multi-lock goes in one command, whatever the number.
+"""
+
+from __future__ import annotations
+
+from coordinator.errors import BadArgumentsError
+from coordinator.state import paths
+from coordinator.state.commands import FinishSession, OpenSession
+from coordinator.state.dedup import RequestTable
+from coordinator.state.lock_operations import LockOperations
+from coordinator.state.outcomes import SessionEnded, SessionFinished, SessionOpened
+from coordinator.state.places import Departure, Ending
+from coordinator.state.queues import LockTable
+from coordinator.state.sessions import Session, SessionTable
+from coordinator.state.tree import Tree
+
+
+class SessionOperations:
+    """Runs these operations in the transaction of one command."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        *,
+        sessions: SessionTable,
+        requests: RequestTable,
+        locks: LockTable,
+        lock_operations: LockOperations,
+    ) -> None:
+        self._tree = tree
+        self._sessions = sessions
+        self._requests = requests
+        self._locks = locks
+        self._lock_operations = lock_operations
+        locks.leaving = sessions.leaving
+
+    def open(self, operation: OpenSession, index: int) -> SessionOpened:
+        """Open a session; ``index`` is that of the log entry."""
+        session_id = operation.session_id
+        self._sessions.check(operation)
+        if self._requests.is_ended(session_id):
+            raise BadArgumentsError(
+                f"open session {session_id}: a session of this id has ended before",
+                session_id=session_id,
+            )
+        tree = self._tree
+        self._sessions.add(
+            Session(
+                session_id, operation.timeout_ms, operation.label, tree.wall_ms, index, tree.zxid
+            )
+        )
+        return SessionOpened(session_id, operation.timeout_ms)
+
+    def end(self, session_id: str, at_once: int, departure: Departure) -> SessionEnded:
+        """End a session that is open, with about ``at_once`` of its ephemerals (0: all)."""
+        if session_id not in self._sessions:
+            return SessionEnded(session_id, was_open=False)
+        left = self._delete(session_id, at_once, departure)
+        self._sessions.remove(session_id)
+        self._requests.end_session(session_id)
+        if left:
+            self._sessions.leave(session_id, departure)
+        return SessionEnded(session_id, was_open=True)
+
+    def finish(self, operation: FinishSession) -> SessionFinished:
+        """Go on with the end of a session."""
+        session_id = operation.session_id
+        departure = self._sessions.leaving.get(session_id)
+        if departure is None:
+            return SessionFinished(session_id, 0)
+        left = self._delete(session_id, max(operation.at_once, 1), departure)
+        if not left:
+            self._sessions.finish(session_id)
+        return SessionFinished(session_id, left)
+
+    def _delete(self, session_id: str, at_once: int, departure: Departure) -> int:
+        """Delete ephemerals of the session; return how many are left."""
+        tree = self._tree
+        owned = sorted(
+            self._chosen(session_id, at_once), key=lambda path: (-paths.depth(path), path)
+        )
+        for path in owned:
+            znode = tree.find(path)
+            assert znode is not None, "an indexed znode is there"
+            tree.remove(path, znode)
+        if departure.how in (Ending.EXPIRED, Ending.FAILED):
+            self._lock_operations.close_after(owned)
+        return tree.ephemeral_count(session_id)
+
+    def _chosen(self, session_id: str, at_once: int) -> dict[str, None]:
+        """Return which ephemerals go now: whole groups of contenders, oldest first."""
+        chosen: dict[str, None] = {}
+        for path in self._tree.some_ephemerals(session_id):
+            if at_once and len(chosen) >= at_once:
+                break
+            chosen[path] = None
+            contender = self._locks.contenders.get(path)
+            if contender is not None and contender.group:
+                chosen.update(dict.fromkeys(contender.group))
+        return chosen

@@ -1,0 +1,198 @@
+"""The end of a session in pieces: over at once, gone piece by piece, whatever comes in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.state.commands import (
+    CloseSession,
+    Command,
+    Create,
+    CreateMode,
+    Delete,
+    Downgrade,
+    Enter,
+    ExpireSession,
+    FinishSession,
+    IfHeld,
+    Kind,
+    OpenSession,
+    Operation,
+    SetData,
+)
+from coordinator.state.grants import GrantQuery
+from coordinator.state.machine import StateMachine
+from coordinator.state.outcomes import Entered, Outcome, SessionEnded, SessionFinished
+from coordinator.state.places import Ending
+
+
+class Room:
+    """A machine, and one that is restored from a snapshot before each command."""
+
+    def __init__(self) -> None:
+        self.machine = StateMachine()
+        self.restored = StateMachine()
+        self.index = 0
+
+    def apply(self, operation: Operation, *if_held: IfHeld) -> Outcome:
+        self.index += 1
+        command = Command(operation, self.index, None, "", if_held)
+        again = StateMachine()
+        again.restore(self.restored.snapshot())
+        self.restored = again
+        outcome = self.machine.apply(command, self.index, 1)
+        assert self.restored.apply(command, self.index, 1) == outcome
+        assert self.restored.digest() == self.machine.digest()
+        return outcome
+
+    def enter(self, session_id: str, *names: str, **options: object) -> tuple[str, int]:
+        directories = tuple([f"/locks/{name}" for name in names])
+        entry = Enter(directories, "lock-", Kind.EXCLUSIVE, session_id, b"", **options)  # type: ignore[arg-type]
+        result = self.apply(entry).unwrap()
+        assert isinstance(result, Entered)
+        return result.contenders[0].path, result.contenders[0].stat.czxid
+
+    def holder(self, name: str) -> str | None:
+        holders = self.machine.locks.holders(f"/locks/{name}")
+        return holders[0].session_id if holders else None
+
+
+def _room(count: int) -> Room:
+    room = Room()
+    for session_id in ("s1", "s2"):
+        room.apply(OpenSession(session_id, 5_000))
+    for number in range(count):
+        room.enter("s1", f"a{number}")
+    return room
+
+
+def test_a_session_is_over_at_once_and_its_znodes_go_piece_by_piece() -> None:
+    """As many as the command says; the rest by commands that follow, until none is left."""
+    room = _room(5)
+
+    ended = room.apply(CloseSession("s1", at_once=2))
+    lefts = [room.apply(FinishSession("s1", 2)).unwrap() for _ in range(3)]
+
+    assert ended.unwrap() == SessionEnded("s1", was_open=True)
+    assert [each.path for each in ended.events] == [
+        "/locks/a0/lock-0000000000",
+        "/locks/a1/lock-0000000000",
+    ]
+    assert lefts == [
+        SessionFinished("s1", 1),
+        SessionFinished("s1", 0),
+        SessionFinished("s1", 0),  # void
+    ]
+    assert room.machine.ephemerals_of("s1") == ()
+    assert room.machine.leaving_sessions() == ()
+
+
+def test_nothing_is_done_in_the_name_of_a_session_that_is_leaving() -> None:
+    """Its grants are held for no condition, and it can neither write nor come again."""
+    room = _room(3)
+    path, token = "/locks/a2/lock-0000000000", room.machine.locks.holders("/locks/a2")[0].czxid
+    room.apply(CloseSession("s1", at_once=1))
+    assert room.holder("a2") == "s1", "it stands there still"
+
+    under = room.apply(Create("/x"), IfHeld("/locks/a2", token))
+    ephemeral = room.apply(Create("/e", mode=CreateMode.EPHEMERAL, session_id="s1"))
+    again = room.apply(OpenSession("s1", 5_000))
+    downgraded = room.apply(Downgrade(path, token))
+    entered = room.apply(Enter(("/locks/b",), "lock-", Kind.EXCLUSIVE, "s1", b""))
+
+    assert [
+        each.refusal and each.refusal.code
+        for each in (under, ephemeral, again, downgraded, entered)
+    ] == ["LockLost", "SessionExpired", "BadArguments", "NotOwner", "SessionExpired"]
+
+
+def test_who_waits_behind_is_granted_in_the_command_in_which_its_lock_goes() -> None:
+    """Not before, so nobody holds beside who may still think that it holds."""
+    room = _room(4)
+    room.enter("s2", "a3")
+    room.apply(CloseSession("s1", at_once=2))
+
+    first = room.apply(FinishSession("s1", 1))
+    second = room.apply(FinishSession("s1", 1))
+
+    assert first.granted == ()
+    assert second.granted == ("/locks/a3/lock-0000000001",)
+
+
+def test_the_history_says_of_every_grant_how_its_session_ended() -> None:
+    """Also of those that went by a later command."""
+    room = _room(4)
+
+    room.apply(ExpireSession("s1", 1, 700, at_once=1))
+    room.apply(FinishSession("s1", 9))
+
+    ended = room.machine.locks.history(GrantQuery())
+    assert [(each.how, each.silent_ms, each.term) for each in ended] == [
+        (Ending.EXPIRED, 700, 1)
+    ] * 4
+
+
+def test_a_lock_delay_holds_for_what_goes_later_too() -> None:
+    """The queue is closed by the command in which the lost holder goes."""
+    room = _room(1)
+    room.enter("s1", "slow", lock_delay_ms=500)
+
+    room.apply(ExpireSession("s1", 1, 700, at_once=1))
+    assert room.machine.locks.closed("/locks/slow") == ()
+    room.apply(FinishSession("s1", 1))
+
+    assert [each.delay_ms for each in room.machine.locks.closed("/locks/slow")] == [500]
+
+
+def test_a_multi_lock_goes_as_a_whole() -> None:
+    """A piece has some more then, and no other has a part of it."""
+    room = _room(1)
+    room.enter("s1", "m1", "m2", "m3")
+    room.enter("s1", "last")
+
+    ended = room.apply(CloseSession("s1", at_once=2))
+
+    assert {each.path.split("/")[2] for each in ended.events if "lock-" in each.path} == {
+        "a0", "m1", "m2", "m3",
+    }  # fmt: skip
+    assert room.holder("last") == "s1"
+
+
+def test_a_session_that_is_leaving_closes_no_circle() -> None:
+    """It gives everything back by itself, so waiting for it is no deadlock."""
+    room = _room(1)
+    room.enter("s1", "x", owner="one")
+    room.enter("s2", "y", owner="two")
+    room.enter("s1", "y", owner="one")
+    room.apply(CloseSession("s1", at_once=1))
+    assert room.holder("x") == "s1"
+
+    waiting = room.apply(Enter(("/locks/x",), "lock-", Kind.EXCLUSIVE, "s2", b"", "two"))
+    room.apply(FinishSession("s1", 9))
+
+    assert waiting.refusal is None
+    assert room.holder("x") == "s2"
+
+
+def test_what_others_take_away_meanwhile_is_not_counted() -> None:
+    """The end is through when nothing is left, whoever deleted it."""
+    room = _room(2)
+    room.apply(Create("/d", mode=CreateMode.PERSISTENT))
+    room.apply(Create("/d/e", b"", CreateMode.EPHEMERAL, "s1"))
+    room.apply(CloseSession("s1", at_once=2))
+    room.apply(SetData("/d/e", b"anybody may"))
+    room.apply(Delete("/d/e"))
+
+    assert room.apply(FinishSession("s1", 1)).unwrap() == SessionFinished("s1", 0)
+    assert room.machine.leaving_sessions() == ()
+
+
+@pytest.mark.parametrize("at_once", [0, 5, 6])
+def test_few_go_in_the_command_that_ends_their_session(at_once: int) -> None:
+    """All of them in former commands, which said nothing of it."""
+    room = _room(5)
+
+    ended = room.apply(CloseSession("s1", at_once=at_once))
+
+    assert len(ended.events) >= 5
+    assert room.machine.leaving_sessions() == ()

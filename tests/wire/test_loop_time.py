@@ -1,0 +1,265 @@
+"""No request holds the loop for more than 20 ms, of any size and shape that the limits allow.
+
+One row for each route, by its name in the table of routes: the largest request it takes, the
+largest answer it gives, or what costs it most. A route without a row fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from coordinator.clock import SystemClock
+from coordinator.config import Config, HttpConfig, LimitsConfig
+from coordinator.raft.loopback import LoopbackEngine
+from coordinator.service.member import Member
+from coordinator.service.session_ends import ENDED_AT_ONCE
+from coordinator.state.commands import Create, CreateMode, Delete, OpenSession
+from coordinator.wire.http.app import all_routes
+from coordinator.wire.http.door import Door
+from tests.loop_meter import HELD_MS_MAX
+from tests.wire.crowded import Crowded, creation, crowded
+
+LIMITS = LimitsConfig()
+OPERATIONS_MAX = LIMITS.operations_per_multi_max
+_LOCKS_OF_ONE = 8 * ENDED_AT_ONCE
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Crowded]:
+    with crowded() as running:
+        yield running
+
+
+Row = Callable[[Crowded, int], object]
+
+
+def _get(path: str, **headers: str) -> Row:
+    return lambda scene, _: scene.call("GET", path, headers=headers)
+
+
+def _head(path: str) -> Row:
+    return lambda scene, _: scene.call("HEAD", path)
+
+
+def _acquired(scene: Crowded, path: str, body: dict[str, Any]) -> Any:
+    """Ask with a body as large as one may be, all of it of values that are looked at."""
+    conditions = [{"grant_id": "1-1", "lock": "l00000"}] * 64
+    return scene.call(
+        "POST", path, {**body, "if_held": conditions}, expected=(200, 400, 409, 410, 412)
+    )
+
+
+def _multi(scene: Crowded, repetition: int) -> None:
+    scene.made(Create(f"/multi{repetition}", b""))
+    operations = [
+        {"op": "create", "path": f"/multi{repetition}/c{number:05}", "data": "x" * 200}
+        for number in range(OPERATIONS_MAX)
+    ]
+    scene.loop.loop.longest_ms = 0.0
+    scene.call("POST", "/v1/multi", {"operations": operations})
+
+
+def _deleted(scene: Crowded, repetition: int) -> None:
+    """Delete as large a subtree as may go in one command."""
+    top = f"/tree{repetition}"
+    scene.made(Create(top, b""))
+    count = LIMITS.recursive_delete_max - 1
+    scene.made_at_once(creation([f"{top}/c{number:05}" for number in range(count)]))
+    scene.loop.loop.longest_ms = 0.0
+    scene.call("DELETE", f"/v1/tree{top}?recursive")
+
+
+def _closed(scene: Crowded, repetition: int) -> None:
+    """End a session with many locks, and somebody behind it in some: far more than go at once."""
+    session_id, other_id = f"closing{repetition}", f"heir{repetition}"
+    scene.made(OpenSession(session_id, 3_600_000, ""), OpenSession(other_id, 3_600_000, ""))
+
+    async def fill() -> None:
+        for number in range(_LOCKS_OF_ONE):
+            await scene.enter(session_id, f"/locks/closing{repetition}-{number:05}")
+            if number % 4 == 0:
+                await scene.enter(other_id, f"/locks/closing{repetition}-{number:05}")
+
+    scene.loop.run(fill())
+    scene.loop.loop.longest_ms = 0.0
+    scene.call("DELETE", f"/v1/sessions/{session_id}")
+
+
+def _watched(scene: Crowded, _repetition: int) -> None:
+    selectors = [
+        {"path": f"/wide/c{number:05}", "kind": "znode"}
+        for number in range(LIMITS.watches_per_stream_max)
+    ]
+    scene.stream("POST", "/v1/watch", {"watches": selectors})
+
+
+def _set_with_watchers(scene: Crowded, repetition: int) -> None:
+    if repetition == 0:
+        scene.made(Create("/watched", b""))
+    with scene.watching(900, "/watched"):
+        scene.loop.loop.longest_ms = 0.0
+        scene.call("PUT", "/v1/tree/watched", {"data": "x" * 1_000})
+        longest_ms = scene.loop.loop.longest_ms
+    scene.loop.loop.longest_ms = longest_ms
+
+
+def _session_with_many(scene: Crowded, _repetition: int) -> None:
+    scene.call("GET", "/v1/sessions/s0")
+
+
+ROWS: dict[str, Row] = {
+    "read_root": _get("/v1/tree?children&limit=10000&stat"),
+    "read_znode": _get("/v1/tree/wide?children&limit=10000&stat"),
+    "head_znode": _head("/v1/tree/binary"),
+    "create_znode": lambda scene, number: scene.call(
+        "POST", f"/v1/tree/created{number}", {"data": "\u00e9" * 250_000}
+    ),
+    "set_data": _set_with_watchers,
+    "delete_znode": _deleted,
+    "multi": _multi,
+    "watch": lambda scene, _: scene.stream(
+        "GET", "/v1/watch?" + "&".join(f"path=/wide/c{number}" for number in range(300))
+    ),
+    "watch_many": _watched,
+    "open_session": lambda scene, _: scene.call(
+        "POST", "/v1/sessions", {"timeout_ms": 60_000, "label": "x" * 200}
+    ),
+    "list_sessions": _get("/v1/sessions"),
+    "get_session": _session_with_many,
+    "close_session": _closed,
+    "heartbeat": lambda scene, _: scene.call("POST", "/v1/sessions/s0/heartbeat", {}),
+    "list_locks": _get("/v1/locks?limit=10000"),
+    "acquire_locks": lambda scene, number: _acquired(
+        scene,
+        "/v1/locks",
+        {
+            "names": [f"multi-{number}-{each}" for each in range(64)],
+            "lease_ms": 60_000,
+            "timeout_ms": 0,
+        },
+    ),
+    "get_lock": _get("/v1/locks/queue"),
+    "acquire_lock": lambda scene, number: _acquired(
+        scene, f"/v1/locks/one-{number}", {"lease_ms": 60_000, "timeout_ms": 0}
+    ),
+    "release_lock": lambda scene, _: scene.call(
+        "DELETE", "/v1/locks/queue/grants/9999-1", expected=(409,)
+    ),
+    "abandon_lock_attempt": lambda scene, number: scene.call(
+        "DELETE", f"/v1/locks/queue/attempts/c{number}/1"
+    ),
+    "downgrade_lock": lambda scene, _: scene.call(
+        "POST", "/v1/locks/queue/grants/9999-1/downgrade", {}, expected=(409,)
+    ),
+    "note_lock": lambda scene, _: scene.call(
+        "PUT", "/v1/locks/queue/grants/9999-1/note", {"note": "x" * 1_024}, expected=(409,)
+    ),
+    "resize_semaphore": lambda scene, number: scene.call(
+        "PUT", "/v1/locks/queue/size", {"size": number + 1}, expected=(200, 400, 404)
+    ),
+    "revoke_lock": lambda scene, _: scene.call(
+        "POST",
+        "/v1/locks/queue/revoke",
+        {"grant_id": "9999-1", "by": "b" * 200, "reason": "r" * 200},
+        expected=(409,),
+    ),
+    "list_grants": _get("/v1/grants?limit=10000"),
+    "get_grant": lambda scene, _: scene.call("GET", "/v1/grants/l00001/0-9", expected=(200, 404)),
+    "get_election": _get("/v1/elections/poll"),
+    "campaign": lambda scene, number: scene.call(
+        "POST",
+        f"/v1/elections/new{number}",
+        {"lease_ms": 60_000, "timeout_ms": 0, "value": "v" * 60_000},
+        expected=(200, 409),
+    ),
+    "proclaim": lambda scene, _: scene.call(
+        "PUT", "/v1/elections/poll/grants/9999-1", {"value": "v" * 60_000}, expected=(409,)
+    ),
+    "resign": lambda scene, _: scene.call(
+        "DELETE", "/v1/elections/poll/grants/9999-1", expected=(409,)
+    ),
+    "abandon_campaign": lambda scene, number: scene.call(
+        "DELETE", f"/v1/elections/poll/attempts/c{number}/1"
+    ),
+    "status": _get("/v1/status"),
+    "health_live": _get("/health/live"),
+    "health_live_head": _head("/health/live"),
+    "health_ready": _get("/health/ready"),
+    "health_ready_head": _head("/health/ready"),
+    "metrics": _get("/metrics"),
+    "openapi": _get("/openapi.json"),
+}
+"""The most that each route is asked for. What is refused is refused after it was read."""
+
+
+def _operation_ids() -> list[str]:
+    config = Config()
+    member = Member(config, LoopbackEngine(), SystemClock())
+    door = Door(member, HttpConfig(), SystemClock())
+    return [route.operation_id for route in all_routes(door)]
+
+
+def test_every_route_has_a_row() -> None:
+    """A new route says what its largest request is."""
+    assert set(ROWS) == set(_operation_ids())
+
+
+@pytest.mark.parametrize("operation_id", ROWS)
+def test_no_route_holds_the_loop(scene: Crowded, operation_id: str) -> None:
+    """At its largest request, the least of some repetitions: 20 ms."""
+    held_ms = scene.loop.held_ms(lambda repetition: ROWS[operation_id](scene, repetition))
+
+    assert held_ms <= HELD_MS_MAX, f"{operation_id} holds the loop for {held_ms:.1f} ms"
+
+
+BOMBS = {
+    "arrays": b"\xdd\x00\x17\xff\xf0" + b"\x90" * 1_572_848,
+    "maps": b"\xdd\x00\x17\xff\xf0" + b"\x80" * 1_572_848,
+    "integers": b"\xdd\x00\x17\xff\xf0" + b"\x01" * 1_572_848,
+    "nested": (b"\xdc\xff\xff" + b"\x01" * 65_534) * 20 + b"\x01",
+}
+JSON_BOMBS = {
+    "objects": b"[" + b"{}," * 520_000 + b"{}]",
+    "texts": b"[" + b'"",' * 520_000 + b"0]",
+    "escapes": b'["' + b'\\"' * 780_000 + b'"]',
+    "numbers": b"[" + b"1," * 780_000 + b"1]",
+}
+
+
+@pytest.mark.parametrize("path", ["/v1/sessions", "/v1/multi", "/v1/watch", "/v1/tree/bomb"])
+@pytest.mark.parametrize("bomb", [*BOMBS, *JSON_BOMBS])
+def test_no_body_of_many_values_holds_the_loop(scene: Crowded, path: str, bomb: str) -> None:
+    """A value costs a byte to send, and is counted before it costs anything else."""
+    raw = BOMBS.get(bomb) or JSON_BOMBS[bomb]
+    kind = "application/msgpack" if bomb in BOMBS else "application/json"
+
+    def send(_repetition: int) -> None:
+        scene.call("POST", path, raw=raw, headers={"Content-Type": kind}, expected=(400, 413))
+
+    held_ms = scene.loop.held_ms(send)
+
+    assert held_ms <= HELD_MS_MAX, f"{bomb} at {path} hold the loop for {held_ms:.1f} ms"
+
+
+def test_no_delete_of_an_ephemeral_crowd_holds_the_loop(scene: Crowded) -> None:
+    """A subtree of other people's ephemerals goes as any subtree does."""
+
+    def act(repetition: int) -> None:
+        top, session_id = f"/crowd{repetition}", f"owner{repetition}"
+        scene.made(Create(top), OpenSession(session_id, 60_000, ""))
+        count = LIMITS.recursive_delete_max - 1
+        scene.made(
+            *[
+                Create(f"{top}/e{number}", b"", CreateMode.EPHEMERAL, session_id=session_id)
+                for number in range(count)
+            ]
+        )
+        scene.loop.loop.longest_ms = 0.0
+        scene.made(Delete(top, is_recursive=True))
+
+    held_ms = scene.loop.held_ms(act)
+
+    assert held_ms <= HELD_MS_MAX
