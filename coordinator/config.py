@@ -137,7 +137,7 @@ class LimitsConfig:
     watch_buffer_changes: int = 10_000
     bookmark_interval_ms: int = 5_000
     reap_interval_ms: int = 10_000
-    """How often the leader looks for idle containers and ttl znodes."""
+    """For how long a container stays that has lost its last child."""
     lock_waiters_max: int = 10_000
     long_hold_ms: int = 60_000
     """A lock held for longer is listed, counted and named once in the leader's log."""

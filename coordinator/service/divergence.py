@@ -33,7 +33,7 @@ from coordinator.service.replica import MachineReplica
 from coordinator.service.state_slices import StateSlices
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
-from coordinator.state.codec import pack, unpack
+from coordinator.state.packing import pack, unpack
 from coordinator.state.slices import DIGEST_BYTES_MAX, FORMAT, PIECE_BYTES, Cursor, Slice
 
 logger = logging.getLogger("coordinator.service")

@@ -48,6 +48,7 @@ from coordinator.service.reads import (
     SessionPage,
     SessionView,
 )
+from coordinator.service.reaper import LOOK_EVERY_MS as REAP_LOOK_EVERY_MS
 from coordinator.service.reaper import Reaper
 from coordinator.service.replica import MachineReplica
 from coordinator.service.session_ends import ENDED_AT_ONCE, SessionEnds
@@ -110,34 +111,19 @@ class Member:
         self._hold_timers = HoldTimers(engine, clock, timers, replica, tasks, metrics)
         taken = TakenGrants(replica)
         self._heartbeats = Heartbeats(
-            engine,
-            clock,
-            timers,
-            tasks,
-            leadership,
-            self._leases,
-            self._hold_timers,
-            taken,
-            replica,
-            metrics,
-            frame_bytes_max=config.raft.frame_bytes_max,
+            engine, clock, timers, tasks, leadership, self._leases, self._hold_timers, taken,
+            replica, metrics, frame_bytes_max=config.raft.frame_bytes_max,
+        )  # fmt: skip
+        self._reaper = Reaper(
+            engine, clock, replica, leadership, tasks, metrics, container_ms=limits.reap_interval_ms
         )
-        self._reaper = Reaper(engine, clock, replica, leadership, tasks, metrics)
         self._hub = WatchHub(replica, limits, metrics)
         classes = LockClasses()
         self._queues = Queues(
-            proposals=self._proposals,
-            reads=self._reads,
-            replica=replica,
-            leadership=leadership,
-            timers=timers,
-            clock=clock,
-            tasks=tasks,
-            metrics=metrics,
-            classes=classes,
-            entropy=self._random,
-            waiters_max=limits.lock_waiters_max,
-        )
+            proposals=self._proposals, reads=self._reads, replica=replica, leadership=leadership,
+            timers=timers, clock=clock, tasks=tasks, metrics=metrics, classes=classes,
+            entropy=self._random, waiters_max=limits.lock_waiters_max,
+        )  # fmt: skip
         self._holds = Holds(clock, replica, leadership, metrics, classes, limits.long_hold_ms)
         denials = Denials(clock, replica)
         self._divergence = Divergence(
@@ -161,6 +147,7 @@ class Member:
         for listener in (
             self._hub, self._reads, self._leases, self._hold_timers, taken, self._queues,
             self._holds, denials, self.holding, self.limits, self._session_ends,
+            self._reaper,
         ):  # fmt: skip
             replica.add_listener(listener)
         engine.on_role_change(self._on_role_change)
@@ -188,7 +175,7 @@ class Member:
         self._timers.every(LOOK_EVERY_MS, self._holds.look)
         self._timers.every(LOOK_EVERY_MS, self.limits.look)
         self._timers.every(tick_ms, self._session_ends.look)
-        self._timers.every(self._config.limits.reap_interval_ms, self._reaper.look)
+        self._timers.every(REAP_LOOK_EVERY_MS, self._reaper.look)
         self._timers.every(SLICE_EVERY_MS, self._divergence.look)
 
     async def stop(self) -> None:

@@ -3,12 +3,18 @@
 1. Only a ready leader reaps, and no wall clock takes part: a ttl counts from when this leader first
    saw the znode at its present ``mzxid`` and ``pzxid``. So a change of leader can make one live
    longer, never shorter.
-2. A container goes when it was empty and unchanged at two looks in a row: a queue that is used
-   again at once keeps its container.
+2. A ttl znode is due ``ttl_ms`` after that; a container when it was empty and unchanged for
+   ``reap_interval_ms``: a queue that is used again soon keeps its container. What is due goes at
+   the next look, ``LOOK_EVERY_MS`` later at most, but for ``_REAP_AT_ONCE_MAX`` at a time.
 3. The command names what was seen; a change that comes before it in the log makes it void.
+4. A look costs O(what is due, or was changed since it was last looked at); not O(all that is idle).
 """
 
 from __future__ import annotations
+
+import asyncio
+import heapq
+from typing import NamedTuple
 
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError
@@ -19,13 +25,26 @@ from coordinator.service.replica import MachineReplica
 from coordinator.service.tasks import Tasks
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Reap
+from coordinator.state.events import EventType
 from coordinator.state.outcomes import Outcome, Reaped
+from coordinator.state.paths import split
 
+LOOK_EVERY_MS = 250
 _REAP_AT_ONCE_MAX = 1_000
+_REAP_TOGETHER = 50
+_SEEN_AT_ONCE = 2_000
+
+
+class _Seen(NamedTuple):
+    """A znode that is idle, as this leader saw it, and when it is due."""
+
+    due_ms: int
+    mzxid: int
+    pzxid: int
 
 
 class Reaper:
-    """What this leader has seen idle, and since when."""
+    """What this leader has seen idle, and when it is due."""
 
     def __init__(
         self,
@@ -35,6 +54,8 @@ class Reaper:
         leadership: Leadership,
         tasks: Tasks,
         metrics: Metrics,
+        *,
+        container_ms: int,
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -42,40 +63,104 @@ class Reaper:
         self._leadership = leadership
         self._tasks = tasks
         self._metrics = metrics
-        self._seen_ms: dict[tuple[str, int, int], int] = {}
+        self._container_ms = container_ms
+        self._seen: dict[str, _Seen] = {}
+        self._heap: list[tuple[int, str]] = []
+        """One entry for each that is seen, at its time or before; put right when that comes."""
         self._term: int | None = None
         self._is_reaping = False
 
     def look(self, now_ms: int) -> None:
-        """Note what is idle, and reap what has been for long enough."""
-        if not self._leadership.is_leader or self._leadership.term != self._term:
-            self._seen_ms = {}  # another leadership: everything is seen anew
-            self._term = self._leadership.term if self._leadership.is_leader else None
-        if self._term is None or self._is_reaping:
+        """Reap what is due."""
+        term = self._leadership.term if self._leadership.is_leader else None
+        if term != self._term:
+            self._begin(term)
+        if term is None or self._is_reaping:
             return
-        seen_ms: dict[tuple[str, int, int], int] = {}
         due: list[Reap] = []
-        for znode in self._replica.machine.idle_candidates():
-            key = (znode.path, znode.mzxid, znode.pzxid)
-            first_ms = self._seen_ms.get(key)
-            seen_ms[key] = now_ms if first_ms is None else first_ms
-            is_due = first_ms is not None and now_ms - first_ms >= (znode.ttl_ms or 0)
-            if is_due and len(due) < _REAP_AT_ONCE_MAX:
-                due.append(Reap(znode.path, znode.mzxid, znode.pzxid, self._term))
-        self._seen_ms = seen_ms
+        while self._heap and self._heap[0][0] <= now_ms and len(due) < _REAP_AT_ONCE_MAX:
+            _, path = heapq.heappop(self._heap)
+            seen = self._seen.get(path)
+            if seen is None:
+                continue
+            if seen.due_ms > now_ms:
+                heapq.heappush(self._heap, (seen.due_ms, path))
+                continue
+            del self._seen[path]
+            if self._is_as_seen(path, seen):
+                due.append(Reap(path, seen.mzxid, seen.pzxid, term))
         if due:
             self._is_reaping = True
             self._tasks.spawn(self._reap(due), "reap")
 
+    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        if self._term is None:
+            return
+        parent = ""
+        for event in outcome.events:
+            if event.type is not EventType.DELETED:
+                self._note(event.path)
+            elif (above := split(event.path)[0]) != parent:
+                parent = above  # of many siblings it is looked at once
+                self._note(parent)
+
+    def on_restore(self) -> None:
+        """A leader is never sent a snapshot; whoever gets one reaps nothing."""
+        self._begin(None)
+
+    def _begin(self, term: int | None) -> None:
+        """Another leadership: everything is seen for the first time."""
+        self._seen.clear()
+        self._heap.clear()
+        self._term = term
+        if term is not None:
+            self._tasks.spawn(self._see_all(term), "see what is idle")
+
+    async def _see_all(self, term: int) -> None:
+        paths = self._replica.machine.idle_paths()
+        for start in range(0, len(paths), _SEEN_AT_ONCE):
+            if self._term != term:
+                return
+            for path in paths[start : start + _SEEN_AT_ONCE]:
+                self._note(path)
+            await asyncio.sleep(0)
+
+    def _note(self, path: str) -> None:
+        """Look at a znode that may be idle; what is known of it and true still stays."""
+        idle = self._replica.machine.idle(path)
+        if idle is None:
+            return  # what is in the heap of it is found void when its time comes
+        seen = self._seen.get(path)
+        if seen is not None and (seen.mzxid, seen.pzxid) == (idle.mzxid, idle.pzxid):
+            return
+        wait_ms = self._container_ms if idle.ttl_ms is None else idle.ttl_ms
+        due_ms = self._clock.monotonic_ms() + wait_ms
+        self._seen[path] = _Seen(due_ms, idle.mzxid, idle.pzxid)
+        if seen is None or due_ms < seen.due_ms:  # else its entry comes at the older time
+            heapq.heappush(self._heap, (due_ms, path))
+
+    def _is_as_seen(self, path: str, seen: _Seen) -> bool:
+        idle = self._replica.machine.idle(path)
+        return idle is not None and (idle.mzxid, idle.pzxid) == (seen.mzxid, seen.pzxid)
+
     async def _reap(self, due: list[Reap]) -> None:
         try:
-            for operation in due:
-                command = Command(operation, self._clock.wall_ms())
-                applied = await self._engine.propose(encode_command(command))
-                outcome: Outcome = applied.result
-                if isinstance(outcome.result, Reaped) and outcome.result.was_deleted:
-                    self._metrics.reaped.inc()
-        except CoordinatorError:
-            pass  # looked at again next time, by whoever leads then
+            for start in range(0, len(due), _REAP_TOGETHER):
+                some = due[start : start + _REAP_TOGETHER]
+                await asyncio.gather(*[self._reap_one(each) for each in some])
         finally:
             self._is_reaping = False
+
+    async def _reap_one(self, operation: Reap) -> None:
+        command = Command(operation, self._clock.wall_ms())
+        try:
+            applied = await self._engine.propose(encode_command(command))
+        except CoordinatorError:
+            if self._term == operation.term:  # tried again at the next look
+                seen = _Seen(self._clock.monotonic_ms(), operation.mzxid, operation.pzxid)
+                self._seen.setdefault(operation.path, seen)
+                heapq.heappush(self._heap, (seen.due_ms, operation.path))
+            return
+        outcome: Outcome = applied.result
+        if isinstance(outcome.result, Reaped) and outcome.result.was_deleted:
+            self._metrics.reaped.inc()

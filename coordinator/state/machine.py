@@ -399,9 +399,13 @@ class StateMachine:
     def ephemeral_count(self, session_id: str) -> int:
         return self._tree.ephemeral_count(session_id)
 
-    def idle_candidates(self) -> list[IdleZnode]:
+    def idle_paths(self) -> list[str]:
         """Return what may be reaped: empty containers that had a child, ttl znodes without one."""
-        return self._tree.idle()
+        return self._tree.idle_paths()
+
+    def idle(self, path: str) -> IdleZnode | None:
+        """Return the znode if it may be reaped now."""
+        return self._tree.idle(path)
 
     # --- snapshots
 

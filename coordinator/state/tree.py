@@ -220,13 +220,16 @@ class Tree:
         """Iterate over the ids of sessions that own ephemeral znodes."""
         return iter(self._ephemerals)
 
-    def idle(self) -> list[IdleZnode]:
-        """Return what the leader may reap."""
-        return [
-            IdleZnode(path, znode.mzxid, znode.pzxid, znode.ttl_ms)
-            for path in self._idle
-            if (znode := self._znodes[path])
-        ]
+    def idle_paths(self) -> list[str]:
+        """Return the paths of what the leader may reap."""
+        return list(self._idle)
+
+    def idle(self, path: str) -> IdleZnode | None:
+        """Return the znode if the leader may reap it, None if not, or if there is none."""
+        if path not in self._idle:
+            return None
+        znode = self._znodes[path]
+        return IdleZnode(path, znode.mzxid, znode.pzxid, znode.ttl_ms)
 
     # --- the transaction
 

@@ -179,7 +179,7 @@ class DrawnHistory:
         return Abandon(client_id, number, floor_index, directory, chance.randrange(3) == 0)
 
     def reap(self) -> Reap | None:
-        idle = self.machine.idle_candidates()
+        idle = [each for path in self.machine.idle_paths() if (each := self.machine.idle(path))]
         if not idle:
             return None
         each = self.chance.choice(idle)

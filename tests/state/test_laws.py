@@ -369,7 +369,7 @@ def indexes(machine: StateMachine) -> dict[str, object]:
         "ephemerals": {
             each.session_id: machine.ephemerals_of(each.session_id) for each in machine.sessions()
         },
-        "idle": sorted(machine.idle_candidates()),
+        "idle": sorted(filter(None, map(machine.idle, machine.idle_paths()))),
         "data_bytes": machine.data_bytes,
         "state_bytes": machine.state_bytes,
         "count": machine.znode_count,

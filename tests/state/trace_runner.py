@@ -444,7 +444,7 @@ class Trace:
         yield from self.machine.ephemerals_of(words.first)
 
     def _idle(self, words: Words) -> Iterator[str]:
-        for each in sorted(self.machine.idle_candidates()):
+        for each in sorted(filter(None, map(self.machine.idle, self.machine.idle_paths()))):
             yield f"{each.path} mzxid {each.mzxid} pzxid {each.pzxid} ttl {each.ttl_ms}"
 
     def _queue(self, words: Words) -> Iterator[str]:
