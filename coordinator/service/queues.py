@@ -161,7 +161,7 @@ class Queues:
             tasks=tasks,
             count_max=waiters_max,
         )
-        self._positions = Positions(replica)
+        self._positions = Positions(replica, clock, timers)
 
     async def acquire(self, attempt: Attempt) -> tuple[Contender, ...]:
         """Enter the queues and return the contenders, in canonical order, once all of them hold.

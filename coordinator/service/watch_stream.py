@@ -44,6 +44,8 @@ class WatchSource(Protocol):
 
     def go_live(self, stream: WatchStream) -> None: ...
 
+    def wake(self, reader: asyncio.Future[None]) -> None: ...
+
     def forget(self, stream: WatchStream) -> None: ...
 
 
@@ -159,8 +161,9 @@ class WatchStream:
         self._wake()
 
     def _wake(self) -> None:
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
+        if self._woken is not None:
+            woken, self._woken = self._woken, None  # once, however much comes until it reads
+            self._source.wake(woken)
 
 
 def _nothing(_event: Event) -> bool:

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,6 +22,7 @@ from coordinator.errors import BadArgumentsError, QuotaExceededError, ThrottledE
 from coordinator.service.history import History
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
+from coordinator.service.wakes import Wakes
 from coordinator.service.watch_stream import Bookmark, Resync, WatchItem, WatchStream
 from coordinator.state import paths
 from coordinator.state.commands import Command
@@ -83,6 +85,7 @@ class WatchHub:
         self._history.restart(replica.machine.zxid)
         self._streams: dict[WatchStream, tuple[tuple[WatchKind, str], ...]] = {}
         self._selector_count = 0
+        self._wakes = Wakes()
         self._live: dict[tuple[WatchKind, str], dict[WatchStream, None]] = {}
 
     @property
@@ -144,6 +147,10 @@ class WatchHub:
     @property
     def zxid(self) -> int:
         return self._replica.machine.zxid
+
+    def wake(self, reader: asyncio.Future[None]) -> None:
+        """Wake the reader of a stream, after those that came before."""
+        self._wakes.wake(reader)
 
     def go_live(self, stream: WatchStream) -> None:
         """From the next change on, push to ``stream`` what matches."""

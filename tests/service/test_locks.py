@@ -23,6 +23,7 @@ from coordinator.errors import (
 )
 from coordinator.service.locks import Grant, HolderInfo
 from coordinator.service.member import Member
+from coordinator.service.positions import EVERY_MS
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, CreateMode, Delete, RequestId
 from recipes import contention
@@ -514,10 +515,60 @@ async def test_positions_are_told_as_they_change() -> None:
         await release(world, first)
         for task in tasks:
             await release(world, await soon(task))
-            await settle()
+            await world.advance(EVERY_MS)
         await soon(last)
 
         assert seen == [3, 2, 1]
+
+
+async def test_a_queue_that_moves_fast_tells_positions_twice_a_second() -> None:
+    """The first change at once, then the latest one: a hand-over wakes one waiter, not all."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        session_id = await opened(world)
+        first = await soon(acquired(world, session_id))
+        tasks = [waiting(world, session_id) for _ in range(20)]
+        await settle()
+        seen: list[int] = []
+        last = waiting(world, session_id, at=world.follower, on_position=seen.append)
+        await settle()
+        grants = [first]
+
+        for task in tasks[:15]:
+            await release(world, grants.pop())
+            grants.append(await soon(task))
+        await settle()
+        told_at_once = list(seen)
+        await world.advance(EVERY_MS)
+
+        assert told_at_once == [21, 20]
+        assert seen == [21, 20, 6]
+        last.cancel()
+
+
+async def test_very_many_are_told_more_seldom() -> None:
+    """A member tells about a thousand positions a second, however many wait."""
+    async with cluster(1, config=WITHOUT_LEASES) as world:
+        session_id = await opened(world)
+        grants = [await soon(acquired(world, session_id))]
+        told = [0]
+
+        def count(_position: int) -> None:
+            told[0] += 1
+
+        many = [waiting(world, session_id, on_position=count) for _ in range(2_000)]
+        await settle()
+        while told[0] < len(many):
+            await settle()
+        told[0] = 0
+
+        for task in many[:40]:
+            await release(world, grants.pop())
+            grants.append(await soon(task))
+            await world.advance(100)
+
+        assert told[0] <= 3 * len(many), "in four seconds, each twice or three times"
+        for task in many[40:]:
+            task.cancel()
 
 
 async def test_a_lock_shows_who_holds_and_who_waits() -> None:

@@ -15,8 +15,18 @@ from coordinator.errors import (
     ThrottledError,
 )
 from coordinator.service.reads import STALE
+from coordinator.service.wakes import WOKEN_AT_ONCE
 from coordinator.service.watches import Bookmark, Resync, WatchItem, WatchSelector, WatchStream
-from coordinator.state.commands import Create, Delete, Multi, OpenSession, Operation, SetData
+from coordinator.state.codec import encode_command
+from coordinator.state.commands import (
+    Command,
+    Create,
+    Delete,
+    Multi,
+    OpenSession,
+    Operation,
+    SetData,
+)
 from coordinator.state.events import Change
 from tests.service.fake_cluster import World, cluster, counted, settle, soon
 
@@ -351,3 +361,29 @@ async def test_when_the_member_stops_streams_end_so_that_readers_go_elsewhere() 
 
 async def taken_all(stream: WatchStream) -> list[WatchItem]:
     return [item async for item in stream]
+
+
+async def test_many_readers_are_woken_some_at_a_time() -> None:
+    """Each is told everything in its order; between some of them the loop does other things."""
+    async with cluster(1) as world:
+        streams = [watching(world, "/a") for _ in range(3 * WOKEN_AT_ONCE + 1)]
+        told_at: list[int] = []
+        passes = 0
+
+        async def read(stream: WatchStream) -> list[WatchItem]:
+            first = await anext(stream)
+            told_at.append(passes)
+            return [first, await anext(stream)]
+
+        readers = [asyncio.create_task(read(each)) for each in streams]
+        await settle()
+        world.commit(encode_command(Command(Create("/a"), 1)))
+        world.commit(encode_command(Command(SetData("/a", b"x"), 1)))
+        while len(told_at) < len(streams):
+            await asyncio.sleep(0)
+            passes += 1
+
+        assert max(told_at.count(each) for each in set(told_at)) <= WOKEN_AT_ONCE
+        found = [told(await soon(each)) for each in readers]
+        expected = [(1, ("NodeCreated /a",)), (2, ("NodeDataChanged /a",))]
+        assert found == [expected] * len(streams)

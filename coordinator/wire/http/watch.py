@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 from aiohttp import web
 
@@ -52,25 +53,27 @@ class WatchRoutes:
             from_zxid=query.integer("from_zxid", minimum=0),
             is_one_shot=query.flag("one_shot"),
         )
-        watch = await self._begun(request, asked)
+        watch = await self._begun(request, asked, _selectors(asked))
         del asked, query
         return await self._stream(request, watch)
 
     async def watch_body(self, request: web.Request) -> web.StreamResponse:
         """Stream the changes that the selectors in the body ask for."""
         Query(request.rel_url.raw_query_string)
-        asked = await self._door.body_read(request, shapes.WatchRequest.from_body, MANY)
-        watch = await self._begun(request, asked)
-        del asked  # thousands of selectors, which nobody asks for again while it streams
+        asked, selectors = await self._door.body_read(request, _asked, MANY)
+        watch = await self._begun(request, asked, selectors)
+        del asked, selectors  # thousands of selectors, which nobody asks for again while it streams
         return await self._stream(request, watch)
 
-    async def _begun(self, request: web.Request, asked: shapes.WatchRequest) -> WatchStream:
+    async def _begun(
+        self, request: web.Request, asked: shapes.WatchRequest, selectors: list[WatchSelector]
+    ) -> WatchStream:
         door = self._door
         from_zxid = _resumed(request, asked.from_zxid)
         if from_zxid is not None:
             await door.member.reached(from_zxid, door.deadline_ms(request))
         return door.member.watch(
-            [WatchSelector(each.path, each.kind) for each in asked.watches],
+            selectors,
             from_zxid=from_zxid,
             is_one_shot=asked.is_one_shot,
         )
@@ -121,6 +124,15 @@ class ChangeLines:
 
 def _end_or_bookmark(item: Bookmark | Resync) -> shapes.WatchLine:
     return shapes.Bookmark(item.zxid) if isinstance(item, Bookmark) else shapes.Resync(item.zxid)
+
+
+def _asked(body: Any) -> tuple[shapes.WatchRequest, list[WatchSelector]]:
+    asked = shapes.WatchRequest.from_body(body)
+    return asked, _selectors(asked)
+
+
+def _selectors(asked: shapes.WatchRequest) -> list[WatchSelector]:
+    return [WatchSelector(each.path, each.kind) for each in asked.watches]
 
 
 def _resumed(request: web.Request, from_zxid: int | None) -> int | None:

@@ -1,0 +1,47 @@
+"""Readers of streams woken some at a time: ten thousand may watch one path.
+
+What is to be read is in each stream's buffer already; a reader that is woken later reads more at
+once, and none is woken twice for it. Who comes first is woken first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+WOKEN_AT_ONCE = 100
+"""In one pass of the loop; each reader encodes and sends, some 30 microseconds."""
+
+
+class Wakes:
+    """The readers of one member's streams that are to be woken."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._left = WOKEN_AT_ONCE
+        self._is_counting = False
+
+    def wake(self, reader: asyncio.Future[None]) -> None:
+        """Wake a reader now, or, after many in this pass, in one of the next."""
+        if not self._is_counting:
+            self._is_counting = True
+            reader.get_loop().call_soon(self._next_pass)
+        if self._left > 0:
+            self._left -= 1
+            _end(reader)
+        else:
+            self._waiting.append(reader)
+
+    def _next_pass(self) -> None:
+        self._left = WOKEN_AT_ONCE
+        while self._waiting and self._left > 0:
+            self._left -= 1
+            _end(self._waiting.popleft())
+        self._is_counting = self._left < WOKEN_AT_ONCE
+        if self._is_counting:
+            asyncio.get_running_loop().call_soon(self._next_pass)
+
+
+def _end(reader: asyncio.Future[None]) -> None:
+    if not reader.done():
+        reader.set_result(None)
