@@ -12,10 +12,10 @@ from coordinator.errors import NoLeaderError, ShuttingDownError
 from coordinator.service.divergence import DIGEST_KIND, DOUBT_MS, Finding, judge
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.service.watches import WatchSelector
-from coordinator.state.codec import pack
 from coordinator.state.commands import Create, CreateMode, Enter, Kind, RequestId, SetData
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
+from coordinator.state.packing import pack
 from coordinator.state.slices import FORMAT
 from tests.service.fake_cluster import World, cluster, counted, soon
 
