@@ -31,24 +31,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
+from hmac import compare_digest
 from random import Random
-from typing import NamedTuple
-from zlib import crc32
 
-import msgpack  # type: ignore[import-untyped]
-
-from coordinator.errors import DiskFullError, StorageError
+from coordinator.errors import DiskFullError
 from coordinator.raft.blocking import RunBlocking
-from coordinator.raft.disk import Disk, join, replace_file
+from coordinator.raft.chapter_record import (
+    NO_PROOF_IS_LATER,
+    Met,
+    Record,
+    is_older_copy,
+    load,
+    packed,
+    save,
+    seal,
+)
+from coordinator.raft.disk import Disk
 from coordinator.raft.messages import (
     CHAPTER_ID_BYTES,
-    INTEGER_MAX,
     Chapter,
     ChapterLost,
     ChapterSeen,
+    Doubt,
     Message,
+    Vouch,
 )
 from coordinator.raft.obstacles import Shown, obstacle
 from coordinator.raft.ownership import Ownership
@@ -56,103 +64,12 @@ from coordinator.raft.probation import TRY_AGAIN_MS, Probation, Proof
 
 logger = logging.getLogger(__name__)
 
-NAME = "chapters"
-_MAGIC = b"COORDCHP"
-_HEAD_BYTES = len(_MAGIC) + 4
-CHAPTERS_KEPT = 4_096
-"""32 KiB: starts, or minutes, after which a number alone must do."""
+AboutChapters = Chapter | ChapterSeen | ChapterLost | Doubt | Vouch
+
 CHAPTER_MS = 60_000
 """A chapter in which something was written ends after so long."""
-
-NO_PROOF_IS_LATER = Proof(INTEGER_MAX, INTEGER_MAX)
-"""Of a life that was not proven when it was met: which one is the later is not known."""
-
-
-class Met(NamedTuple):
-    """A chapter in which a member was met, and with what it was proven then."""
-
-    number: int
-    chapter_id: bytes
-    proof: Proof
-    life_id: bytes = b""
-    """Empty: noted before lives had ids."""
-
-
-@dataclass(slots=True)
-class Record:
-    """What the file says: this member's last chapters, and the last one met of each other one."""
-
-    number: int = 0
-    ids: list[bytes] = field(default_factory=list)
-    met: dict[str, Met] = field(default_factory=dict)
-    life_id: bytes = b""
-    """The id of this life's first chapter; of a file of before, of the next that began."""
-
-    def begin(self, chapter_id: bytes) -> None:
-        self.number += 1
-        self.ids = [*self.ids, chapter_id][-CHAPTERS_KEPT:]
-        self.life_id = self.life_id or chapter_id
-
-    def begun(self, chapter_id: bytes) -> Record:
-        """Return it with one more chapter; this one stays as it is."""
-        record = replace(self)
-        record.begin(chapter_id)
-        return record
-
-
-def knows(number: int, ids: list[bytes], met: Met) -> bool:
-    """Whether one whose last chapter is ``number``, with ``ids``, can have begun ``met``."""
-    behind = number - met.number
-    if behind < 0:
-        return False
-    return behind >= len(ids) or ids[-1 - behind] == met.chapter_id
-
-
-def is_older_copy(number: int, ids: list[bytes], life_id: bytes, proof: Proof, met: Met) -> bool:
-    """Whether a proven member that shows this may have forgotten what it was when it was met."""
-    if met.proof == NO_PROOF_IS_LATER:
-        is_same_life = life_id == met.life_id != b""
-        is_too_far = number - met.number >= len(ids) and not is_same_life
-        return is_too_far or not knows(number, ids, met)
-    if proof != met.proof:
-        return proof < met.proof  # another life: numbers begin anew with each
-    return not knows(number, ids, met)
-
-
-def load(disk: Disk, directory: str) -> Record:
-    """Return what the file says, an empty record without one; StorageError if it is not sound."""
-    path = join(directory, NAME)
-    if not disk.exists(path):
-        return Record()
-    data = disk.read(path)
-    body = data[_HEAD_BYTES:]
-    is_sound = data[: len(_MAGIC)] == _MAGIC
-    if not is_sound or crc32(body).to_bytes(4, "little") != data[len(_MAGIC) : _HEAD_BYTES]:
-        raise StorageError(
-            f"{path}: damaged; expected a file of chapters with a sound checksum, so it cannot be"
-            " told what this member has forgotten: it must be replaced",
-            path=path,
-        )
-    number, ids, met, *life = msgpack.unpackb(body)
-    of_others = {key: _met(*each) for key, each in met.items()}
-    return Record(number, list(ids), of_others, life[0] if life else b"")
-
-
-def _met(
-    number: int, chapter_id: bytes, proof: Iterable[int] = (0, 0), life_id: bytes = b""
-) -> Met:
-    return Met(number, chapter_id, Proof(*proof), life_id)  # without: noted before they were kept
-
-
-def packed(record: Record) -> bytes:
-    """Return what ``save`` keeps of ``record``."""
-    body: bytes = msgpack.packb((record.number, record.ids, record.met, record.life_id))
-    return body
-
-
-def save(disk: Disk, directory: str, body: bytes) -> None:
-    """Replace the file; returns when that is stable."""
-    replace_file(disk, directory, NAME, _MAGIC + crc32(body).to_bytes(4, "little") + body)
+SAY_AGAIN_MS = 60_000
+"""Between two lines of the log about one member's accusations."""
 
 
 class Chapters:
@@ -206,6 +123,12 @@ class Chapters:
         self._heard_by: set[str] = set()
         """Those who have noted one on this connection, and hear this member since."""
         self._accused: set[str] = set()
+        self._accused_by: set[str] = set()
+        """Those who do, of what this member cannot check; each counts once in its life."""
+        self._vouched: dict[tuple[str, bytes], set[str]] = {}
+        """By member and life: who hears it, of those that were asked."""
+        self._said_ms: dict[str, int] = {}
+        self._slowly_ms = 0
         self._shown_by: dict[str, Shown] = {}
         """What the connected ones show of their data."""
         self._shown_ms = 0
@@ -215,6 +138,7 @@ class Chapters:
         """Met, and not stable yet."""
         self._is_stopped = False
         self._record = load(disk, directory)
+        self._record.key = self._record.key or ownership.draw_id()
         self._began_ms = now_ms()
         self._began_at: object = None
         self._try_again_ms: int | None = None
@@ -262,17 +186,22 @@ class Chapters:
         self._shown_by.pop(member_id, None)
         self._noted.pop(member_id, None)
 
-    def on_message(self, member_id: str, message: Chapter | ChapterSeen | ChapterLost) -> None:
+    def on_message(self, member_id: str, message: AboutChapters) -> None:
         if isinstance(message, ChapterSeen):
             if message.number == self._record.number:
+                self._accused_by.discard(member_id)
                 self._seen_by.add(member_id)
                 if member_id not in self._heard_by:
                     self._heard_by.add(member_id)
                     self._on_met(member_id)
         elif isinstance(message, Chapter):
             self._on_chapter(member_id, message)
-        else:
+        elif isinstance(message, ChapterLost):
             self._on_lost(member_id, message)
+        elif isinstance(message, Doubt):
+            self._on_doubt(member_id, message)
+        else:
+            self._on_vouch(member_id, message)
 
     def tick(self, log_position: object, leader_id: str | None) -> None:
         """Show again what was not seen; begin a chapter if the log moved and it is time to."""
@@ -286,9 +215,13 @@ class Chapters:
             self._show_all()
         if now_ms - self._shown_ms >= self._resend_ms:
             self._shown_ms = now_ms
+            is_slow = now_ms - self._slowly_ms < TRY_AGAIN_MS
+            self._slowly_ms = self._slowly_ms if is_slow else now_ms
+            stuck = self._accused | self._accused_by
             for member_id in self._others:
                 is_done = member_id in self._heard and member_id in self._seen_by
                 is_done = is_done or self._is_foreign(member_id)
+                is_done = is_done or (is_slow and member_id in stuck)
                 if member_id in self._connected and not is_done:
                     self._show(member_id)
         if self._saving is not None or (self._try_again_ms or 0) > now_ms:
@@ -321,7 +254,7 @@ class Chapters:
         is_proven, proof = self._probation.is_proven, self._probation.proof
         shown = Chapter(
             record.number, ids, record.life_id, is_proven, is_asking, *proof,
-            self._ownership.cluster_id,
+            self._ownership.cluster_id, seal(record.key, record.number, record.ids[-1]),
         )  # fmt: skip
         self._send(member_id, shown)
 
@@ -345,21 +278,60 @@ class Chapters:
         proof = Proof(message.proof_term, message.proof_index)
         met = self._record.met.get(member_id)
         life_id = message.life_id
-        shown = Met(number, found[-1], proof if is_proven else NO_PROOF_IS_LATER, life_id)
-        if met is not None and is_proven and is_older_copy(number, found, life_id, proof, met):
-            self._heard.discard(member_id)
-            if member_id not in self._accused:
-                self._accused.add(member_id)
-                logger.error(
-                    "member %s runs on an older copy of its data: in chapter %d, it was in %d",
-                    member_id, number, met.number,
-                )  # fmt: skip
-            self._send(member_id, ChapterLost(met.number, met.chapter_id, met.life_id, *met.proof))
-        elif met == shown:
+        unproven = Proof(0, 0) if self._probation.is_new else NO_PROOF_IS_LATER
+        noted = Met(number, found[-1], proof if is_proven else unproven, life_id, message.seal)
+        is_accused = (
+            met is not None and is_proven and is_older_copy(number, found, life_id, proof, met)
+        )
+        if met is not None and is_accused and not self._is_vouched_for(member_id, noted, met):
+            self._accuse(member_id, number, met)
+        elif met == noted:
             self._hear(member_id, number)
         else:
-            self._noted[member_id] = shown
+            self._accused.discard(member_id)
+            self._noted[member_id] = noted
             self._maybe_save()
+
+    def _accuse(self, member_id: str, number: int, met: Met) -> None:
+        self._heard.discard(member_id)
+        self._accused.add(member_id)
+        now_ms = self._now_ms()
+        if now_ms - self._said_ms.get(member_id, -SAY_AGAIN_MS) >= SAY_AGAIN_MS:
+            self._said_ms[member_id] = now_ms
+            logger.error(
+                "member %s runs on an older copy of its data: in chapter %d, it was in %d",
+                member_id, number, met.number,
+            )  # fmt: skip
+        lost = ChapterLost(met.number, met.chapter_id, met.life_id, *met.proof, met.seal)
+        self._send(member_id, lost)
+
+    def _is_vouched_for(self, member_id: str, shown: Met, met: Met) -> bool:
+        """Ask the others about one that was met in another life, where the later cannot be told.
+
+        Whether so many hear it that of the earlier life too few can have known to prove it."""
+        lives = {shown.life_id, met.life_id}
+        if len(lives) < 2 or b"" in lives or met.proof not in (NO_PROOF_IS_LATER, shown.proof):
+            return False
+        needed = (len(self._others) + 1) // 2
+        if len(self._vouched.get((member_id, shown.life_id), ())) >= needed:
+            return True
+        for other in sorted(self._heard - {member_id}):
+            self._send(other, Doubt(member_id, shown.life_id))
+        return False
+
+    def _on_doubt(self, member_id: str, message: Doubt) -> None:
+        about = message.member_id
+        met = self._record.met.get(about)
+        is_known = met is not None and met.life_id == message.life_id and about in self._heard
+        if is_known and self._probation.is_proven:
+            self._send(member_id, Vouch(about, message.life_id))
+
+    def _on_vouch(self, member_id: str, message: Vouch) -> None:
+        shown = self._shown_by.get(member_id)
+        is_asked = message.member_id in self._accused and message.member_id != member_id
+        if is_asked and member_id in self._heard and shown is not None and shown.is_proven:
+            about = (message.member_id, message.life_id)
+            self._vouched.setdefault(about, set()).add(member_id)
 
     def _is_of_another_cluster(self, member_id: str, message: Chapter) -> bool:
         was_foreign = self._is_foreign(member_id)
@@ -387,6 +359,8 @@ class Chapters:
             self._on_met(member_id)
 
     def _on_lost(self, member_id: str, message: ChapterLost) -> None:
+        """Believe what is sealed here; of what is not, one witness more than can be wrong is needed
+        (module, 2)."""
         proof = Proof(message.proof_term, message.proof_index)
         met = Met(message.number, message.chapter_id, proof, message.life_id)
         shown, own = self._record, self._probation
@@ -394,6 +368,14 @@ class Chapters:
             shown.number, shown.ids, shown.life_id, own.proof, met
         ):
             return
+        expected = seal(shown.key, message.number, message.chapter_id)
+        is_sealed = compare_digest(message.seal, expected)
+        self._accused_by.add(member_id)
+        count = len(self._others) + 1
+        if not is_sealed and len(self._accused_by) < count - count // 2:
+            self._say_accused(member_id)
+            return
+        self._accused_by.clear()
         self._on_older_copy(
             f"member {member_id} has met it in chapter {message.number}, which is not known here;"
             " was an old copy of its data put back?"
@@ -402,6 +384,15 @@ class Chapters:
         self._seen_by.clear()
         self._heard_by.clear()
         self._show_all()
+
+    def _say_accused(self, member_id: str) -> None:
+        now_ms = self._now_ms()
+        if now_ms - self._said_ms.get(member_id, -SAY_AGAIN_MS) >= SAY_AGAIN_MS:
+            self._said_ms[member_id] = now_ms
+            logger.error(
+                "member %s says that this member's data are an older copy, and cannot show it; it"
+                " does not count on what this member says", member_id,
+            )  # fmt: skip
 
     # Making it stable.
 

@@ -19,7 +19,7 @@ from coordinator.raft.requests import RequestDesk
 from coordinator.raft.snapshot_exchange import SnapshotExchange
 from coordinator.raft.term_bounds import why_not_believed
 
-_ABOUT_CHAPTERS = (say.Chapter, say.ChapterSeen, say.ChapterLost)
+_ABOUT_CHAPTERS = (say.Chapter, say.ChapterSeen, say.ChapterLost, say.Doubt, say.Vouch)
 _ABOUT_VOTES_TO_COME = (say.PreVoteRequest, say.PreVoteGrant)
 
 

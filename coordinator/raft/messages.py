@@ -140,7 +140,8 @@ class Chapter(NamedTuple):
     """What copy of its data I run on (``chapters``): the number of its last chapter, and the ids of
     that one and those before; ``life_id`` is that of the first. ``is_asking``: show me yours. With
     what I was last proven: the term of a leader, and what that one had committed; zeros if I never
-    had to catch up. ``cluster_id`` is empty as long as I know of none (``ownership``)."""
+    had to catch up. ``cluster_id`` is empty as long as I know of none (``ownership``). ``seal`` is
+    over the chapter: only I can make it, and tell whether it is mine."""
 
     number: int
     ids: bytes
@@ -150,6 +151,7 @@ class Chapter(NamedTuple):
     proof_term: int
     proof_index: int
     cluster_id: bytes = b""
+    seal: bytes = b""
 
 
 class ChapterSeen(NamedTuple):
@@ -160,13 +162,29 @@ class ChapterSeen(NamedTuple):
 
 class ChapterLost(NamedTuple):
     """You were in this chapter once, proven as it says, and do not know it: your data are an older
-    copy."""
+    copy. ``seal`` is what you showed with it then."""
 
     number: int
     chapter_id: bytes
     life_id: bytes
     proof_term: int
     proof_index: int
+    seal: bytes = b""
+
+
+class Doubt(NamedTuple):
+    """I met that member on probation in another life, and cannot tell which is the later: do you
+    hear it in this one?"""
+
+    member_id: str
+    life_id: bytes
+
+
+class Vouch(NamedTuple):
+    """I do, and I am proven."""
+
+    member_id: str
+    life_id: bytes
 
 
 class SnapshotPiece(NamedTuple):
@@ -234,6 +252,8 @@ Message = (
     | Chapter
     | ChapterSeen
     | ChapterLost
+    | Doubt
+    | Vouch
     | SnapshotPiece
     | SnapshotReply
     | Request
@@ -327,6 +347,8 @@ _NUMBERS: tuple[tuple[int, type], ...] = (
     (19, Chapter),
     (20, ChapterSeen),
     (21, ChapterLost),
+    (22, Doubt),
+    (23, Vouch),
 )
 _NUMBER_OF: dict[type, int] = {kind: number for number, kind in _NUMBERS}
 

@@ -40,8 +40,8 @@ from coordinator.raft.blocking import (
     start_in_place,
     start_in_thread,
 )
+from coordinator.raft.chapter_record import load as load_chapters
 from coordinator.raft.chapters import Chapters
-from coordinator.raft.chapters import load as load_chapters
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.disk import Disk, OsDisk, join
 from coordinator.raft.durability import TRY_AGAIN_S, Durability

@@ -9,10 +9,9 @@ import random
 import pytest
 
 from coordinator.errors import StorageError
-from coordinator.raft import chapters
+from coordinator.raft import chapter_record as chapters
 from coordinator.raft import messages as say
-from coordinator.raft.chapters import (
-    CHAPTER_MS,
+from coordinator.raft.chapter_record import (
     CHAPTERS_KEPT,
     NO_PROOF_IS_LATER,
     Met,
@@ -22,6 +21,7 @@ from coordinator.raft.chapters import (
     load,
     save,
 )
+from coordinator.raft.chapters import CHAPTER_MS
 from coordinator.raft.engine import Role
 from coordinator.raft.probation import Proof
 from tests.raft.simulated_cluster import Member, SimulatedCluster
@@ -323,7 +323,7 @@ def test_one_that_was_away_since_the_first_election_accuses_nobody(
         (third,) = away
         rest = cluster.others(third)
         await (await cluster.leader(rest)).engine.propose(b"first")
-        assert any(met.proof == NO_PROOF_IS_LATER for met in load(third.disk, "data").met.values())
+        assert all(met.proof == Proof(0, 0) for met in load(third.disk, "data").met.values())
         await third.kill()
         for number in range(chapters.CHAPTERS_KEPT + 2):
             await asyncio.sleep(CHAPTER_MS / 1000 + 1)
@@ -533,6 +533,152 @@ def test_what_a_member_says_does_not_count_before_it_is_known_who_says_it() -> N
         await cluster.leader([leader, first])
 
         assert b"waits" in await cluster.equal() or writing.exception() is not None
+        await cluster.stop()
+
+    run(scenario())
+
+
+def a_forgery(member: Member, seal: bytes = bytes(16)) -> say.ChapterLost:
+    """Return an accusation that whoever knows the secret could make up."""
+    number = load(member.disk, "data").number
+    return say.ChapterLost(number + 7, b"made up!", b"what life", 9, 9, seal)
+
+
+def test_one_accuser_without_a_seal_takes_no_vote_away() -> None:
+    """It could have made it up: two of three lost theirs by one frame each, and the third when it
+    was started again, so that nobody could lead, with three whole disks (A2)."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        liar, *others = sorted(cluster.members, key=lambda each: each.member_id, reverse=True)
+        await liar.kill()
+        for victim in others:
+            await victim.start() if not victim.is_up else None
+            for _ in range(20):
+                victim.transport.listener.on_message(liar.member_id, a_forgery(victim))
+        await liar.start()
+        await (await cluster.leader()).engine.propose(b"all is well")
+
+        assert len(await cluster.equal()) == 6
+        assert not any(member.is_unproven for member in cluster.members)
+        assert leader.failures == []
+        await cluster.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("count", "needed"), [(3, 2), (5, 3)])
+def test_so_many_accusers_as_prove_a_member_take_its_vote_away(count: int, needed: int) -> None:
+    """Of a life that was proven so many know; each counts once, however often it says so."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled(count)
+        victim, *others = cluster.others(leader)
+        cluster.network.isolate(victim.member_id)
+        for number, accuser in enumerate((*others, leader)[:needed], 1):
+            assert not victim.is_unproven
+            for _ in range(1 if number == needed else 9):
+                victim.transport.listener.on_message(accuser.member_id, a_forgery(victim))
+
+        assert victim.is_unproven
+        cluster.network.heal()
+        await cluster.until(lambda: not victim.is_unproven)
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_chapter_with_its_seal_needs_no_second_witness() -> None:
+    """Nobody but the member itself can have made it, so it was there and has forgotten it."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        victim, accuser = cluster.others(leader)
+        cluster.network.isolate(victim.member_id)
+        record = load(victim.disk, "data")
+        sealed = chapters.seal(record.key, record.number + 7, b"made up!")
+        assert record.key not in (b"", load(leader.disk, "data").key)
+        met = load(accuser.disk, "data").met[victim.member_id]
+        assert met.seal == chapters.seal(record.key, met.number, met.chapter_id)
+
+        victim.transport.listener.on_message(accuser.member_id, a_forgery(victim, sealed))
+
+        assert victim.is_unproven
+        cluster.network.heal()
+        await cluster.until(lambda: not victim.is_unproven)
+        await cluster.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_of_five_cut_off_at_the_first_election_comes_back_after_three_new_disks(
+    seed: int,
+) -> None:
+    """It met the others before there was anything to lose, so no later life of theirs is in doubt;
+    the cluster stood still for ever."""
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(5, seed=seed)
+        away: list[Member] = []
+
+        def note(source: str, target: str, message: say.Message) -> bool:
+            if isinstance(message, say.VoteRequest) and not away:
+                away.append(cluster.members[int(target) - 1])
+                cluster.network.isolate(target)
+            return True
+
+        cluster.network.on_message = note
+        await cluster.start()
+        await cluster.until(lambda: bool(away))
+        (fifth,) = away
+        rest = cluster.others(fifth)
+        await (await cluster.leader(rest)).engine.propose(b"first")
+        await cluster.until(lambda: not any(member.is_unproven for member in rest))
+        for member in rest[:3]:
+            await member.lose_disk()
+            await member.start()
+            await (await cluster.leader(rest)).engine.propose(b"for " + member.member_id.encode())
+            await cluster.until(lambda: not any(each.is_unproven for each in rest))
+
+        cluster.network.heal()
+        await fifth.kill()
+        await fifth.start()
+
+        await (await cluster.leader()).engine.propose(b"all are there")
+        await cluster.equal()
+        await cluster.until(lambda: not any(member.is_unproven for member in cluster.members))
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_doubt_ends_when_enough_others_vouch() -> None:
+    """One that met a member on probation cannot tell its lives apart; of the life that it met too
+    few can have known to prove it, if so many hear the other one."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled(5)
+        doubter, replaced, *_ = cluster.others(leader)
+        await replaced.lose_disk()
+        cluster.network.on_message = lambda _source, target, message: (
+            not (target == replaced.member_id and isinstance(message, say.TermAnswer))
+        )
+        await replaced.start()
+        knows_probation = lambda: (  # noqa: E731
+            load(doubter.disk, "data").met[replaced.member_id].proof == NO_PROOF_IS_LATER
+        )
+        await cluster.until(knows_probation)
+        await doubter.kill()
+        cluster.network.on_message = None
+        await lose_and_catch_up(cluster, replaced)
+
+        await doubter.start()
+
+        await cluster.until(lambda: not doubter.is_unproven)
+        await cluster.until(lambda: doubter.engine._chapters.hears(replaced.member_id))
+        assert not replaced.is_unproven
+        await cluster.equal()
         await cluster.stop()
 
     run(scenario())

@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from coordinator.raft import chapters, probation
+from coordinator.raft import chapter_record as chapters
+from coordinator.raft import probation
 from coordinator.raft.records import HEADER_BYTES, MAGIC
 from tests.raft.simulated_disk import Directory, Inode, SimulatedDisk
 
