@@ -10,12 +10,13 @@ ids of its last chapters; the others keep the last one that they have met of eac
    of the chapter that the member begins on the same connection before that is noted, too.
 2. One that does not know the chapter that another member has met of it runs on an older copy. It is
    told, goes on probation (``probation``), and shows itself again as one that is. So does one whose
-   directory was emptied, from the beginning.
+   directory was emptied, from the beginning. It believes one accuser that repeats its own seal,
+   and without that as many as know a life that was proven: anybody could have made it up.
 3. One that lost its disk, or was accused, and has caught up since, knows none of its chapters of
    before; it was proven with more than what it was then (``probation``, rule 5), so those who met
    it before and were away since take it as it is. One that was proven with less is an older copy,
    whatever it knows. Who was met on probation must know that chapter by its id: of two lives the
-   later cannot be told then, and it is accused, to be safe, and has to catch up once more.
+   later cannot be told then, and it is not counted on before enough others vouch for it.
 4. A chapter is stable where it began before it is shown; so nobody knows one that a member has
    forgotten without having lost data.
 5. Numbers only grow, and of the ids as many are kept as decide where numbers are close. Beyond
