@@ -15,19 +15,29 @@ import asyncio
 import logging
 import os
 import resource
+import shutil
 import signal
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 from coordinator import log_lines
 from coordinator.clock import Clock, SystemClock
 from coordinator.config import Config, MemberAddress
 from coordinator.errors import CoordinatorError, StorageError
 from coordinator.raft.agreement import Fact
+from coordinator.raft.disk import OsDisk
 from coordinator.raft.engine import Engine
 from coordinator.raft.loopback import LoopbackEngine
+from coordinator.raft.ownership import CLUSTER_ID_BYTES, Owner
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
+from coordinator.raft.refounding import HeldData, Position, read_note, write
 from coordinator.service.member import Member
+from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import COMMAND_FORMAT, OUTCOME_FORMAT
+from coordinator.state.machine import StateMachine
 from coordinator.state.rules import RULES
 from coordinator.state.snapshot import FORMAT as SNAPSHOT_FORMAT
 from coordinator.wire.http.app import create_app
@@ -41,6 +51,11 @@ _FAILED_GRACE_S = 0.5
 """For the answers of a member that has failed: nobody waits there any more, and it must end."""
 _DESCRIPTORS_KEPT = 256
 """For the log, the snapshots, the other members, and connections that are being refused."""
+
+
+ZXIDS_SKIPPED = 10**12
+"""When a cluster begins again: more than any can have used beyond the data that it begins with."""
+audit = logging.getLogger("coordinator.audit")
 
 
 class Server:
@@ -97,6 +112,9 @@ class Server:
         self._has_failed = asyncio.Event()
         if self._failure is not None:
             self._has_failed.set()
+        note = read_note(OsDisk(), self._config.member.data_dir)
+        if note:
+            audit.warning("this cluster was begun again from one member's data: %s", note)
         try:
             await self.member.start()
             await self._http.start()
@@ -148,6 +166,98 @@ def facts_to_agree_on() -> tuple[Fact, ...]:
         Fact("the format of snapshots", str(SNAPSHOT_FORMAT), advice),
         *(Fact(f"the rule {name}", value, advice) for name, value in RULES),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a member that does not run holds on its disk."""
+
+    data_dir: str
+    owner: Owner | None
+    has_vote: bool
+    term: int
+    at: Position
+    machine: StateMachine
+
+    def in_words(self) -> str:
+        whose = "of a release before owners were noted" if self.owner is None else str(self.owner)
+        vote = "has its vote" if self.has_vote else "has no vote"
+        return (
+            f"{self.data_dir}: {whose}, {vote}; last term {self.at.term}, last entry"
+            f" {self.at.index}, zxid {self.machine.zxid}, term {self.term} on the disk"
+        )
+
+
+def look_at(config: Config) -> Held:
+    """Return what lies in the data directory; like a start it cuts the torn tail of a log.
+
+    Raises:
+        StorageError: the member runs, or what is there cannot be trusted, or is another's."""
+    with _held(config) as held:
+        return held
+
+
+def recover(config: Config, *, by: str, reason: str) -> str:
+    """Begin the cluster again from this member's data (``refounding``); return what was done.
+
+    The data of before keep their place under another name. Raises StorageError as ``look_at``."""
+    disk, data_dir = OsDisk(), config.member.data_dir.rstrip("/")
+    new, old = f"{data_dir}.recovered", _free_name(f"{data_dir}.before-recovery")
+    shutil.rmtree(new, ignore_errors=True)  # of one that was not finished
+    with _held(config) as held:
+        before, machine = held.machine.zxid, held.machine
+        machine.skip_zxids(ZXIDS_SKIPPED)
+        owner = Owner(config.cluster.name, config.member.member_id, os.urandom(CLUSTER_ID_BYTES))
+        now = datetime.fromtimestamp(SystemClock().wall_ms() / 1_000, UTC)
+        write(
+            disk, new, owner, held.at, machine.snapshot(),
+            {
+                "time": now.isoformat(timespec="milliseconds"), "by": by, "reason": reason,
+                "last_term": held.at.term, "last_entry": held.at.index,
+                "zxid_before": before, "zxid": machine.zxid,
+                "cluster_id_before": held.owner.cluster_id.hex() if held.owner else "",
+                "cluster_id": owner.cluster_id.hex(), "data_before": old,
+            },
+        )  # fmt: skip
+        disk.rename(data_dir, old)
+        disk.rename(new, data_dir)
+        disk.sync_directory(str(Path(data_dir).absolute().parent))
+    others = [each.member_id for each in config.cluster.members
+              if each.member_id != owner.member_id]  # fmt: skip
+    todo = "start it"
+    if others:
+        todo = (
+            f"move the data directories of the other members ({', '.join(others)}) away, then"
+            " start all: the first election needs each of them, with an empty directory"
+        )
+    return (
+        f"{data_dir} begins cluster {owner.cluster!r} again, id {owner.cluster_id.hex()}, at zxid"
+        f" {machine.zxid} (was {before}). What was acknowledged and was not in these data is lost."
+        f" The data of before are in {old}. Now {todo}."
+    )
+
+
+@contextmanager
+def _held(config: Config) -> Iterator[Held]:
+    data = HeldData(OsDisk(), config.member.data_dir.rstrip("/"))
+    try:
+        expected = Owner(config.cluster.name, config.member.member_id)
+        found = data.owner
+        if found is not None and replace(found, cluster_id=b"") != expected:
+            raise StorageError(
+                f"{data.data_dir}: expected the data of {expected}, found those of {found}",
+                path=data.data_dir,
+            )
+        machine = StateMachine()
+        at = data.replay(MachineReplica(machine))
+        yield Held(data.data_dir, found, data.has_vote, data.term, at, machine)
+    finally:
+        data.close()
+
+
+def _free_name(name: str) -> str:
+    numbers = (f"{name}-{number}" for number in range(1, 1_000))
+    return next(each for each in numbers if not Path(each).exists())
 
 
 def run(config: Config) -> None:

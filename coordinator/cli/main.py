@@ -13,6 +13,7 @@ from coordinator.cli.diagnose import diagnose
 from coordinator.cli.holding import elect, lock
 from coordinator.cli.limits import limits
 from coordinator.cli.past import grants, revoke
+from coordinator.cli.recovering import recover
 from coordinator.cli.secret import secret
 from coordinator.cli.serving import serve
 from coordinator.cli.transactions import multi
@@ -25,7 +26,7 @@ SECTIONS: tuple[tuple[str, tuple[click.Command, ...]], ...] = (
     ("Read and write znodes", (create, get, set_, delete, ls, stat, watch, multi)),
     ("Ask about locks", (locks, why, why_lost, grants, revoke, diagnose, advise)),
     ("Look at the service", (status, sessions, limits)),
-    ("Run members", (dev, serve, secret)),
+    ("Run members", (dev, serve, secret, recover)),
     ("Set up a shell", (completion,)),
 )
 

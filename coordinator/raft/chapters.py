@@ -167,8 +167,14 @@ class Chapters:
         own, cluster_id = self._probation, self._ownership.cluster_id
         return obstacle(
             self._ownership.owner.member_id, self._others, shown=self._shown_by,
-            own=Shown(own.is_proven, cluster_id), is_new=own.is_new,
+            own=Shown(own.is_proven, cluster_id), is_first=own.is_new or own.is_founding,
         )  # fmt: skip
+
+    def _maybe_end_founding(self) -> None:
+        """End this member's if so many others hold what it had that the rest can be proven."""
+        proven = sum(shown.is_proven for shown in self._shown_by.values())
+        if self._probation.is_founding and proven >= (len(self._others) + 1) // 2:
+            self._probation.end()
 
     def hears(self, member_id: str) -> bool:
         """Whether what this member says about the log counts."""
@@ -207,6 +213,7 @@ class Chapters:
     def tick(self, log_position: object, leader_id: str | None) -> None:
         """Show again what was not seen; begin a chapter if the log moved and it is time to."""
         now_ms = self._now_ms()
+        self._maybe_end_founding()
         if leader_id in self._shown_by and not self._ownership.cluster_id:
             self._ownership.learn(self._shown_by[leader_id].cluster_id)
             self._on_cluster_id(self._ownership.cluster_id)

@@ -263,8 +263,8 @@ class Consensus:
     def _accept_leader(self, member_id: str, term: int) -> bool:
         """Follow the leader of ``term``, or tell a stale one; return whether to go on."""
         core = self.core
-        if not self.probation.may_follow:
-            self.probation.note_history()
+        if not self.probation.may_follow(member_id):
+            self.probation.note_other_leader()
             self._ask_for_terms()
             return False
         if term < core.term:

@@ -135,8 +135,9 @@ class Elections:
         self._votes = set()
         self._counts_until_ms = self._now_ms() + self._raft.election_timeout_ms_max
         request = request._replace(
-            is_new=self._probation.is_new, is_handed_over=self._is_handed_over
-        )
+            is_new=self._probation.is_new, is_handed_over=self._is_handed_over,
+            is_founding=self._probation.is_founding,
+        )  # fmt: skip
         for member_id in self._others:
             self._outbox.send_durable(member_id, request)
 
@@ -162,13 +163,15 @@ class Elections:
     def _pre_vote_request(self) -> say.PreVoteRequest:
         last_term, last_index = self._last()
         return say.PreVoteRequest(
-            self._pre_vote_term, last_index, last_term, self._probation.is_new
-        )
+            self._pre_vote_term, last_index, last_term, self._probation.is_new,
+            self._probation.is_founding,
+        )  # fmt: skip
 
     def _tell_missing(self) -> None:
         """Say once whom the first election waits for, when it was asked for in vain."""
         missing = {each for each in self._others if each not in self._pre_votes}
-        is_waiting = self._probation.is_new and self._pre_vote_term and missing
+        is_first = self._probation.is_new or self._probation.is_founding
+        is_waiting = is_first and self._pre_vote_term and missing
         if is_waiting and missing != self._said_missing:
             self._said_missing = missing
             logger.warning(
@@ -180,7 +183,8 @@ class Elections:
         if not self._probation.may_campaign:
             return
         # A new member is only elected where nobody has anything (rule 1 of probation).
-        needed = len(self._others) + 1 if self._probation.is_new else self._majority
+        is_first = self._probation.is_new or self._probation.is_founding
+        needed = len(self._others) + 1 if is_first else self._majority
         if len(self._pre_votes) >= needed:
             self._pre_vote_term = 0
             self._said_missing.clear()
@@ -213,7 +217,8 @@ class Elections:
             return
         if self._now_ms() > self._counts_until_ms or not self._probation.may_campaign:
             return
-        self._probation.end()  # Before an entry of this term leaves.
+        if not self._probation.is_founding:
+            self._probation.end()  # Before an entry of this term leaves.
         if member_id not in self._votes:
             self._votes.add(member_id)
             core.count_vote(member_id, message.term)
@@ -246,11 +251,14 @@ class Elections:
             return
         if not self._may_vote_for(message):
             return
-        self._probation.end()  # Before the vote leaves; of a first election everybody is proven.
+        if not message.is_founding:
+            self._probation.end()  # Before the vote leaves; of a first election all are proven.
         if message.term == core.term and core.voted_for == member_id:
             self._outbox.send_durable(member_id, say.VoteGrant(message.term))
         else:
             core.consider_vote(member_id, message)
+        if message.is_founding and (core.term, core.voted_for) == (message.term, member_id):
+            self._probation.note_founder(member_id)
 
     def _hears_another_leader(self, than_id: str) -> bool:
         if self._core.role is Role.LEADER:
@@ -264,6 +272,8 @@ class Elections:
         """Whether probation, this member's or the candidate's, allows it (rule 1 of it)."""
         if self._trust.is_refused:
             return False
+        if request.is_founding:
+            return True  # all must say so, and none does that has more
         is_empty = (request.last_term, request.last_index) == EMPTY_LOG
         if not is_empty:
             self._probation.note_history()

@@ -74,13 +74,14 @@ class ProbeReply(NamedTuple):
 class VoteRequest(NamedTuple):
     """A candidate's, as in the paper. ``is_new``: of one that never belonged to a cluster;
     ``is_handed_over``: the leader itself asked it to stand, so hearing that leader is no reason
-    to refuse."""
+    to refuse. ``is_founding``: of one that begins a cluster again (``refounding``)."""
 
     term: int
     last_index: int
     last_term: int
     is_new: bool = False
     is_handed_over: bool = False
+    is_founding: bool = False
 
 
 class VoteGrant(NamedTuple):
@@ -96,6 +97,7 @@ class PreVoteRequest(NamedTuple):
     last_index: int
     last_term: int
     is_new: bool = False
+    is_founding: bool = False
 
 
 class PreVoteGrant(NamedTuple):

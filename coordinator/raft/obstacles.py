@@ -25,11 +25,12 @@ def obstacle(
     *,
     shown: Mapping[str, Shown],
     own: Shown,
-    is_new: bool,
+    is_first: bool,
 ) -> str:
     """Return what stands in the way of a leader; "" if nothing is known to.
 
-    ``shown`` are the connected ones; ``is_new``: this member knows of no history."""
+    ``shown`` are the connected ones; ``is_first``: the first election is still to come, as
+    far as is known here."""
     strangers = [
         each for each in sorted(shown)
         if own.cluster_id and shown[each].cluster_id not in (b"", own.cluster_id)
@@ -43,7 +44,7 @@ def obstacle(
     if everybody - len(without_vote) >= needed:
         return ""
     missing = sorted(set(others) - set(shown))
-    if is_new and not any(each.is_proven for each in known.values()):
+    if is_first and not any(each.is_proven for each in known.values()):
         if not missing:
             return ""  # the first election
         return (

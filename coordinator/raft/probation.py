@@ -61,11 +61,13 @@ def ask_after_ms(election_timeout_ms_max: int) -> int:
 
 
 class Standing(StrEnum):
-    """``NEW``: nothing is known of a cluster with a history. ``JOINING``: there is one."""
+    """``NEW``: nothing is known of a cluster with a history. ``JOINING``: there is one.
+    ``FOUNDING``: it begins again with what this member holds (``refounding``)."""
 
     PROVEN = "proven"
     NEW = "new"
     JOINING = "joining"
+    FOUNDING = "founding"
 
 
 class Proof(NamedTuple):
@@ -97,13 +99,16 @@ class Probation:
         self._answered: set[str] = set()
         self._question = 0
         self._caught_up: Proof | None = None
+        self._founder_id: str | None = None
         self._first_told: int | None = None
         self._try_again_ms: int | None = None
         self.proof = self._load_proof()
         self.standing = Standing.PROVEN
         if disk.exists(self._path):
-            is_found_new = disk.read(self._path) == Standing.NEW.encode()
-            self.standing = Standing.NEW if is_found_new else Standing.JOINING
+            said = disk.read(self._path)
+            known = (Standing.NEW, Standing.FOUNDING)
+            found = [standing for standing in known if said == standing.encode()]
+            self.standing = found[0] if found else Standing.JOINING
         elif is_new:
             self._write(Standing.NEW)
             self.standing = Standing.NEW
@@ -117,25 +122,39 @@ class Probation:
         return self.standing is Standing.NEW
 
     @property
+    def is_founding(self) -> bool:
+        return self.standing is Standing.FOUNDING
+
+    @property
     def may_campaign(self) -> bool:
         return self.standing is not Standing.JOINING
 
-    @property
-    def may_follow(self) -> bool:
+    def may_follow(self, leader_id: str) -> bool:
         """Whether a leader whose term is not too old may be followed and acknowledged."""
-        return self.is_proven or len(self._answered) >= self._answers_needed
+        is_known = self.is_proven or len(self._answered) >= self._answers_needed
+        return is_known or leader_id == self._founder_id
 
     def note_history(self) -> None:
         """There is a cluster with a history: no first leader is to be elected here."""
         if self.is_new:
             self._store(Standing.JOINING)
 
+    def note_other_leader(self) -> None:
+        """Another one leads: if this member was founding, so many are proven already."""
+        self.note_history()
+        if self.is_founding:
+            self._store(Standing.JOINING)
+
+    def note_founder(self, member_id: str) -> None:
+        """This member voted for one that founds: there are no earlier terms to be told of."""
+        self._founder_id = member_id
+
     def begin(self, why: str) -> None:
         """This member has lost what it had acknowledged."""
         logger.error("member %s may not vote until it has caught up: %s", self._member_id, why)
         self._answered.clear()
         self._question = 0
-        self._caught_up = self._first_told = None
+        self._caught_up = self._first_told = self._founder_id = None
         self.standing = Standing.JOINING
         try:
             self._write(Standing.JOINING)

@@ -132,13 +132,9 @@ class StateMachine:
         operations = ZnodeOperations(tree, sessions, locks, limits)
         several = MultiOperations(operations, limits)
         self._contenders = ContenderOperations(
-            tree,
-            sessions=sessions,
-            requests=requests,
-            released=released,
-            locks=locks,
+            tree, sessions=sessions, requests=requests, released=released, locks=locks,
             limits=limits,
-        )
+        )  # fmt: skip
         self._lock_operations = LockOperations(
             tree, sessions=sessions, locks=locks, operations=operations, limits=limits
         )
@@ -288,6 +284,10 @@ class StateMachine:
                 changed, self._tree, self._sessions, self._requests, self._released, self._locks
             )
         return LimitsSet(changed.version, changed.changes_since(record))
+
+    def skip_zxids(self, count: int) -> None:
+        """Leave out so many: no command's, but for a state that a cluster begins again with."""
+        self._zxid += count
 
     # --- reads
 

@@ -1,0 +1,58 @@
+"""``coordinator recover``: begins a cluster that can have no leader any more again, offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from coordinator.cli.output import failing_well
+from coordinator.config_file import load
+
+
+@click.command()
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The TOML file of the member whose data are the best.",
+)
+@click.option("--yes", is_flag=True, help="Do it; without this, only say what would be done.")
+@click.option("--by", default="", metavar="WHO", help="Who does it; kept with the data.")
+@click.option("--reason", default="", metavar="WHY", help="Why; kept with the data.")
+@failing_well
+def recover(config_path: Path | None, yes: bool, by: str, reason: str) -> None:
+    """Begin a cluster again from one member's data, when it can have no leader any more.
+
+    The last resort, for members that `coordinator status` says have no vote and that do not get it
+    back when all are started. What was acknowledged and is not in these data is lost; zxids and
+    fencing tokens go on far above all that were ever given out. The data of before are kept beside.
+
+    \b
+    1. Stop all members.
+    2. On each machine: coordinator recover --config FILE
+       It changes nothing and says what is there. The best data have the highest last term, then
+       the highest last entry.
+    3. There: coordinator recover --config FILE --yes --by WHO --reason WHY
+    4. Move the data directories of all the others away, and start all members.
+
+    \b
+    Examples:
+      coordinator recover --config member-1.toml
+      coordinator recover --config member-1.toml --yes --by ops --reason "two disks were lost"
+    """
+    config = load(config_path)
+    # Imported here: no other verb needs the server, and each starts faster without it.
+    from coordinator import server
+
+    found = server.look_at(config)
+    click.echo(found.in_words())
+    if not yes:
+        click.echo(
+            "Nothing was changed. To begin again from these data add --yes, --by and --reason."
+        )
+        return
+    if not by or not reason:
+        raise click.UsageError("--yes needs --by WHO and --reason WHY: they are kept with the data")
+    click.echo(server.recover(config, by=by, reason=reason))

@@ -1,0 +1,149 @@
+"""``coordinator recover``: a cluster begins again from one member's data, on real files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from coordinator import connect
+from coordinator.cli.main import cli
+from coordinator.config_file import load
+from coordinator.raft import term
+from coordinator.raft.disk import OsDisk
+from coordinator.raft.messages import INTEGER_MAX
+from coordinator.server import ZXIDS_SKIPPED, Server
+from recipes import Lock
+from tests.cluster.processes import free_ports
+
+
+@pytest.fixture
+def config_path(tmp_path: Path) -> Path:
+    """The configuration of a member that is the whole cluster."""
+    (port,) = free_ports(1)
+    path = tmp_path / "member.toml"
+    path.write_text(
+        f'[member]\nmember_id = "1"\ndata_dir = "{tmp_path}/data"\n[http]\nbind_port = {port}\n'
+    )
+    return path
+
+
+def recover(config_path: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["recover", "--config", str(config_path), *arguments])
+
+
+async def served(config_path: Path, act: Any) -> Any:
+    """Run the member while ``act`` uses it."""
+    server = Server(load(config_path))
+    await server.start()
+    try:
+        async with connect(server.url) as client:
+            return await act(client)
+    finally:
+        await server.stop()
+
+
+async def taken(client: Any) -> int:
+    async with Lock(client, "report") as grant:
+        return int(grant.fencing_token)
+
+
+def test_tokens_go_on_far_above_all_that_were_given_out(config_path: Path, tmp_path: Path) -> None:
+    """What is there stays; a token that was given out and lost cannot come a second time."""
+
+    async def write(client: Any) -> int:
+        await client.create("/kept", b"as it was")
+        return await taken(client)
+
+    async def read(client: Any) -> tuple[bytes, int]:
+        znode = await client.get("/kept")
+        return znode.data, await taken(client)
+
+    before = asyncio.run(served(config_path, write))
+
+    result = recover(config_path, "--yes", "--by", "ops", "--reason", "a test\nof two lines")
+
+    assert result.exit_code == 0, result.output
+    data, token = asyncio.run(served(config_path, read))
+    assert data == b"as it was"
+    assert token > before + ZXIDS_SKIPPED
+    note = json.loads((tmp_path / "data" / "recovered").read_text())
+    assert (note["by"], note["reason"]) == ("ops", "a test\nof two lines")
+    assert note["zxid"] == note["zxid_before"] + ZXIDS_SKIPPED
+    assert (tmp_path / "data.before-recovery-1" / "owner").exists()
+
+
+def test_without_yes_nothing_is_changed(config_path: Path, tmp_path: Path) -> None:
+    """It says what is there, so that the data of all members can be compared."""
+    asyncio.run(served(config_path, taken))
+    files = {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
+
+    result = recover(config_path)
+
+    assert result.exit_code == 0, result.output
+    assert "member '1' of cluster 'coordinator', has its vote; last term 1" in result.output
+    assert "Nothing was changed" in result.output
+    assert files == {path: path.read_bytes() for path in files}
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "member.toml"}
+
+
+def test_a_term_that_was_driven_to_its_end_is_repaired(config_path: Path, tmp_path: Path) -> None:
+    """No election is possible with it."""
+    asyncio.run(served(config_path, taken))
+    log = str(tmp_path / "data" / "log")
+    state = term.load(OsDisk(), log)
+    assert state is not None
+    absurd = term.TermState(INTEGER_MAX, None, state.first_sequence, state.last_sequence)
+    term.save(OsDisk(), log, absurd)
+
+    result = recover(config_path, "--yes", "--by", "ops", "--reason", "forged terms")
+
+    assert result.exit_code == 0, result.output
+    assert str(INTEGER_MAX) in result.output
+    assert asyncio.run(served(config_path, taken)) > ZXIDS_SKIPPED
+    found = term.load(OsDisk(), log)
+    assert found is not None
+    assert found.term < 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--yes",), "--yes needs --by WHO and --reason WHY"),
+        (("--yes", "--by", "ops"), "--yes needs --by WHO and --reason WHY"),
+    ],
+)
+def test_who_and_why_are_asked_for(
+    config_path: Path, arguments: tuple[str, ...], expected: str
+) -> None:
+    """They are kept with the data, and said in the log at each start."""
+    asyncio.run(served(config_path, taken))
+
+    result = recover(config_path, *arguments)
+
+    assert result.exit_code == 2
+    assert expected in result.output
+
+
+def test_a_member_that_runs_is_refused(config_path: Path) -> None:
+    """Its directory is in use."""
+
+    async def try_it(_client: Any) -> Result:
+        return await asyncio.to_thread(recover, config_path)
+
+    result = asyncio.run(served(config_path, try_it))
+
+    assert result.exit_code != 0
+    assert "another process uses this directory" in result.output
+
+
+def test_an_empty_directory_is_refused(config_path: Path) -> None:
+    """There is nothing to begin with."""
+    result = recover(config_path)
+
+    assert result.exit_code != 0
+    assert "expected the data of a member, found none" in result.output
