@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.errors import CoordinatorError, StorageError
 from coordinator.raft import ownership, probation, term
-from coordinator.raft.messages import INTEGER_MAX
+from coordinator.raft.messages import INTEGER_MAX, Message, VoteGrant
 from coordinator.raft.ownership import Owner
 from coordinator.raft.refounding import HeldData, read_note, write
 from tests.raft.simulated_cluster import ListReplica, Member, SimulatedCluster
@@ -189,6 +189,41 @@ def test_deaths_while_it_begins_again_lose_nothing(seed: int, count: int) -> Non
         )
         found = await cluster.equal()
         assert [each for each in found if each in acknowledged] == acknowledged
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_who_voted_for_the_one_that_founds_leads_nobody_without_its_data() -> None:
+    """The voters are a majority, with empty logs: their votes have not proven them."""
+
+    async def scenario() -> None:
+        cluster = await without_votes()
+        founder, *others = cluster.members
+        found_again(founder)
+        for member in others:
+            await member.lose_disk()
+        voters: set[str] = set()
+
+        def note(source: str, _target: str, message: Message) -> bool:
+            if isinstance(message, VoteGrant):
+                voters.add(source)
+            return not isinstance(message, VoteGrant)
+
+        cluster.network.on_message = note
+        for member in cluster.members:
+            await member.start()
+        await cluster.until(lambda: len(voters) == 2)
+        cluster.network.on_message = None
+        await founder.kill()
+        await asyncio.sleep(10)
+        assert not cluster.leaders()
+
+        await founder.start()
+
+        await cluster.leader()
+        assert len(await cluster.equal()) == 5
+        await cluster.until(lambda: not any(member.is_unproven for member in cluster.members))
         await cluster.stop()
 
     run(scenario())
