@@ -175,6 +175,7 @@ class Held:
     data_dir: str
     owner: Owner | None
     has_vote: bool
+    differs: bool
     term: int
     at: Position
     machine: StateMachine
@@ -182,6 +183,8 @@ class Held:
     def in_words(self) -> str:
         whose = "of a release before owners were noted" if self.owner is None else str(self.owner)
         vote = "has its vote" if self.has_vote else "has no vote"
+        if self.differs:
+            vote += ", differed from a quorum (do not take these data if there are others)"
         return (
             f"{self.data_dir}: {whose}, {vote}; last term {self.at.term}, last entry"
             f" {self.at.index}, zxid {self.machine.zxid}, term {self.term} on the disk"
@@ -250,7 +253,7 @@ def _held(config: Config) -> Iterator[Held]:
             )
         machine = StateMachine()
         at = data.replay(MachineReplica(machine))
-        yield Held(data.data_dir, found, data.has_vote, data.term, at, machine)
+        yield Held(data.data_dir, found, data.has_vote, data.differs, data.term, at, machine)
     finally:
         data.close()
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coordinator.errors import StorageError
-from coordinator.raft import ownership, probation
+from coordinator.raft import ownership, probation, quarantine
 from coordinator.raft.disk import Disk, join, replace_file
 from coordinator.raft.engine import Replica
 from coordinator.raft.hardening import NO_OP, REGULAR
@@ -62,6 +62,8 @@ class HeldData:
         self.data_dir = data_dir
         self.owner = ownership.load(disk, data_dir)
         self.has_vote = not disk.exists(join(data_dir, probation.NAME))
+        self.differs = disk.exists(join(data_dir, quarantine.NAME))
+        """Its state differed from that of a quorum (``quarantine``)."""
         self._log = Journal(log_directory, disk)
         try:
             self._store = SnapshotStore(join(data_dir, "snapshots"), disk, piece_bytes=PIECE_BYTES)
