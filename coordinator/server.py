@@ -210,7 +210,10 @@ def recover(config: Config, *, by: str, reason: str) -> str:
     with _held(config) as held:
         before, machine = held.machine.zxid, held.machine
         machine.skip_zxids(ZXIDS_SKIPPED)
-        owner = Owner(config.cluster.name, config.member.member_id, os.urandom(CLUSTER_ID_BYTES))
+        member_ids = tuple(sorted(each.member_id for each in config.cluster.members))
+        owner = Owner(
+            config.cluster.name, config.member.member_id, os.urandom(CLUSTER_ID_BYTES), member_ids
+        )
         now = datetime.fromtimestamp(SystemClock().wall_ms() / 1_000, UTC)
         write(
             disk, new, owner, held.at, machine.snapshot(),
@@ -246,7 +249,7 @@ def _held(config: Config) -> Iterator[Held]:
     try:
         expected = Owner(config.cluster.name, config.member.member_id)
         found = data.owner
-        if found is not None and replace(found, cluster_id=b"") != expected:
+        if found is not None and str(found) != str(expected):
             raise StorageError(
                 f"{data.data_dir}: expected the data of {expected}, found those of {found}",
                 path=data.data_dir,
