@@ -20,20 +20,26 @@ The rule for a record that does not check:
    that sector never reached the disk. Cut. This is exact, not a guess, because no record as written
    holds such a sector: the magic stands at its start, the padding (never zero) at its end, and a
    payload with 512 zeros in a row is stored with every byte xored with ``mask``.
-4. Everything else, above all a record of full length with a wrong checksum, is damage. Refuse.
+4. One wrong byte explains it, of the header or of the body (the checksum tells: rule 4 computes
+   which single byte would make it right): a write that did not finish leaves whole sectors wrong,
+   a bit that fell leaves one byte. Damage. Refuse.
+5. Everything else was never written there: bytes of another file that had this block before (file
+   systems that extend a file before they write its data: data=writeback), or a sector that was
+   being written when the power went. Cut.
 
-What a torn write leaves behind is thereby a short file or zero sectors, in any order, which is what
-file systems that write data before they extend the file give. Others (data=writeback) may show
-stale bytes; rule 4 then refuses to start, which is safe and needs an operator.
+What a torn write leaves behind is thereby a short file, zeros or any other bytes in some of its
+sectors, in any order; so whatever follows the last synced record, a start cuts it.
 
 The limit: records that neither a SYNCED record nor the watermark names yet (those of the last sync,
-for about a second) cannot be told from a torn write if the file is shortened, or whole sectors of
-them are zeroed, after they were stable. One member that loses them is one failure, as a lost disk
-is. A flipped bit in them is found like any other.
+for about a second) cannot be told from a torn write if the file is shortened, or more than a byte
+of them is changed, after they were stable. One member that loses them is one failure, as a lost
+disk is. A flipped bit in them is found like any other. (The other way round, of random bytes after
+the header of a record of a megabyte one in sixteen looks like one wrong byte, and is refused.)
 """
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -133,8 +139,8 @@ def decode_at(data: bytes, offset: int, salt: int) -> Record | Flaw:
     return Record(offset, end, _KINDS[kind], index, term, payload)
 
 
-def is_torn(data: bytes, flaw: Flaw) -> bool:
-    """True when a write that did not finish explains the flaw (rules 2 and 3)."""
+def is_torn(data: bytes, flaw: Flaw, salt: int) -> bool:
+    """True when a write that did not finish explains the flaw (rules 2, 3 and 5)."""
     if flaw.end > len(data):
         return True
     start = flaw.offset
@@ -143,7 +149,48 @@ def is_torn(data: bytes, flaw: Flaw) -> bool:
         if not any(data[start:end]):
             return True
         start = end
+    return not _is_one_byte_off(data, flaw.offset, salt)
+
+
+def _is_one_byte_off(data: bytes, offset: int, salt: int) -> bool:
+    """Whether changing a single byte would make a whole record of what is at ``offset``."""
+    body_offset = offset + HEADER_BYTES
+    rest = data[offset + 8 : body_offset]
+    stated = int.from_bytes(data[offset + 4 : offset + 8], "little")
+    difference = stated ^ crc32(rest, salt)
+    if difference:
+        has_magic = data[offset : offset + 4] == MAGIC
+        return has_magic and _is_of_one_byte(difference, len(rest))
+    body_crc, length, *_ = _REST.unpack(rest)
+    body = data[body_offset : body_offset + length + _padding_bytes(length)]
+    difference = body_crc ^ crc32(body, salt)
+    # A header that fits its own checksum was written here: its magic, or its kind, is damage.
+    return not difference or _is_of_one_byte(difference, len(body))
+
+
+def _is_of_one_byte(difference: int, length: int) -> bool:
+    """Whether two CRCs differ by this when one byte of ``length``, or of the CRC, is another.
+
+    A CRC is linear: the byte alone decides the difference, and each byte that follows moves it on
+    by a step that can be taken back (Stigge and others, "Reversing CRC", 2006)."""
+    if sum(1 for shift in (0, 8, 16, 24) if difference >> shift & 0xFF) == 1:
+        return True
+    table, step_of = _crc_steps()
+    of_last_byte = set(table[1:])
+    for _ in range(length):
+        if difference in of_last_byte:
+            return True
+        step = step_of[difference >> 24]
+        difference = (difference ^ table[step]) << 8 & 0xFFFFFFFF | step
     return False
+
+
+@functools.cache
+def _crc_steps() -> tuple[tuple[int, ...], dict[int, int]]:
+    """Return what each byte changes a CRC by, and which one did, by the highest byte of that."""
+    of_zero = crc32(b"\0")
+    table = tuple(crc32(bytes((byte,))) ^ of_zero for byte in range(256))
+    return table, {entry >> 24: byte for byte, entry in enumerate(table)}
 
 
 def synced_offset_after(data: bytes, offset: int, salt: int) -> int:

@@ -139,7 +139,7 @@ class Replay:
             stable_bytes = max(stable_bytes, marked_bytes)
             if stable_bytes > flaw.offset:
                 expected += f" (what is before offset {stable_bytes} was synced)"
-            elif is_torn(data, flaw):
+            elif is_torn(data, flaw, segment.salt):
                 return
         raise damaged(segment.path, flaw.offset, expected, flaw.found)
 

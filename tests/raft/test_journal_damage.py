@@ -6,6 +6,7 @@ refuses to start, and nothing is ever answered from damaged bytes.
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pysyncobj.journal as stock
@@ -14,6 +15,7 @@ import pytest
 from coordinator.errors import StorageError
 from coordinator.raft import records
 from coordinator.raft.journal import Journal
+from coordinator.raft.records import Kind, encode
 from tests.raft.simulated_disk import SimulatedDisk
 
 SEGMENT_BYTES = 700
@@ -323,3 +325,59 @@ def test_unfinished_files_are_removed() -> None:
 
     assert open_journal(disk)[:] == entries
     assert not [name for name in disk.list_directory("data") if name.endswith(".tmp")]
+
+
+def a_tail(chance: random.Random, record: bytes) -> bytes:
+    """Return what a write that did not finish may leave behind, on whatever file system."""
+    garbage = chance.randbytes(chance.choice((1, 8, 39, 40, 41, 100, 512, 513, 4_096, 20_000)))
+    part = record[: chance.randrange(1, len(record))]
+    zeros = bytes(chance.choice((8, 512, 4_096)))
+    stale = b"".join(encode(Kind.ENTRY, 9, 9, chance.randbytes(700), chance.getrandbits(32)))
+    kinds = (
+        garbage, part, zeros, stale, part + garbage, zeros + garbage, garbage + zeros,
+        part + stale, stale + garbage, part[:40] + garbage,
+    )  # fmt: skip
+    return chance.choice(kinds)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_whatever_follows_the_last_synced_record_is_cut(seed: int) -> None:
+    """Zeros, a part of a record, bytes of another file: a power cut can leave all of these."""
+    chance = random.Random(seed)
+    payload = chance.randbytes(chance.choice((0, 3, 100, 600, 3_000)))
+    disk, path, start = batch_log([payload])
+    whole = disk.content(path)
+    tail = a_tail(chance, whole[start:])
+    disk.overwrite(path, whole[:start] + tail)
+
+    assert opened(disk) == [(b"first", 1, 0)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_same_bytes_over_what_is_known_to_be_stable_refuse_to_start(seed: int) -> None:
+    """A mark, or the watermark, says that it was there: it is damage."""
+    chance = random.Random(seed)
+    disk, path, start = batch_log([b"a", b"b" * 700])
+    whole = disk.content(path)
+    journal = open_journal(disk, 10_000_000)
+    journal.add(b"later", journal.last_index + 1, 0)
+    journal.sync()
+    journal._destroy()
+    disk.kill()
+    rest = disk.content(path)[len(whole) :]
+    tail = chance.randbytes(len(whole) - start)
+    disk.overwrite(path, whole[:start] + tail + rest)
+
+    found = opened(disk)
+
+    assert isinstance(found, StorageError)
+    assert "synced" in str(found)
+
+
+def test_a_wrong_byte_of_a_large_record_is_found() -> None:
+    """The checksum tells which single byte would make it right, however long the record is."""
+    disk, path, start = batch_log([random.Random(0).randbytes(300_000)])
+    for offset in (start + 4, start + 30, start + 41, start + 150_000, start + 300_030):
+        copy = disk.copy()
+        copy.flip(path, offset, 0x5A)
+        assert isinstance(opened(copy), StorageError)

@@ -82,13 +82,18 @@ async def row_16(plan: Plan, tally: Tally) -> None:
 
 
 def tear(world: World, path: Path) -> str:
-    """Add what a write that did not finish leaves; sectors are written whole or not at all."""
+    """Add what a write that did not finish leaves: less of it, or other bytes, by sectors."""
     data = path.read_bytes()
     start = data.rfind(b"RcRd")
     record = data[start:] if start > 0 else b"RcRd"
-    kind = world.random.choice(("short", "zeros", "last sectors missing"))
+    kinds = ("short", "zeros", "last sectors missing", "random", "short, then random")
+    kind = world.random.choice(kinds)
     room = -len(data) % SECTOR_BYTES
-    if kind == "zeros":
+    if "random" in kind:
+        added = record[: world.random.randrange(1, max(2, len(record) - 12))]
+        added = added if "short" in kind else b""
+        added += world.random.randbytes(world.random.choice((8, 100, SECTOR_BYTES, 4096)))
+    elif kind == "zeros":
         added = bytes(world.random.choice((8, 100, SECTOR_BYTES, 4096)))
     elif kind == "short" or not 0 < room < len(record):
         added = record[: world.random.randrange(1, max(2, len(record) - 12))]
