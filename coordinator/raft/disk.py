@@ -9,7 +9,9 @@ Nothing above this file touches ``os``; a simulation passes its own disk. Paths 
 3. A name is stable only after ``sync_directory`` (Pillai et al., OSDI 2014).
 4. Every failure is a ``StorageError`` that names the operation, the path and the reason. A
    ``DiskFullError`` has left everything as it was, but for a part of the write; a sync that finds
-   no room is a failed sync.
+   no room is a failed sync. A process, or a machine, without a free file descriptor is the same:
+   nothing was opened, so nothing has changed, and it can be tried again. A few are kept for what
+   must follow on something that was done: making names stable, and seeing what is there.
 """
 
 from __future__ import annotations
@@ -17,16 +19,19 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from contextlib import contextmanager, suppress
+from typing import Protocol, TypeVar
 
 from coordinator.errors import DiskFullError, StorageError
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 
+_T = TypeVar("_T")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 _ONE_NAME_ONLY = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
@@ -140,8 +145,9 @@ def replace_file(disk: Disk, directory: str, name: str, data: bytes) -> None:
 
 
 def storage_error(operation: str, path: str, error: OSError) -> StorageError:
-    """Return what ``error`` means to this product; a full disk is told apart."""
+    """Return what ``error`` means to this product; what can be tried again is told apart."""
     is_full = error.errno in _FULL and operation != "sync"
+    is_full = is_full or error.errno in _NO_DESCRIPTOR
     kind = DiskFullError if is_full else StorageError
     reason = error.strerror or str(error)
     return kind(f"{operation} {path}: {reason}", path=path, operation=operation)
@@ -244,10 +250,52 @@ class OsDirectoryLock:
             os.close(descriptor)
 
 
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class KeptDescriptors:
+    """A few that are open for nothing, to be given up for a moment where no others are left."""
+
+    COUNT = 2
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: list[int] = []
+        self._keep()
+
+    def _keep(self) -> None:
+        with suppress(OSError):
+            while len(self._kept) < self.COUNT:
+                self._kept.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def calling(self, call: Callable[[], _T]) -> _T:
+        """Return what ``call`` does, which opens one and closes it again."""
+        try:
+            return call()
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTOR:
+                raise
+        with self._lock:
+            while self._kept:
+                os.close(self._kept.pop())
+            try:
+                return call()
+            finally:
+                self._keep()
+
+
 class OsDisk:
     """The operating system's file system: plain appends, fdatasync, no memory maps."""
 
     LOCK_NAME = "LOCK"
+
+    def __init__(self) -> None:
+        self._kept = KeptDescriptors()
 
     def create(self, path: str) -> DiskFile:
         return OsFile(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
@@ -293,7 +341,7 @@ class OsDisk:
 
     def list_directory(self, path: str) -> list[str]:
         with _naming("list", path):
-            return sorted(os.listdir(path))
+            return sorted(self._kept.calling(lambda: os.listdir(path)))
 
     def make_directory(self, path: str) -> None:
         if os.path.isdir(path):
@@ -306,11 +354,7 @@ class OsDisk:
 
     def sync_directory(self, path: str) -> None:
         with _naming("sync", path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            self._kept.calling(lambda: _sync_directory(path))
 
     def room_bytes(self, path: str) -> int:
         with _naming("stat", path):

@@ -37,7 +37,7 @@ from typing import overload
 
 from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft import segments, term
-from coordinator.raft.disk import Disk, join
+from coordinator.raft.disk import Disk, DiskFile, join
 from coordinator.raft.records import Kind, encode
 from coordinator.raft.recovery import recover
 from coordinator.raft.segments import Entry, Segment
@@ -79,7 +79,7 @@ class SyncToken:
         self.size_bytes = journal._size_bytes
         self.last_index = journal._written_index
         self.first_index = journal._segment.first_index
-        self.next_segment: Segment | None = None
+        self.next_segment: tuple[Segment, DiskFile] | None = None
         self.is_full = False
         self.has_room = False
         """There was room for what was stored, as far as that was tried."""
@@ -107,7 +107,14 @@ class SyncToken:
     def _roll(self) -> None:
         # Without room for a new segment this one grows on, as far as it can.
         with suppress(DiskFullError):
-            self.next_segment = self._journal._create_segment(self._next_sequence, self._next_index)
+            disk = self._journal._disk
+            segment = self._journal._create_segment(self._next_sequence, self._next_index)
+            try:
+                self.next_segment = segment, disk.open_append(segment.path)
+            except DiskFullError:
+                # Without a descriptor for it; left there it would not follow on what comes now.
+                disk.remove(segment.path)
+                disk.sync_directory(self._journal._directory)
 
 
 class Journal:
@@ -413,7 +420,7 @@ class Journal:
         if token.next_segment is not None:
             with self._stopping_on_failure():
                 self._file.close()
-            self._follow(token.next_segment)
+            self._follow(*token.next_segment)
         self._maybe_drop_segments()
 
     # ------------------------------------------------------------------ inside
@@ -423,10 +430,10 @@ class Journal:
             self._disk, self._directory, sequence, first_index, self._draw_salt()
         )
 
-    def _follow(self, segment: Segment) -> None:
+    def _follow(self, segment: Segment, file: DiskFile) -> None:
         """Go on in ``segment``, which is empty and stable."""
         self._segments.append(segment)
-        self._file = self._disk.open_append(segment.path)
+        self._file = file
         self._size_bytes = self._synced_bytes = self._marked_bytes = segments.HEADER_BYTES
 
     @property

@@ -234,7 +234,11 @@ class SnapshotExchange:
         info = self._store.latest()
         if info is None:
             raise InvariantError("the log was trimmed and there is no snapshot")
-        self._streams[member_id] = _Stream(self._store.open(info), 0, 0)
+        try:
+            self._streams[member_id] = _Stream(self._store.open(info), 0, 0)
+        except DiskFullError as error:  # no descriptor is left for it; it is needed again soon
+            logger.warning("no snapshot is sent to member %s for now: %s", member_id, error)
+            return
         self._kept_for[member_id] = _Kept(info.index, KEPT_SNAPSHOTS_MAX)
         logger.info("sending the snapshot at entry %d to member %s", info.index, member_id)
         self._send_piece(consensus, member_id)

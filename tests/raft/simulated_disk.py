@@ -196,9 +196,11 @@ class SimulatedDisk:
         return SimulatedFile(self, path, inode)
 
     def open_append(self, path: str) -> DiskFile:
+        self.step("open", path)
         return SimulatedFile(self, path, self._inode(path))
 
     def open_read(self, path: str) -> DiskFile:
+        self.step("open", path)
         return SimulatedFile(self, path, self._inode(path))
 
     def read(self, path: str) -> bytes:
@@ -327,7 +329,7 @@ class SimulatedDisk:
     # ------------------------------------------------------------------ inside
 
     def step(self, operation: str, path: str, partly: Callable[[int], None] | None = None) -> None:
-        if operation != "read":
+        if operation not in ("read", "open"):
             self.step_count += 1
             if self.crash_at_step is not None and self.step_count >= self.crash_at_step:
                 if partly is not None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -188,3 +191,43 @@ def test_a_file_once_overwritten_needs_no_further_descriptor(tmp_path: Path) -> 
 
     assert file.read_at(0, 3) == b"xyc"
     file.close()
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """None can be opened, as when the limit is lowered while the process runs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(each) for each in os.listdir("/proc/self/fd"))
+    taken = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, hard))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for each in taken:
+            os.close(each)
+
+
+def test_without_a_descriptor_nothing_is_opened_and_it_can_be_tried_again(tmp_path: Path) -> None:
+    """It is told as a full disk is: nothing has changed. Names are made stable all the same."""
+    disk = OsDisk()
+    path = str(tmp_path / "a")
+    disk.create(path).close()
+    with no_descriptor_left():
+        for attempt in (disk.create, disk.open_append, disk.open_read, disk.read):
+            with pytest.raises(DiskFullError, match="Too many open files"):
+                attempt(path)
+        for _ in range(3):
+            disk.sync_directory(str(tmp_path))
+            assert disk.list_directory(str(tmp_path)) == ["a"]
+
+    assert disk.read(path) == b""
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_lack_of_descriptors_is_a_reason_to_try_again(number: int) -> None:
+    """Of this process, and of the whole machine."""
+    assert isinstance(storage_error("open", "/x", OSError(number, "no more")), DiskFullError)

@@ -546,3 +546,39 @@ def test_a_snapshot_that_is_not_needed_any_more_keeps_nobody_from_being_ready() 
         await cluster.stop()
 
     run(scenario())
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("operation", ["create", "open"])
+def test_a_member_without_descriptors_goes_on_and_makes_its_snapshots_later(
+    number: int, operation: str
+) -> None:
+    """Neither a snapshot, nor one to send, nor the next segment of the log ends it (T62)."""
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(
+            3, snapshot_every_entries=20, keep_entries_after_snapshot=2, segment_bytes=2_000
+        )
+        await cluster.start()
+        leader = await cluster.leader()
+        await cluster.until(lambda: not any(member.is_unproven for member in cluster.members))
+        behind = cluster.others(leader)[0]
+        await behind.kill()
+        for part in ("snapshot", ".log"):
+            leader.disk.fail(operation, error=number, count=10**6, path_part=part)
+        for each in range(60):
+            await leader.engine.propose(b"x" * 100 + b"%d" % each)
+        await behind.start()
+        await asyncio.sleep(2)
+        assert leader.failures == []
+        leader.disk.faults.clear()
+
+        await asyncio.sleep(65)
+        for each in range(60):
+            await (await cluster.leader()).engine.propose(b"y" * 100 + b"%d" % each)
+
+        assert len(await cluster.equal()) == 120
+        assert leader.engine.status().snapshot_index > 20
+        await cluster.stop()
+
+    run(scenario())
