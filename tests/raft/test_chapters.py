@@ -53,6 +53,25 @@ def test_a_member_knows_its_own_chapters(behind: int, expected: bool) -> None:
     assert knows(record.number, record.ids, met) is expected
 
 
+@pytest.mark.parametrize("count", [CHAPTERS_KEPT - 1, CHAPTERS_KEPT, CHAPTERS_KEPT + 1])
+def test_ids_decide_as_far_as_they_are_kept_and_numbers_beyond(count: int) -> None:
+    """The very last id that is kept still tells another chapter of that number from this one."""
+    draw = random.Random(1)
+    ids = [draw.randbytes(8) for _ in range(count)]
+    record = a_record(count, seed=1)
+    record.life_id = ids[0]
+    kept = min(count, CHAPTERS_KEPT)
+    oldest = count - kept + 1
+
+    assert record.ids == ids[-kept:]
+    assert knows(count, record.ids, Met(oldest, ids[oldest - 1], Proof(1, 1)))
+    assert not knows(count, record.ids, Met(oldest, b"another!", Proof(1, 1)))
+    assert knows(count, record.ids, Met(oldest - 1, b"another!", Proof(1, 1)))
+    for life_id, expected in ((ids[0], False), (b"another!", True)):
+        met = Met(oldest - 1, b"before!!", NO_PROOF_IS_LATER, life_id)
+        assert is_older_copy(count, record.ids, ids[0], Proof(2, 2), met) is expected
+
+
 def test_a_member_does_not_know_what_began_after_the_copy() -> None:
     """Neither a later number, nor the same number with another id, however often it was started."""
     copy = a_record(10)

@@ -505,3 +505,28 @@ def test_another_source_of_the_library_has_another_hash(tmp_path: Path) -> None:
         file.write(b"\n")
 
     assert hardening.hash_library(tmp_path) != hardening.LIBRARY_SHA256
+
+
+def test_what_was_acknowledged_to_an_earlier_leadership_counts_for_nothing_in_a_later_one() -> None:
+    """The follower's entries there were cut since; its old position is above the new entry."""
+    bench = Bench()
+    bench.lead()
+    for _ in range(4):
+        bench.groups.append(b"\x90")
+        bench.consensus.tick()
+    acknowledged = bench.log.last_index
+    bench.follower_holds("2", acknowledged)
+    first_term = bench.core.term
+    bench.append(first_term + 1, (1, 0), [first_term + 1], leader="3")
+    assert bench.log.last_index == 2
+    bench.lead()
+    bench.log.sync()
+
+    bench.consensus.tick()
+
+    assert bench.core.noop_index < acknowledged
+    assert bench.core.commit_index == 1
+    assert {each.match_index for each in bench.consensus.replication.followers.values()} == {0}
+    bench.follower_holds("2", bench.core.noop_index)
+    bench.consensus.tick()
+    assert bench.core.commit_index == bench.core.noop_index
