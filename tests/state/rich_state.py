@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from coordinator.state.commands import (
     Abandon,
+    Check,
     CloseSession,
     Command,
     Create,
@@ -58,9 +59,9 @@ def rich_history() -> list[Command]:
         *[(Create("/gone/n-", b"", CreateMode.PERSISTENT_SEQUENTIAL), None)] * 9,
         (Delete("/gone", is_recursive=True), None),
         *[(SetData("/app", b"x"), RequestId(f"old{n}", 1, 99)) for n in range(6)],
-        (Multi((SetData("/app", b"y"), Read("/app/config"))), RequestId("c1", 1, 99)),
-        (Guarded((), (SetData("/app", b"z"),)), RequestId("c1", 2, 99)),
-        (Delete("/nowhere"), RequestId("c1", 3, 99)),
+        (Multi((SetData("/app", b"y"), Read("/app/config"))), RequestId("c1", 2, 99)),
+        (Guarded((), (SetData("/app", b"z"),)), RequestId("c1", 3, 99)),
+        (Delete("/nowhere"), RequestId("c1", 4, 99)),
         (_enter((A,), "s1", owner="t1", lock_delay_ms=9, max_hold_ms=8), RequestId("s1", 1, 99)),
         (_enter((A,), "s2", owner="t2"), RequestId("s2", 1, 99)),
         (_enter((A,), "s2", owner="t2"), RequestId("s2", 1, 99)),
@@ -71,7 +72,7 @@ def rich_history() -> list[Command]:
         (Enter((S,), "slot-", Kind.SLOT, "s1", b"", size=2), None),
         (Enter((S,), "slot-", Kind.SLOT, "s2", b"", size=2), None),
         (Note(A, 0, b"note"), None),
-        (_enter(("/locks/r",), "s1"), RequestId("s1", 2, 99)),
+        (_enter(("/locks/r",), "s1"), RequestId("s1", 5, 99)),
         (Release("/locks/r", 0), None),
         (_enter(("/locks/f",), "s2"), None),
         (Revoke("/locks/f", 0, "ops", "stuck"), None),
@@ -79,7 +80,8 @@ def rich_history() -> list[Command]:
         (ExpireSession("s4", 1, 12), None),
         (OpenSession("s5", 80), None),
         (CloseSession("s5"), None),
-        (Abandon("c1", 4, 99), None),
+        (Abandon("c1", 5, 99), None),
+        *[(Check("/"), RequestId(session_id, 6, 99)) for session_id in ("s1", "s2", "s3")],
     ]
     return [Command(operation, 1_000 + n, request) for n, (operation, request) in enumerate(steps)]
 
