@@ -11,6 +11,7 @@ from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import EXIT_UNAVAILABLE, document, one_line, show_table
 from coordinator.cli.seconds import Seconds
 from coordinator.client import AsyncClient
+from coordinator.client.ending import end_session
 from coordinator.wire.messages.locks import Contender, LockSummary, LockView
 from coordinator.wire.messages.status import MemberInfo, Status
 
@@ -75,15 +76,19 @@ def _role(reply: Status, member: MemberInfo) -> str | None:
     return "follower" if member.is_reachable and reply.leader_id is not None else None
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @verb
 def sessions(settings: Settings) -> None:
-    """List the open sessions.
+    """List the open sessions, or end some of them.
 
     \b
-    Example:
+    Examples:
       coordinator sessions
+      coordinator sessions close 5a0c33d1b2e44f10 --by ann --reason "left behind by a crash"
+      coordinator sessions close --label worker-7 --by ann --reason "runs no more"
     """
+    if click.get_current_context().invoked_subcommand is not None:
+        return
     found = settings.run(lambda client: client.sessions())
     if settings.is_json:
         click.echo(document({"sessions": [each.to_body() for each in found]}))
@@ -101,6 +106,42 @@ def sessions(settings: Settings) -> None:
             for each in found
         ),
     )
+
+
+@sessions.command("close")
+@click.argument("session_ids", nargs=-1, metavar="[SESSION]...")
+@click.option("--label", help="End every session of this label.")
+@click.option("--by", required=True, help="Who ends them; on record.")
+@click.option("--reason", required=True, help="Why; in the history of their grants.")
+@verb
+def close_sessions(
+    settings: Settings, session_ids: tuple[str, ...], label: str | None, by: str, reason: str
+) -> None:
+    """End sessions and all they own, against their clients' will.
+
+    \b
+    Examples:
+      coordinator sessions close 5a0c33d1b2e44f10 --by ann --reason "left behind by a crash"
+      coordinator sessions close --label worker-7 --by ann --reason "runs no more"
+    """
+    if not session_ids and label is None:
+        raise click.UsageError("expected the ids of sessions, or --label; found neither")
+
+    async def close(client: AsyncClient) -> list[str]:
+        found = list(session_ids)
+        if label is not None:
+            found += [each.session_id for each in await client.sessions() if each.label == label]
+        ended: list[str] = []
+        for session_id in found:
+            if await end_session(client, session_id, by=by, reason=reason):
+                ended.append(session_id)
+        return ended
+
+    ended = settings.run(close)
+    if settings.is_json:
+        click.echo(document({"ended": ended}))
+    else:
+        click.echo(f"ended {len(ended)}")
 
 
 @click.command()

@@ -49,6 +49,7 @@ from coordinator.service.reads import LINEARIZABLE, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
+from coordinator.service.wakes import Wakes
 from coordinator.state.commands import (
     Abandon,
     Command,
@@ -151,6 +152,7 @@ class Queues:
         self._entropy = entropy
         self._waiters_max = waiters_max
         self._waiting: dict[str, dict[_Waiter, None]] = {}
+        self._wakes = Wakes()
         self._attempt_count = 0
         self._leaving = Leaving(
             proposals=proposals,
@@ -343,7 +345,7 @@ class Queues:
 
     def _wake(self, waiter: _Waiter, *, is_granted: bool) -> None:
         if not waiter.done():
-            waiter.set_result(None)
+            self._wakes.wake(waiter)
             if is_granted:
                 self._metrics.wakeups.inc()
 

@@ -1,7 +1,7 @@
-"""Readers of streams woken some at a time: ten thousand may watch one path.
+"""Those who wait woken some at a time: ten thousand may watch one path, or wait to share one lock.
 
-What is to be read is in each stream's buffer already; a reader that is woken later reads more at
-once, and none is woken twice for it. Who comes first is woken first.
+What is to be read is in each stream's buffer already, and who holds is in the state: who is woken
+later sees more at once. Who comes first is woken first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WOKEN_AT_ONCE = 100
 
 
 class Wakes:
-    """The readers of one member's streams that are to be woken."""
+    """Who is to be woken, of one kind of waiting."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -377,3 +378,32 @@ def test_the_secret_is_made_once(tmp_path: Path) -> None:
     assert len(first.strip()) == 64
     assert path.stat().st_mode & 0o777 == 0o600
     assert os.listdir(tmp_path) == ["secret"]
+
+
+def test_sessions_are_ended_by_id_and_by_label(coordinator: CommandLine) -> None:
+    """All they own goes with them; how many were open is said."""
+    opened = [_session(coordinator.url, label) for label in ("gone", "gone", "well", "one")]
+    on_record = ("--by", "ann", "--reason", "left behind")
+
+    by_label = coordinator.text("sessions", "close", "--label", "gone", *on_record)
+    by_id = coordinator.json("sessions", "close", opened[3], *on_record)
+    again = coordinator.json("sessions", "close", opened[3], *on_record)
+    nothing = coordinator("sessions", "close", *on_record)
+
+    assert by_label == "ended 2\n"
+    assert (by_id, again) == ({"ended": [opened[3]]}, {"ended": []})
+    assert nothing.exit_code == EXIT_USAGE
+    left = [each["session_id"] for each in coordinator.json("sessions")["sessions"]]
+    assert opened[2] in left
+    assert not {opened[0], opened[1], opened[3]} & set(left)
+
+
+def _session(url: str, label: str) -> str:
+    """Open a session that nobody closes."""
+    body = json.dumps({"timeout_ms": 60_000, "label": label}).encode()
+    request = urllib.request.Request(
+        f"{url}/v1/sessions", body, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request) as answer:
+        session_id: str = json.load(answer)["session_id"]
+    return session_id

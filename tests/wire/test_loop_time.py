@@ -19,6 +19,7 @@ from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.state.commands import Create, CreateMode, Delete, OpenSession
 from coordinator.wire.http.app import all_routes
 from coordinator.wire.http.door import Door
+from coordinator.wire.http.routes import Route
 from tests.loop_meter import HELD_MS_MAX
 from tests.wire.crowded import Crowded, creation, crowded
 
@@ -195,16 +196,14 @@ ROWS: dict[str, Row] = {
 """The most that each route is asked for. What is refused is refused after it was read."""
 
 
-def _operation_ids() -> list[str]:
-    config = Config()
-    member = Member(config, LoopbackEngine(), SystemClock())
-    door = Door(member, HttpConfig(), SystemClock())
-    return [route.operation_id for route in all_routes(door)]
+def all_routes_of_a_member() -> tuple[Route, ...]:
+    member = Member(Config(), LoopbackEngine(), SystemClock())
+    return all_routes(Door(member, HttpConfig(), SystemClock()))
 
 
 def test_every_route_has_a_row() -> None:
     """A new route says what its largest request is."""
-    assert set(ROWS) == set(_operation_ids())
+    assert set(ROWS) == {route.operation_id for route in all_routes_of_a_member()}
 
 
 @pytest.mark.parametrize("operation_id", ROWS)

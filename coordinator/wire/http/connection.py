@@ -4,6 +4,8 @@ aiohttp 3.14 waits for ever for the rest of a header, for the rest of a body and
 does not read, and logs a traceback for each malformed request. Here:
 
 1. Over the limit of connections, in all or from one address: 503 and closed, nothing is parsed.
+   But for a few that are *spare*: they may ask how the member is, and end sessions, once each
+   (``ASKED_OF_A_FULL_MEMBER``), so a crowd takes neither its health nor its operator away.
 2. A complete header within ``header_deadline_ms``, counted from the connection or from the first
    byte of the next request, or the connection is closed. (Bodies have theirs in ``door``.)
 3. A client that does not take what is sent to it for ``idle_deadline_ms`` is cut off.
@@ -17,6 +19,7 @@ import json
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 from typing import Any
 
 from aiohttp import web
@@ -37,6 +40,19 @@ logger = logging.getLogger("coordinator.http")
 _REFUSAL_LINGER_S = 0.5
 _REFUSALS_LINGERING_MAX = 100
 _LINGER_S = 2.0
+SPARE_MAX = 64
+"""Connections beyond ``connections_max``, for a second each."""
+_SPARE_PER_ADDRESS_MAX = 8
+_SPARE_S = 1.0
+ASKED_OF_A_FULL_MEMBER = frozenset(
+    {
+        ("GET", "/health/live"), ("HEAD", "/health/live"),
+        ("GET", "/health/ready"), ("HEAD", "/health/ready"),
+        ("GET", "/metrics"), ("GET", "/v1/status"), ("GET", "/v1/sessions"),
+        ("DELETE", "/v1/sessions/{session_id}"),
+    }
+)  # fmt: skip
+"""What a spare connection may ask for, by method and template."""
 
 
 @dataclass(slots=True)
@@ -47,6 +63,15 @@ class Admission:
     by_address: Counter[str] = field(default_factory=Counter)
     total: int = 0
     lingering: int = 0
+    spare: set[Connection] = field(default_factory=set)
+
+    def has_spare(self, address: str) -> bool:
+        """Whether one more connection from ``address`` may be let in to ask for a little: not for
+        one address that has its share, but for all together."""
+        if self.by_address[address] >= self.config.connections_per_address_max:
+            return False
+        own = sum([each.address == address for each in self.spare])
+        return len(self.spare) < SPARE_MAX and own < _SPARE_PER_ADDRESS_MAX
 
     def refusal(self, address: str) -> str | None:
         """Return why one more connection from ``address`` is too many, None if it is not."""
@@ -71,7 +96,15 @@ class Admission:
 class Connection(RequestHandler):
     """A client's connection, watched."""
 
-    __slots__ = ("_address", "_admission", "_header_timer", "_heads", "_refused", "_write_timer")
+    __slots__ = (
+        "_admission",
+        "_header_timer",
+        "_heads",
+        "_refused",
+        "_write_timer",
+        "address",
+        "full",
+    )
 
     def __init__(
         self, manager: web.Server, admission: Admission, *, loop: asyncio.AbstractEventLoop
@@ -87,7 +120,9 @@ class Connection(RequestHandler):
             logger=logger,
         )
         self._admission = admission
-        self._address = ""
+        self.address = ""
+        self.full = ""
+        """Why it is one too many, of a spare connection; empty of others."""
         self._heads = 0
         self._refused = False
         self._header_timer: asyncio.TimerHandle | None = None
@@ -97,14 +132,20 @@ class Connection(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
-        self._address = str(peer[0]) if isinstance(peer, tuple) else ""
-        reason = self._admission.refusal(self._address)
-        if reason is not None:
+        self.address = network_of(str(peer[0])) if isinstance(peer, tuple) else ""
+        reason = self._admission.refusal(self.address)
+        if reason is not None and not self._admission.has_spare(self.address):
             self._refused = True
             assert isinstance(transport, asyncio.Transport)
             self._refuse(transport, reason)
             return
-        self._admission.enter(self._address)
+        if reason is not None:
+            self.full = reason
+            self._admission.spare.add(self)
+            idle_s = self._admission.config.idle_deadline_ms / 1_000
+            self._loop.call_later(min(_SPARE_S, idle_s / 2), self._spare_over)
+        else:
+            self._admission.enter(self.address)
         super().connection_made(transport)
         self._expect_header()
 
@@ -113,8 +154,10 @@ class Connection(RequestHandler):
         self._taking_again()
         if self._refused:
             self._admission.lingering -= 1
+        elif self.full:
+            self._admission.spare.discard(self)
         else:
-            self._admission.leave(self._address)
+            self._admission.leave(self.address)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -170,6 +213,14 @@ class Connection(RequestHandler):
             self._write_timer.cancel()
             self._write_timer = None
 
+    def _spare_over(self) -> None:
+        """Its second is over: who asked nothing is told why, as others are."""
+        if self.transport is None or self._current_request is not None:
+            return
+        assert isinstance(self.transport, asyncio.Transport)
+        self.transport.write(_REFUSED % _problem(ThrottledError(self.full), status=503))
+        self.transport.close()
+
     def _cut_off(self) -> None:
         self._write_timer = None
         if self.transport is not None:
@@ -206,7 +257,7 @@ class Connection(RequestHandler):
             error: CoordinatorError = CoordinatorError("an unexpected failure")
         else:
             said = shortened(" ".join((message or "").split()))
-            logger.debug("not HTTP from %s: %s", self._address, ascii(said))
+            logger.debug("not HTTP from %s: %s", self.address, ascii(said))
             error = BadArgumentsError(f"request: expected HTTP/1.1 (RFC 9112), found: {said}")
         response = web.Response(
             body=encode_json(to_problem(error)),
@@ -219,6 +270,16 @@ class Connection(RequestHandler):
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """Log what aiohttp cannot explain; a client's mistake never comes here."""
         logger.error(*args, **kw)
+
+
+def network_of(address: str) -> str:
+    """Return whose address this is, as far as one can tell: of IPv6 one host has a whole /64."""
+    if ":" not in address:
+        return address
+    plain = IPv6Address(address.partition("%")[0])
+    if plain.ipv4_mapped is not None:
+        return str(plain.ipv4_mapped)
+    return str(IPv6Address(int(plain) >> 64 << 64)) + "/64"
 
 
 _REFUSED = (

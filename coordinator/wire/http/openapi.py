@@ -160,7 +160,7 @@ OPERATIONS: dict[str, Described] = {
     ),
     "close_session": Described(
         "DELETE", _SESSION, "End a session and its ephemerals; a loss with ?failure. Idempotent.",
-        gives="SessionClosed", is_write=True, query={"failure": TEXT},
+        gives="SessionClosed", is_write=True, query={"failure": TEXT, "by": TEXT},
     ),
     "heartbeat": Described(
         "POST", f"{_SESSION}/heartbeat", "Extend the lease of a session.",

@@ -62,6 +62,7 @@ _TEXTS = {
     "kind": "what is watched: the znode, its children, or all below it",
     "from_zxid": "tell every change after this zxid, also those of before",
     "one_shot": "end after the first change",
+    "by": "who ends the session, if that is not its client; it is put on record",
     "failure": "what is wrong with the client: its grants end as a loss, for this reason",
     "held_ms_min": "only locks that have been held for so long",
     "fencing_token": "only whether this token is a current one; in the history: this grant",

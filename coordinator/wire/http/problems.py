@@ -24,12 +24,16 @@ from coordinator.errors import (
     CoordinatorError,
     DataTooLargeError,
     MethodNotAllowedError,
+    ThrottledError,
     UnknownRouteError,
+    to_problem,
 )
+from coordinator.wire.http.connection import ASKED_OF_A_FULL_MEMBER
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.hosts import refuse_foreign_host, refuse_other_sites
 from coordinator.wire.http.paths import target_path
-from coordinator.wire.strict_json import shortened
+from coordinator.wire.messages import PROBLEM_TYPE
+from coordinator.wire.strict_json import encode_json, shortened
 
 logger = logging.getLogger("coordinator.http")
 
@@ -72,6 +76,9 @@ def problem_middleware(door: Door, operation_ids: Mapping[tuple[str, str], str])
                 refuse_foreign_host(request, door.names)
             if request.method not in _SAFE_METHODS:
                 refuse_other_sites(request, door.names)
+            full = getattr(request.protocol, "full", "")
+            if full:
+                return await _asked_of_a_full_member(request, handler, full)
             return await handler(request)
         except CoordinatorError as error:
             return door.problem(error)
@@ -101,6 +108,22 @@ def _nameless(templates: Iterable[str]) -> Callable[[str], bool]:
         return "" in names and any(each.fullmatch(filled) for each in patterns)
 
     return lacks_name
+
+
+async def _asked_of_a_full_member(
+    request: web.Request, handler: Handler, full: str
+) -> web.StreamResponse:
+    """Answer a spare connection, once."""
+    resource = request.match_info.route.resource
+    template = "" if resource is None else resource.canonical
+    if (request.method, template) in ASKED_OF_A_FULL_MEMBER:
+        response = await handler(request)
+    else:
+        body = encode_json({**to_problem(ThrottledError(full)), "status": 503})
+        headers = {"Content-Type": PROBLEM_TYPE, "Retry-After": "1"}
+        response = web.Response(body=body, status=503, headers=headers)
+    response.force_close()
+    return response
 
 
 def _problem_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from aiohttp import web
@@ -16,6 +17,8 @@ from coordinator.wire.http.paths import name_at
 from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.http.routes import Route
 from coordinator.wire.messages import sessions as shapes
+
+audit = logging.getLogger("coordinator.audit")
 
 PAGE_MAX = 1_000
 
@@ -85,17 +88,24 @@ class SessionRoutes:
     async def close(self, request: web.Request) -> web.Response:
         """End a session and all its ephemerals; again if need be.
 
-        With ``failure`` it is a loss, for this reason: of a client that found itself unwell.
+        With ``failure`` it is a loss, for this reason: of a client that found itself unwell. With
+        ``by`` it is somebody else's wish, and on record.
         """
         door = self._door
-        query = Query(request.rel_url.raw_query_string, (*CONDITIONS, "failure"))
+        query = Query(request.rel_url.raw_query_string, (*CONDITIONS, "failure", "by"))
+        failure, by = _text_of(query, "failure"), _text_of(query, "by")
         ended = await door.member.close_session(
             _session_id(request),
             door.request_id(request),
             door.deadline_ms(request),
-            failure=_failure(query),
+            failure=failure,
             if_held=conditions(query),
         )
+        if by and ended.was_open:
+            audit.warning(
+                "session %s was ended by %a from %s: %a",
+                ended.session_id, by, request.remote, failure,
+            )  # fmt: skip
         body = shapes.SessionClosed(ended.session_id, ended.was_open).to_body()
         return door.reply_now(request, body)
 
@@ -122,16 +132,16 @@ def _session_id(request: web.Request) -> str:
     return name_at(request.path_qs, _ID_POSITION, "session_id")
 
 
-def _failure(query: Query) -> str:
-    failure = query.text("failure")
-    if failure is None:
+def _text_of(query: Query, name: str) -> str:
+    text = query.text(name)
+    if text is None:
         return ""
-    if not 1 <= len(failure) <= shapes.FAILURE_CHARACTERS_MAX:
+    if not 1 <= len(text) <= shapes.FAILURE_CHARACTERS_MAX:
         raise BadArgumentsError(
-            f"query.failure: expected 1 to {shapes.FAILURE_CHARACTERS_MAX} characters, "
-            f"found {len(failure)}"
+            f"query.{name}: expected 1 to {shapes.FAILURE_CHARACTERS_MAX} characters, "
+            f"found {len(text)}"
         )
-    return failure
+    return text
 
 
 def _info_body(view: SessionView, _encoding: Encoding) -> dict[str, Any]:

@@ -1,0 +1,127 @@
+"""A member whose connections are all taken: it says how it is, and lets its operator make room."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from coordinator.config import HttpConfig
+from coordinator.wire.http.connection import (
+    ASKED_OF_A_FULL_MEMBER,
+    SPARE_MAX,
+    Admission,
+    network_of,
+)
+from tests.wire.serving import Api, serving
+
+FULL = HttpConfig(connections_max=3, connections_per_address_max=4, header_deadline_ms=30_000)
+
+
+async def _asked(api: Api, request: bytes) -> tuple[int, bytes]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+    writer.write(request + b" HTTP/1.1\r\nHost: localhost\r\nX-Coordinator: 1\r\n\r\n")
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    return int(answer.split()[1]), answer.partition(b"\r\n\r\n")[2]
+
+
+async def _filled(api: Api) -> list[asyncio.StreamWriter]:
+    """Take every connection there is, and say nothing."""
+    taken = []
+    while api.server.connection_count < FULL.connections_max:
+        _, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
+        taken.append(writer)
+        await asyncio.sleep(0.01)
+    return taken
+
+
+async def test_a_full_member_answers_for_its_health_and_to_its_operator() -> None:
+    """Whoever asks for anything else is refused as one too many, with the reason."""
+    async with serving(http=FULL) as api:
+        session_id = await api.session_id()
+        taken = await _filled(api)
+
+        live, _ = await _asked(api, b"GET /health/live")
+        ready, _ = await _asked(api, b"GET /health/ready")
+        metrics, _ = await _asked(api, b"GET /metrics")
+        listed, sessions = await _asked(api, b"GET /v1/sessions")
+        refused, problem = await _asked(api, b"GET /v1/tree")
+        ended, body = await _asked(api, b"DELETE /v1/sessions/" + session_id.encode())
+
+        assert (live, ready, metrics, listed, ended) == (200, 200, 200, 200, 200)
+        assert session_id in sessions.decode()
+        assert json.loads(body)["was_open"] is True
+        assert refused == 503
+        assert "at most 3 connections" in json.loads(problem)["detail"]
+        for each in taken:
+            each.close()
+
+
+async def test_a_spare_connection_that_asks_nothing_ends() -> None:
+    """After a second it makes room for the next one that asks."""
+    async with serving(http=FULL) as api:
+        taken = await _filled(api)
+        silent = [await asyncio.open_connection("127.0.0.1", api.server.port) for _ in range(20)]
+
+        async with asyncio.timeout(10):
+            answers = [await reader.read() for reader, _ in silent]
+
+        assert all(b"503" in each for each in answers), answers
+        assert (await _asked(api, b"GET /health/live"))[0] == 200
+        for writer in (*taken, *[each for _, each in silent]):
+            writer.close()
+
+
+def test_what_may_be_asked_of_a_full_member_are_routes() -> None:
+    """Each is in the table of routes."""
+    from tests.wire.test_loop_time import all_routes_of_a_member
+
+    known = {(route.method, route.template) for route in all_routes_of_a_member()}
+    assert known >= ASKED_OF_A_FULL_MEMBER
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("10.1.2.3", "10.1.2.3"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+    ],
+)
+def test_an_ipv6_client_counts_by_its_network(address: str, network: str) -> None:
+    """One host has 2**64 addresses there."""
+    assert network_of(address) == network
+
+
+def test_no_address_takes_all_that_is_spare() -> None:
+    """A crowd behind one address leaves some for others."""
+    admission = Admission(FULL)
+
+    class Taken:
+        address = "10.1.2.3"
+
+    taken = 0
+    while admission.has_spare("10.1.2.3"):
+        admission.spare.add(Taken())  # type: ignore[arg-type]
+        taken += 1
+
+    assert 0 < taken < SPARE_MAX
+    assert admission.has_spare("10.1.2.4")
+
+
+async def test_a_session_ended_by_somebody_else_is_on_record(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With who and why, escaped; a client that closes its own is not."""
+    own, other = await api.session_id(), await api.session_id()
+    with caplog.at_level(logging.WARNING, logger="coordinator.audit"):
+        await api.delete(f"/v1/sessions/{own}")
+        await api.delete(f"/v1/sessions/{other}?by=ann&failure=left%20behind")
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == [f"session {other} was ended by 'ann' from 127.0.0.1: 'left behind'"]
