@@ -35,6 +35,7 @@ from coordinator.wire.http.convert import (
     written_body,
 )
 from coordinator.wire.http.convert_locks import (
+    contender_body,
     grant_shape,
     lock_shape,
     lost_shape,
@@ -142,7 +143,11 @@ class Door:
             case "GET", []:
                 mode = Query(query, READ_MODES).read_mode()
                 view = await member.lock_views.query(name, mode, deadline_ms)
-                return _Shown(lock_shape(view.value, None).to_body(), view)
+                body = lock_shape(view.value, None).to_body()
+                for part in ("holders", "queue"):  # the door of HTTP makes them in slices
+                    places = getattr(view.value, part)
+                    body[part] = [contender_body(each, Encoding.JSON) for each in places]
+                return _Shown(body, view)
             case _:
                 return await self._hold(request, name, rest)
 
