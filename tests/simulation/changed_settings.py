@@ -82,8 +82,9 @@ class ChangedSettings:
         """Return the rules of the release that this member runs."""
         return self._rules.get(member_id, RULES)
 
-    def is_of_another_release(self, member_id: str) -> bool:
-        return member_id in self._rules
+    def is_refused(self, member_id: str) -> bool:
+        """Whether this member must not take part, and may stop: a release or list of its own."""
+        return member_id in self._rules or self._has_another_list(member_id)
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -103,7 +104,7 @@ class ChangedSettings:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for member in self._world.members:
-            if member.member_id in self._rules or self._has_another_list(member):
+            if self.is_refused(member.member_id):
                 member.kill(is_power_cut=False)
                 self._set_right(member)
 
@@ -170,7 +171,7 @@ class ChangedSettings:
     async def _come_back(self, member: SimulatedMember, change: Callable[[], None]) -> None:
         """Restart ``member`` after ``change``; look that it gets nowhere, and set it right."""
         world, draw = self._world, self._random
-        if member.member_id in self._rules or self._has_another_list(member):
+        if self.is_refused(member.member_id):
             return
         member.kill(is_power_cut=draw.random() < 0.5)
         change()
@@ -180,7 +181,7 @@ class ChangedSettings:
             await asyncio.sleep(REFUSED_S)
         finally:
             if member.life == life and member.is_up:
-                if self.is_of_another_release(member.member_id) and member.applied_index > 1:
+                if member.member_id in self._rules and member.applied_index > 1:
                     what = f"{member.who} has applied {member.applied_index} entries of another"
                     world.record.violate("one release", what)
                 member.kill(is_power_cut=False)
@@ -188,13 +189,13 @@ class ChangedSettings:
                 self._set_right(member)
         world.boot(member)
 
-    def _has_another_list(self, member: SimulatedMember) -> bool:
-        config = self._configs.get(member.member_id)
+    def _has_another_list(self, member_id: str) -> bool:
+        config = self._configs.get(member_id)
         return config is not None and len(config.cluster.members) > len(self._world.members)
 
     def _set_right(self, member: SimulatedMember) -> None:
         self._rules.pop(member.member_id, None)
-        if self._has_another_list(member):
+        if self._has_another_list(member.member_id):
             self._configs.pop(member.member_id)
 
 

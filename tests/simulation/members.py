@@ -119,7 +119,7 @@ class SimulatedMember:
         self.may_fail = any(fault.count for fault in self.disk.faults) or (
             self.disk.capacity_bytes is not None or self.rotten_path is not None
         )
-        self.may_fail |= world.changed_settings.is_of_another_release(self.member_id)
+        self.may_fail |= world.changed_settings.is_refused(self.member_id)
         self.owner = Owner(self.who)
         self.read_late = {}
         self.owner.spawn(self._boot(world.config_of(self.member_id)))
