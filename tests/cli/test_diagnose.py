@@ -224,8 +224,9 @@ async def test_a_znode_that_never_ends_is_named(world: MemoryCluster) -> None:
     made = Create(
         "/locks/pay/x-", mode=CreateMode.PERSISTENT_SEQUENTIAL, parents=CreateMode.PERSISTENT
     )
-    await world.engine.propose(pack((4, *unpack(encode_command(Command(made, 5)))[1:])))
     async with world.client() as client:
+        await client.create("/first")  # behind the command that sets the limits
+        await world.engine.propose(pack((4, *unpack(encode_command(Command(made, 5)))[1:])))
         (diagnosis,) = await diagnoses(client, "pay")
         text = "\n".join(explained(await look(client, "pay"), world.clock.wall_ms()))
 
