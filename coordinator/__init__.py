@@ -51,9 +51,11 @@ server and the command line, which import rooms by their full names.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as that of typing, which takes longer to load than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from coordinator.client import AsyncClient as AsyncClient
     from coordinator.client import Client as Client
     from coordinator.client import Probe as Probe

@@ -8,20 +8,20 @@ read it again for the verb, and put it over the option before the verb.)
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from coordinator.cli.output import failing_well
 from coordinator.cli.seconds import Seconds
-from coordinator.client import AsyncClient, Connector, Transport, connect
-from coordinator.client.connecting import DEFAULT_ENDPOINT, ENDPOINTS_VARIABLE
 from coordinator.errors import BadArgumentsError
+
+if TYPE_CHECKING:
+    from coordinator.client import AsyncClient, Connector, Transport
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,6 +41,8 @@ class Settings:
 
     def connector(self, *, lease_s: float = LEASE_S, label: str | None = None) -> Connector:
         """Return the way to a client of the chosen cluster; nothing is sent by this."""
+        from coordinator.client import connect  # not for --help: it takes a while
+
         try:
             return connect(
                 self.endpoints,
@@ -54,6 +56,7 @@ class Settings:
 
     def run(self, verb: Callable[[AsyncClient], Awaitable[R]]) -> R:
         """Run ``verb`` with a client in an event loop of its own; SIGTERM ends it like Ctrl-C."""
+        import asyncio
 
         async def work() -> R:
             task = asyncio.current_task()
@@ -89,8 +92,8 @@ def endpoint_options(function: F) -> F:
         metavar="URLS",
         expose_value=False,
         callback=_keep("endpoints"),
-        help=f"URLs of members, separated by commas.  [env var: {ENDPOINTS_VARIABLE}; "
-        f"default: {DEFAULT_ENDPOINT}]",
+        help="URLs of members, separated by commas.  [env var: COORDINATOR_ENDPOINTS; "
+        "default: http://127.0.0.1:7071]",
     )
     as_json = click.option(
         "--json",

@@ -50,6 +50,8 @@ EXIT_UNAVAILABLE = 77
 _WAIT_S = 10.0
 _RETRY_S = 1.0
 _RELEASE_S = 3.0
+_TELL_S = 1.0
+"""Who waits for longer is told for whom."""
 
 # What ends a program that does not care; while waiting these withdraw us from the queue.
 _ENDING_SIGNALS = (
@@ -80,6 +82,7 @@ class Job:
     lock_delay_ms: int = 0
     max_hold_ms: int = 0
     probe: ProbeCommand | None = None
+    is_quiet: bool = False
 
     @property
     def title(self) -> str:
@@ -155,11 +158,40 @@ class Holder:
             when_unsure="stop" if job.room == "locks" else "",
         )
         contest = client.contest(job.room, job.name)
-        return await contest.contend(wish, job.wait_ms, self._show_position)
+        telling = asyncio.create_task(self._tell_who_holds(client))
+        try:
+            return await contest.contend(wish, job.wait_ms, self._show_position)
+        finally:
+            telling.cancel()
+            await asyncio.wait({telling})
 
     def _show_position(self, position: int) -> None:
-        if position > 0 and sys.stderr.isatty() and not self._settings.is_json:
+        if position > 0 and sys.stderr.isatty() and self._is_talking:
             note(f"waiting for {self._job.title}, {position} before us")
+
+    @property
+    def _is_talking(self) -> bool:
+        return not (self._settings.is_json or self._job.is_quiet)
+
+    async def _tell_who_holds(self, client: AsyncClient) -> None:
+        """Say once for whom we wait, when that takes longer than a moment."""
+        if not self._is_talking:
+            return
+        await asyncio.sleep(_TELL_S)
+        job = self._job
+        try:
+            if job.room == "locks":
+                holder = (await client.lock(job.name)).holder
+            else:
+                holder = (await client.election(job.name)).elected
+        except CoordinatorError as error:
+            note(f"waiting for {job.title}: {error.message}")
+            return
+        if holder is not None:
+            where = f" on {holder.host}" if holder.host else ""
+            process = f", pid {holder.pid}" if holder.pid is not None else ""
+            who = holder.label or f"session {holder.session_id}"
+            note(f"waiting for {job.title}, held by {who}{where}{process}")
 
     async def _give_back(self, client: AsyncClient, award: Award) -> None:
         if award.is_lost:
@@ -241,6 +273,9 @@ def _holding_options(function: Any) -> Any:
         ),
         click.option("--label", default="", help="What others see of this holder in the lists."),
         click.option(
+            "--quiet", "-q", "is_quiet", is_flag=True, help="Do not say for whom it waits."
+        ),
+        click.option(
             "--shell", "is_shell", is_flag=True, help="Run COMMAND by /bin/sh -c, as one text."
         ),
     )
@@ -279,6 +314,7 @@ def _job(
         patience=_patience(lease_s, options.get("max_hold_s"), options["grace_s"]),
         label=(options["label"] or os.path.basename(command[0]))[:200],
         probe=probe_command(options),
+        is_quiet=options["is_quiet"],
     )
 
 

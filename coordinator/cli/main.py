@@ -2,50 +2,79 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import click
 
-from coordinator.cli.advise import advise
-from coordinator.cli.cluster import locks, sessions, status
-from coordinator.cli.completion import completion
 from coordinator.cli.connection import shared_options
-from coordinator.cli.dev import dev
-from coordinator.cli.diagnose import diagnose
-from coordinator.cli.holding import elect, lock
-from coordinator.cli.limits import limits
-from coordinator.cli.past import grants, revoke
-from coordinator.cli.recovering import recover
-from coordinator.cli.secret import secret
-from coordinator.cli.serving import serve
-from coordinator.cli.transactions import multi
-from coordinator.cli.watching import watch
-from coordinator.cli.why import why, why_lost
-from coordinator.cli.znodes import create, delete, get, ls, set_, stat
 
-SECTIONS: tuple[tuple[str, tuple[click.Command, ...]], ...] = (
-    ("Run a command while holding something", (lock, elect)),
-    ("Read and write znodes", (create, get, set_, delete, ls, stat, watch, multi)),
-    ("Ask about locks", (locks, why, why_lost, grants, revoke, diagnose, advise)),
-    ("Look at the service", (status, sessions, limits)),
-    ("Run members", (dev, serve, secret, recover)),
-    ("Set up a shell", (completion,)),
+_SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
+    ("Run a command while holding something", {"lock": "holding", "elect": "holding"}),
+    (
+        "Read and write znodes",
+        {
+            "create": "znodes",
+            "get": "znodes",
+            "set": "znodes",
+            "delete": "znodes",
+            "ls": "znodes",
+            "stat": "znodes",
+            "watch": "watching",
+            "multi": "transactions",
+        },
+    ),
+    (
+        "Ask about locks",
+        {
+            "locks": "cluster",
+            "why": "why",
+            "why-lost": "why",
+            "grants": "past",
+            "revoke": "past",
+            "diagnose": "diagnose",
+            "advise": "advise",
+        },
+    ),
+    ("Look at the service", {"status": "cluster", "sessions": "cluster", "limits": "limits"}),
+    (
+        "Run members",
+        {"dev": "dev", "serve": "serving", "secret": "secret", "recover": "recovering"},
+    ),
+    ("Set up a shell", {"completion": "completion"}),
 )
+"""The verbs, by what they are for, each with its module: one that is not used is not loaded."""
+_HOMES = {name: home for _, verbs in _SECTIONS for name, home in verbs.items()}
+
+
+def _load(name: str) -> click.Command:
+    attribute = {"set": "set_"}.get(name, name.replace("-", "_"))
+    command = getattr(import_module(f"coordinator.cli.{_HOMES[name]}"), attribute)
+    assert isinstance(command, click.Command), name
+    return command
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SECTIONS":  # all of them, loaded; for tests
+        return tuple((title, tuple(map(_load, verbs))) for title, verbs in _SECTIONS)
+    raise AttributeError(f"module 'coordinator.cli.main' has no attribute {name!r}")
 
 
 class SectionedGroup(click.Group):
     """Lists its commands by what they are for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [str(command.name) for _, commands in SECTIONS for command in commands]
+        return list(_HOMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _load(cmd_name) if cmd_name in _HOMES else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(len(name) for name in self.list_commands(ctx))
-        for title, commands in SECTIONS:
+        for title, verbs in _SECTIONS:
             with formatter.section(title):
                 formatter.write_dl(
-                    [
-                        (str(each.name).ljust(width), each.get_short_help_str(80))
-                        for each in commands
-                    ]
+                    [(name.ljust(width), _load(name).get_short_help_str(80)) for name in verbs]
                 )
 
 
@@ -78,11 +107,6 @@ def cli() -> None:
       4  unknown: it may have had its effect; look before you try again
     `lock` and `elect` have more: see their --help.
     """
-
-
-for _, _commands in SECTIONS:
-    for _command in _commands:
-        cli.add_command(_command)
 
 
 def main() -> None:

@@ -5,37 +5,98 @@ response), ``lanes`` (what makes a retry safe), ``delivery`` (one call answered,
 before its deadline), ``lease``, ``probing`` and ``session`` (being alive, and well, in time),
 ``contest`` (one place in a queue that the server runs), ``watching`` (changes, never missed),
 ``async_client`` and ``sync_client``.
+
+The names below are loaded when they are first used: a verb of the command line needs a few of them.
 """
 
-from coordinator.client.async_client import AsyncClient
-from coordinator.client.conditions import Conditions, HoldsLock, IfHeld
-from coordinator.client.connecting import Connector, connect
-from coordinator.client.in_process import InProcessTransport
-from coordinator.client.observing import ElectionStream
-from coordinator.client.probing import Probe
-from coordinator.client.retry import RetryPolicy
-from coordinator.client.session import Session, SessionState
-from coordinator.client.sync_client import BlockingStream, Client
-from coordinator.client.transport import HttpTransport, Request, Response, Transport
-from coordinator.client.watching import ChangeStream
-from coordinator.wire.messages.elections import Elected, ElectionView
-from coordinator.wire.messages.history import GrantRecord, GrantStory, Previous
-from coordinator.wire.messages.holding import RevokeReply, SizeReply
-from coordinator.wire.messages.locks import Closed, Contender, LockSummary, LockView, Spread
-from coordinator.wire.messages.operations import (
-    Check,
-    Create,
-    Delete,
-    MultiReply,
-    Operation,
-    Read,
-    Result,
-    SetData,
-)
-from coordinator.wire.messages.sessions import SessionInfo
-from coordinator.wire.messages.status import MemberInfo, Status
-from coordinator.wire.messages.watches import Change, Event
-from coordinator.wire.messages.znodes import Children, Deleted, Stat, Written, Znode
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coordinator.client.async_client import AsyncClient as AsyncClient
+    from coordinator.client.conditions import Conditions as Conditions
+    from coordinator.client.conditions import HoldsLock as HoldsLock
+    from coordinator.client.conditions import IfHeld as IfHeld
+    from coordinator.client.connecting import Connector as Connector
+    from coordinator.client.connecting import connect as connect
+    from coordinator.client.in_process import InProcessTransport as InProcessTransport
+    from coordinator.client.observing import ElectionStream as ElectionStream
+    from coordinator.client.probing import Probe as Probe
+    from coordinator.client.retry import RetryPolicy as RetryPolicy
+    from coordinator.client.session import Session as Session
+    from coordinator.client.session import SessionState as SessionState
+    from coordinator.client.sync_client import BlockingStream as BlockingStream
+    from coordinator.client.sync_client import Client as Client
+    from coordinator.client.transport import HttpTransport as HttpTransport
+    from coordinator.client.transport import Request as Request
+    from coordinator.client.transport import Response as Response
+    from coordinator.client.transport import Transport as Transport
+    from coordinator.client.watching import ChangeStream as ChangeStream
+    from coordinator.wire.messages.elections import Elected as Elected
+    from coordinator.wire.messages.elections import ElectionView as ElectionView
+    from coordinator.wire.messages.history import GrantRecord as GrantRecord
+    from coordinator.wire.messages.history import GrantStory as GrantStory
+    from coordinator.wire.messages.history import Previous as Previous
+    from coordinator.wire.messages.holding import RevokeReply as RevokeReply
+    from coordinator.wire.messages.holding import SizeReply as SizeReply
+    from coordinator.wire.messages.locks import Closed as Closed
+    from coordinator.wire.messages.locks import Contender as Contender
+    from coordinator.wire.messages.locks import LockSummary as LockSummary
+    from coordinator.wire.messages.locks import LockView as LockView
+    from coordinator.wire.messages.locks import Spread as Spread
+    from coordinator.wire.messages.operations import Check as Check
+    from coordinator.wire.messages.operations import Create as Create
+    from coordinator.wire.messages.operations import Delete as Delete
+    from coordinator.wire.messages.operations import MultiReply as MultiReply
+    from coordinator.wire.messages.operations import Operation as Operation
+    from coordinator.wire.messages.operations import Read as Read
+    from coordinator.wire.messages.operations import Result as Result
+    from coordinator.wire.messages.operations import SetData as SetData
+    from coordinator.wire.messages.sessions import SessionInfo as SessionInfo
+    from coordinator.wire.messages.status import MemberInfo as MemberInfo
+    from coordinator.wire.messages.status import Status as Status
+    from coordinator.wire.messages.watches import Change as Change
+    from coordinator.wire.messages.watches import Event as Event
+    from coordinator.wire.messages.znodes import Children as Children
+    from coordinator.wire.messages.znodes import Deleted as Deleted
+    from coordinator.wire.messages.znodes import Stat as Stat
+    from coordinator.wire.messages.znodes import Written as Written
+    from coordinator.wire.messages.znodes import Znode as Znode
+
+_HOMES = {
+    "coordinator.client.async_client": ("AsyncClient",),
+    "coordinator.client.conditions": ("Conditions", "HoldsLock", "IfHeld"),
+    "coordinator.client.connecting": ("Connector", "connect"),
+    "coordinator.client.in_process": ("InProcessTransport",),
+    "coordinator.client.observing": ("ElectionStream",),
+    "coordinator.client.probing": ("Probe",),
+    "coordinator.client.retry": ("RetryPolicy",),
+    "coordinator.client.session": ("Session", "SessionState"),
+    "coordinator.client.sync_client": ("BlockingStream", "Client"),
+    "coordinator.client.transport": ("HttpTransport", "Request", "Response", "Transport"),
+    "coordinator.client.watching": ("ChangeStream",),
+    "coordinator.wire.messages.elections": ("Elected", "ElectionView"),
+    "coordinator.wire.messages.history": ("GrantRecord", "GrantStory", "Previous"),
+    "coordinator.wire.messages.holding": ("RevokeReply", "SizeReply"),
+    "coordinator.wire.messages.locks": ("Closed", "Contender", "LockSummary", "LockView", "Spread"),
+    "coordinator.wire.messages.operations": (
+        "Check",
+        "Create",
+        "Delete",
+        "MultiReply",
+        "Operation",
+        "Read",
+        "Result",
+        "SetData",
+    ),
+    "coordinator.wire.messages.sessions": ("SessionInfo",),
+    "coordinator.wire.messages.status": ("MemberInfo", "Status"),
+    "coordinator.wire.messages.watches": ("Change", "Event"),
+    "coordinator.wire.messages.znodes": ("Children", "Deleted", "Stat", "Written", "Znode"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "connect",
@@ -92,3 +153,15 @@ __all__ = [
     "HttpTransport",
     "InProcessTransport",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'coordinator.client' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,7 +12,6 @@ from yarl import URL
 from coordinator.client.async_client import AsyncClient
 from coordinator.client.delivery import Delivery
 from coordinator.client.hints import answering
-from coordinator.client.in_process import InProcessTransport
 from coordinator.client.lease import MARGIN_RATIO
 from coordinator.client.probing import Probe
 from coordinator.client.retry import RetryPolicy
@@ -141,8 +140,8 @@ async def _with_the_loop(client: AsyncClient) -> AsyncGenerator[None, None]:
 
 
 def _urls(endpoints: str | Sequence[str] | None, transport: Transport | None) -> list[str]:
-    if endpoints is None and isinstance(transport, InProcessTransport):
-        endpoints = transport.endpoints
+    if endpoints is None:  # an InProcessTransport knows them
+        endpoints = getattr(transport, "endpoints", None)
     if endpoints is None:
         endpoints = os.environ.get(ENDPOINTS_VARIABLE) or DEFAULT_ENDPOINT
     parts = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)

@@ -94,7 +94,10 @@ class LoopThread:
             raise
         if started[0].cancelled():
             raise _closed_under(started)
-        return started[0].result()
+        try:
+            return started[0].result()
+        except CoordinatorError as error:
+            raise error.with_traceback(None)  # noqa: B904 - the caller's lines, not the loop's
 
     def stop(self, last: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
         """Run ``last``, for a bounded time, then end the loop and its thread; idempotent."""

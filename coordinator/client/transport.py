@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import weakref
 from collections.abc import Callable, Mapping
@@ -209,15 +210,15 @@ class HttpTransport:
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise UnavailableError(
-                f"{endpoint}: cannot connect: {_said(error)}", endpoint=endpoint
-            ) from error
+                f"{endpoint}: cannot connect: {_why_not(error)}", endpoint=endpoint
+            ) from None  # the text says it: what lies below is aiohttp's
         except aiohttp.InvalidURL as error:
             raise UnavailableError(f"{endpoint}: not a URL of a member") from error
         except (_BrokenError, aiohttp.ClientError, OSError) as error:
             raise ConnectionLostError(
                 f"{endpoint}: the connection broke before the answer: {_said(error)}",
                 endpoint=endpoint,
-            ) from error
+            ) from None
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._is_closed:
@@ -294,6 +295,14 @@ def _too_late(endpoint: str, timeout_ms: int) -> ConnectionLostError:
 
 def _lower(response: aiohttp.ClientResponse) -> dict[str, str]:
     return {name.lower(): value for name, value in response.headers.items()}
+
+
+def _why_not(error: aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError) -> str:
+    """Return what the system says, without the address, which stands there already."""
+    reason = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
+    if isinstance(reason, OSError) and reason.errno is not None and reason.errno > 0:
+        return os.strerror(reason.errno)
+    return _said(error)
 
 
 def _said(error: BaseException) -> str:

@@ -30,6 +30,7 @@ COMMANDS: dict[str, list[str]] = {
     "diagnose": ["diagnose"],
     "status": ["status"],
     "sessions": ["sessions"],
+    "limits": ["limits"],
     "lock": ["lock", "daily-report", "--", "true"],
     "elect": ["elect", "daily-report", "--", "true"],
     "watch": ["watch", "/shared-options-set", "--from-zxid", "0", "--once"],

@@ -1,0 +1,132 @@
+"""How a verb starts: with only what it needs, and interrupted without a word."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from coordinator.cli.main import _HOMES, SECTIONS, cli
+from tests.cli.conftest import CommandLine
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def loaded_by(program: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{program}\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    return set(done.stdout.split())
+
+
+def test_the_command_line_loads_no_client_before_a_verb_needs_one() -> None:
+    """--version, --help of a verb and a wrong option answer at once."""
+    loaded = loaded_by("import coordinator.cli.main")
+
+    assert not {"aiohttp", "asyncio", "msgpack", "recipes"} & loaded
+
+
+def test_a_verb_loads_neither_the_server_nor_the_other_verbs() -> None:
+    """What it takes is the HTTP client, and that is most of the time."""
+    loaded = loaded_by(
+        "from coordinator.cli.main import _load; _load('get'); import coordinator.client.connecting"
+    )
+
+    unwanted = {"aiohttp.web", "coordinator.server", "pysyncobj", "prometheus_client", "recipes"}
+    assert not unwanted & loaded
+    assert "coordinator.cli.holding" not in loaded
+
+
+def test_every_verb_is_found_under_its_name() -> None:
+    """The table of the verbs and the commands agree, and all of them are in the help."""
+    assert [str(each.name) for _, group in SECTIONS for each in group] == list(_HOMES)
+    help_text = CliRunner().invoke(cli, ["--help"]).output
+    assert all(f"  {name} " in help_text for name in _HOMES)
+
+
+@pytest.mark.parametrize("module", ["click", "coordinator.cli.connection", "coordinator.errors"])
+def test_ctrl_c_while_it_loads_prints_nothing(module: str) -> None:
+    """It ends by the signal, as a shell expects, whatever is being loaded just then."""
+    program = f"""
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+from coordinator.cli.entry import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_hardly_anything_is_loaded_before_ctrl_c_is_quiet() -> None:
+    """What comes before is Python's own start."""
+    bare = loaded_by("import signal, importlib")
+    ours = loaded_by("import coordinator.cli.entry") - bare
+
+    assert {each for each in ours if not each.startswith("coordinator")} == set()
+    assert len(ours) <= 3
+
+
+def test_no_cluster_there_is_a_short_traceback_and_one_line() -> None:
+    """The caller's lines and the reason, not the inside of the client and of aiohttp."""
+    program = (
+        "from coordinator import connect\nconnect('http://127.0.0.1:9', timeout=0.5).get('/')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    shown = CliRunner().invoke(
+        cli, ["get", "/", "--endpoints", "http://127.0.0.1:9", "--timeout", "0.5"]
+    )
+
+    lines = done.stderr.splitlines()
+    assert lines[-1].endswith(
+        "UnavailableError: http://127.0.0.1:9: cannot connect: Connection refused"
+    )
+    assert len(lines) < 20
+    assert done.stderr.count("Traceback") == 1
+    assert len(shown.stderr.splitlines()) == 1
+
+
+def test_who_waits_is_told_for_whom(coordinator: CommandLine) -> None:
+    """After a second, on standard error, also without a terminal; not with --quiet."""
+    command = [sys.executable, "-m", "coordinator", "lock", "told"]
+    where = ["--endpoints", coordinator.url]
+    with subprocess.Popen(
+        [*command, *where, "--label", "the first", "--", "sleep", "60"], cwd=ROOT
+    ) as holder:
+        try:
+            while not coordinator.json("locks")["locks"]:
+                time.sleep(0.05)
+            waited = [
+                subprocess.run(
+                    [*command, *where, "--timeout", "3", *quiet, "--", "true"],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    cwd=ROOT,
+                )
+                for quiet in ([], ["--quiet"])
+            ]
+        finally:
+            holder.terminate()
+
+    assert "waiting for lock told, held by the first on " in waited[0].stderr
+    assert "held by 'the first'" in waited[0].stderr  # and in the refusal itself
+    assert "waiting for" not in waited[1].stderr
