@@ -18,10 +18,11 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Generic
 
-from coordinator.client import Check, Previous, Session
-from coordinator.client.facing import ClientT, both
+from coordinator.client import Check, Client, Previous, Session
+from coordinator.client.facing import ClientT, both, expect_face
 from coordinator.errors import BadArgumentsError, LockLostError, SessionExpiredError
 from recipes.hold import Life, Queue
+from recipes.interrupting import Interrupting
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,18 @@ class Grant(Generic[ClientT]):
         loop is closed, with its sync client, it is called before this returns.
         """
         return self.hold.on_lost(callback)
+
+    def interrupting(self, signal_number: int | None = None) -> Interrupting:
+        """Raise LockLostError in the main thread, in a ``with`` of this, when the grant is lost.
+
+        For bodies that wait (``with``), wherever they are, in a sleep or a read; a task in an
+        ``async with`` is cancelled by itself. ``signal_number`` is what wakes it: SIGURG.
+
+        Raises:
+            BadArgumentsError: not the main thread, or the client of an event loop.
+        """
+        expect_face(self.client, Client, "grant.interrupting()")
+        return Interrupting(self, signal_number)
 
     @both
     async def verify(self) -> int:

@@ -1,0 +1,87 @@
+"""An interruption of the main thread in the moment in which a grant is lost, for sync bodies.
+
+::
+
+    with Lock(client, "search-index") as grant, grant.interrupting():
+        rebuild()                        # raises LockLostError wherever it is, when it is lost
+
+1. The loss is seen in the client's own thread, which sends a signal to the main thread; its handler
+   raises there. So a wait for a socket, a lock or ``time.sleep`` ends as well.
+2. The signal is SIGURG unless another is named: whoever does not handle it ignores it, so one that
+   comes late does no harm.
+3. Like KeyboardInterrupt it may come in any line, in a ``finally`` too. It comes once.
+4. Only the main thread hears signals. In any other one ask ``grant.check()`` between steps, or let
+   ``grant.on_lost(stop.set)`` set a ``threading.Event``.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, Literal, Protocol
+
+from coordinator.errors import BadArgumentsError, LockLostError
+
+
+class Losable(Protocol):
+    """What is asked of a grant."""
+
+    @property
+    def is_unsure(self) -> bool: ...
+    def loss(self) -> LockLostError: ...
+    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]: ...
+
+
+class Interrupting:
+    """``with`` it around what is to be interrupted; made by ``Grant.interrupting``."""
+
+    def __init__(self, grant: Losable, signal_number: int | None) -> None:
+        if not hasattr(signal, "pthread_kill"):
+            raise BadArgumentsError(
+                "interrupting: expected a system with signals for threads, found none; "
+                "`grant.on_lost(stop.set)` tells of the loss there"
+            )
+        self._grant = grant
+        self._number = signal.SIGURG if signal_number is None else signal_number
+        self._guard = threading.Lock()
+        self._is_over = True
+        self._previous: Any = None
+        self._stop: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> Interrupting:
+        if threading.current_thread() is not threading.main_thread():
+            raise BadArgumentsError(
+                "interrupting: expected the main thread, which alone hears signals, found "
+                f"{threading.current_thread().name!r}; `grant.check()` between steps, or "
+                "`grant.on_lost(stop.set)`, tells of the loss in any thread"
+            )
+        self._is_over = False
+        self._previous = signal.signal(self._number, self._raise)
+        self._stop = self._grant.on_lost(self._send)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[None]:
+        self._is_over = True  # from here on the handler raises nothing
+        self._stop()
+        with self._guard:  # who is sending just now has sent
+            signal.signal(self._number, self._previous or signal.SIG_DFL)
+
+    def _send(self) -> None:
+        with self._guard:
+            main = threading.main_thread().ident
+            if not self._is_over and main is not None:
+                signal.pthread_kill(main, self._number)
+
+    def _raise(self, number: int, frame: FrameType | None) -> None:
+        if not self._is_over and self._grant.is_unsure:
+            self._is_over = True
+            raise self._grant.loss()
+        if callable(self._previous):  # another grant's, around this one, or the program's own
+            self._previous(number, frame)
