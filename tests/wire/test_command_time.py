@@ -1,0 +1,217 @@
+"""No command holds the loop for more than 20 ms, of any size and shape that the limits allow.
+
+One row for each operation of the state, at its largest, or with the longest queue behind it; with
+all that listens to its outcome. An operation without a row fails. What is asked for over HTTP has
+rows of its own (``test_loop_time``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any, get_args
+
+import pytest
+
+from coordinator.config import LimitsConfig
+from coordinator.service.session_ends import ENDED_AT_ONCE
+from coordinator.state import commands
+from coordinator.state.commands import (
+    Abandon,
+    Check,
+    CloseSession,
+    Create,
+    CreateMode,
+    Delete,
+    Downgrade,
+    EndHold,
+    Enter,
+    ExpireSession,
+    FinishSession,
+    Guarded,
+    Kind,
+    Multi,
+    Note,
+    OpenSession,
+    Operation,
+    Reap,
+    Release,
+    Reopen,
+    Resize,
+    Revoke,
+    SetData,
+    SetLimits,
+)
+from tests.loop_meter import HELD_MS_MAX
+from tests.wire.crowded import Crowded, crowded
+
+LIMITS = LimitsConfig()
+BEHIND = 1_500
+"""Contenders in the queue that a command moves."""
+_NUMBERS = count()
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Crowded]:
+    with crowded() as running:
+        yield running
+
+
+Row = Callable[[Crowded, int], Operation]
+"""Makes what the operation needs, and returns it."""
+
+
+def _owner(scene: Crowded, number: int) -> str:
+    session_id = f"owner-{next(_NUMBERS)}-{number}"
+    scene.made(OpenSession(session_id, 3_600_000, ""))
+    return session_id
+
+
+def _entered(scene: Crowded, entry: Enter) -> tuple[str, int]:
+    found = scene.loop.run(scene.do(entry)).contenders[0]
+    return found.path, found.stat.czxid
+
+
+def _held_before_many(scene: Crowded, number: int, kind: Kind, **options: Any) -> tuple[str, int]:
+    """Hold a lock with a long queue behind; return the path and token of the holder."""
+    session_id = _owner(scene, number)
+    directory = f"/locks/moved-{kind.value}-{session_id}"
+    held = _entered(
+        scene, Enter((directory,), "lock-", Kind.EXCLUSIVE, session_id, b"{}", **options)
+    )
+
+    async def queue() -> None:
+        for _ in range(BEHIND):
+            prefix = "read-" if kind is Kind.SHARED else "lock-"
+            await scene.do(Enter((directory,), prefix, kind, session_id, b"{}"))
+
+    scene.loop.run(queue())
+    return held
+
+
+def _slots_with_many(scene: Crowded, number: int) -> Operation:
+    session_id = _owner(scene, number)
+    directory = f"/locks/pool-{session_id}"
+
+    async def queue() -> None:
+        for _ in range(BEHIND):
+            entry = Enter((directory,), "slot-", Kind.SLOT, session_id, b"{}", size=1)
+            await scene.do(entry)
+
+    scene.loop.run(queue())
+    return Resize(directory, 10_000)
+
+
+def _closed_queue(scene: Crowded, number: int) -> Operation:
+    path, czxid = _held_before_many(scene, number, Kind.SHARED, lock_delay_ms=60_000)
+    directory = path.rpartition("/")[0]
+    scene.made(Revoke(path, czxid, "", ""))
+    return Reopen(f"{directory}/delay-0000000000", czxid, 1)
+
+
+def _with_many_ephemerals(scene: Crowded, number: int) -> str:
+    session_id = _owner(scene, number)
+
+    async def fill() -> None:
+        for each in range(4 * ENDED_AT_ONCE):
+            await scene.enter(session_id, f"/locks/of-{session_id}-{each}")
+
+    scene.loop.run(fill())
+    return session_id
+
+
+def _finishing(scene: Crowded, number: int) -> Operation:
+    session_id = _with_many_ephemerals(scene, number)
+    return FinishSession(session_id, ENDED_AT_ONCE)
+
+
+def _creations(number: int, how_many: int) -> tuple[Create, ...]:
+    return tuple([Create(f"/c{number}/{each:05}", b"x" * 200) for each in range(how_many)])
+
+
+def _multi(scene: Crowded, number: int) -> Operation:
+    scene.made(Create(f"/c{number}"))
+    return Multi(_creations(number, LIMITS.operations_per_multi_max))
+
+
+def _guarded(scene: Crowded, number: int) -> Operation:
+    scene.made(Create(f"/c{100 + number}"))
+    half = LIMITS.operations_per_multi_max // 2
+    return Guarded(tuple([Check("/wide")] * half), _creations(100 + number, half))
+
+
+def _deleted(scene: Crowded, number: int) -> Operation:
+    top = f"/gone{number}"
+    scene.made(Create(top))
+    creations = [Create(f"{top}/{each}") for each in range(LIMITS.recursive_delete_max - 1)]
+    scene.made_at_once(list(creations))
+    return Delete(top, is_recursive=True)
+
+
+def _multi_lock(number: int) -> tuple[str, ...]:
+    return tuple([f"/locks/many-{number}-{each:02}" for each in range(64)])
+
+
+def _abandoned(scene: Crowded, number: int) -> Operation:
+    return Abandon(f"client-{number}", 1)
+
+
+def _reaped(scene: Crowded, number: int) -> Operation:
+    scene.made(Create(f"/ttl{number}", b"", CreateMode.TTL, ttl_ms=3_600_000))
+    return Reap(f"/ttl{number}", 1, 1, 1)
+
+
+ROWS: dict[type, Row] = {
+    Create: lambda scene, number: Create(f"/large{number}", b"x" * LIMITS.data_bytes_max),
+    SetData: lambda scene, number: SetData("/big", b"y" * LIMITS.data_bytes_max),
+    Delete: _deleted,
+    Check: lambda scene, number: Check("/wide"),
+    Multi: _multi,
+    Guarded: _guarded,
+    OpenSession: lambda scene, number: OpenSession(f"new-{number}", 60_000, "l" * 256),
+    CloseSession: lambda scene, number: CloseSession(
+        _with_many_ephemerals(scene, number), "", ENDED_AT_ONCE
+    ),
+    ExpireSession: lambda scene, number: ExpireSession(
+        _with_many_ephemerals(scene, number), 1, 0, ENDED_AT_ONCE
+    ),
+    FinishSession: _finishing,
+    Release: lambda scene, number: Release(*_held_before_many(scene, number, Kind.SHARED)),
+    Abandon: _abandoned,
+    Reap: _reaped,
+    Enter: lambda scene, number: Enter(
+        _multi_lock(number), "lock-", Kind.EXCLUSIVE, _owner(scene, number), b"x" * 4_096
+    ),
+    Downgrade: lambda scene, number: Downgrade(*_held_before_many(scene, number, Kind.SHARED)),
+    Resize: _slots_with_many,
+    Note: lambda scene, number: Note(
+        *_held_before_many(scene, number, Kind.EXCLUSIVE), b"n" * 1_024
+    ),
+    Revoke: lambda scene, number: Revoke(
+        *_held_before_many(scene, number, Kind.SHARED), "b" * 256, "r" * 512
+    ),
+    EndHold: lambda scene, number: EndHold(
+        *_held_before_many(scene, number, Kind.SHARED, max_hold_ms=3_600_000), 1
+    ),
+    Reopen: _closed_queue,
+    SetLimits: lambda scene, number: SetLimits((("znodes_max", 1_000_000 - number),)),
+}
+
+
+def test_every_operation_has_a_row() -> None:
+    """A new operation says what costs it most."""
+    assert set(ROWS) == set(get_args(commands.Operation))
+
+
+@pytest.mark.parametrize("kind", ROWS, ids=lambda kind: kind.__name__)
+def test_no_command_holds_the_loop(scene: Crowded, kind: type) -> None:
+    """With all that listens to its outcome: the least of some repetitions, 20 ms."""
+
+    def act(repetition: int) -> None:
+        operation = ROWS[kind](scene, repetition)
+        scene.loop.loop.longest_ms = 0.0
+        scene.made(operation)
+
+    held_ms = scene.loop.held_ms(act)
+
+    assert held_ms <= HELD_MS_MAX, f"{kind.__name__} holds the loop for {held_ms:.1f} ms"
