@@ -92,6 +92,11 @@ async def _settled() -> None:
         await asyncio.sleep(0)
 
 
+def fixed_work_speed() -> float:
+    """Return how much longer than usual this processor takes now, at least 1."""
+    return max(1.0, _fixed_work_ms() / _USUAL_MS)
+
+
 def _fixed_work_ms() -> float:
     """Return how long this processor takes now for a piece of work like that of the loop."""
     started = time.thread_time()

@@ -40,6 +40,7 @@ from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
+from coordinator.service.slices import in_slices
 from coordinator.service.taken import LostGrant, TakenGrants
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
@@ -49,6 +50,7 @@ _LOST_LIKE = asdict(LostGrant(path="", fencing_token=0, how=""))
 
 _ROUND_DEADLINE_MS = 2_000
 _SESSIONS_PER_ROUND_MAX = 10_000
+_AT_ONCE = 1_000
 _SESSION_ID_CHARACTERS_MAX = 64
 """Ours have 16; whoever asks for longer ones asks for none that ever was."""
 _FRAME_OVERHEAD_BYTES = 4_096
@@ -224,8 +226,7 @@ class Heartbeats:
         if term is None:
             raise NoLeaderError(f"member {self._engine.member_id} does not lead")
         # Before the round: an earlier end of the lease could only be too early.
-        for session_id in session_ids:
-            leases.extend(session_id, arrived_ms)
+        await in_slices(session_ids, lambda each: leases.extend(each, arrived_ms), _AT_ONCE)
         committed_index = self._engine.status().commit_index
         try:
             async with self._timers.deadline(arrived_ms + _ROUND_DEADLINE_MS):
@@ -233,24 +234,31 @@ class Heartbeats:
                 await self._engine.wait_applied(committed_index)
         except TimeoutError:
             raise NoLeaderError("a quorum did not confirm the leader in time") from None
+        found = await in_slices(
+            session_ids, lambda each: self._acknowledged(each, arrived_ms), _AT_ONCE
+        )
         if leases.term != term or confirmed_term != term:
             raise NoLeaderError("the leader changed while it confirmed heartbeats")
         self._metrics.heartbeat_rounds.inc()
         self._leadership.note_contact()
-        machine = self._replica.machine
-        acks: dict[str, HeartbeatAck | None] = {}
-        for session_id in session_ids:
-            session = machine.session(session_id)
-            if session is None:
-                acks[session_id] = None
-            elif leases.is_promised(session_id):
-                acks[session_id] = HeartbeatAck(
-                    session_id,
-                    session.timeout_ms,
-                    self._hold_timers.holds_of(session_id, arrived_ms),
-                    self._taken.of(session_id),
-                )
-        return acks
+        return {session_id: ack for each in found if each is not None for session_id, ack in each}
+
+    def _acknowledged(
+        self, session_id: str, arrived_ms: int
+    ) -> tuple[tuple[str, HeartbeatAck | None]] | None:
+        """Return what is said of a session now; None of one whose end is under way."""
+        session = self._replica.machine.session(session_id)
+        if session is None:
+            return ((session_id, None),)
+        if not self._leases.is_promised(session_id):
+            return None
+        ack = HeartbeatAck(
+            session_id,
+            session.timeout_ms,
+            self._hold_timers.holds_of(session_id, arrived_ms),
+            self._taken.of(session_id),
+        )
+        return ((session_id, ack),)
 
     async def _pass_on(self, session_ids: list[str]) -> Acks:
         """One request to the leader."""
