@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import resource
@@ -283,6 +284,7 @@ async def _serve(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _on_signal, number, asked_to_stop)
     await server.start()
+    gc.freeze()  # of what was restored: collecting it all takes 300 ms for 500 000 znodes
     asked = asyncio.create_task(asked_to_stop.wait(), name="wait for a signal")
     failed = asyncio.create_task(server.failed(), name="wait for a failure")
     await asyncio.wait({asked, failed}, return_when=asyncio.FIRST_COMPLETED)
