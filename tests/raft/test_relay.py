@@ -243,6 +243,38 @@ async def test_frames_belong_to_their_place_direction_and_connection(
         await attempt(members, message, Once(message, of_the_other_direction), sender)
 
 
+@pytest.mark.parametrize("sender", ["1", "2"])
+async def test_the_first_word_of_a_connection_is_not_taken_for_the_other_ones(
+    tmp_path: Path, sender: str
+) -> None:
+    """Both directions count from zero: a word turned back has the right number there, too."""
+    receiver = "2" if sender == "1" else "1"
+    async with pair(tmp_path) as members:
+        for message in EXAMPLES[1:]:
+            for ear in members.ears.values():
+                ear.events.clear()
+                ear.messages.clear()
+            members.relay.cut()
+            await until(lambda: members.ears[sender].events[-1:] == [("connected", receiver)])
+            await members.meet()
+
+            def turned_back(
+                passage: Passage, direction: str, whole: bytes, message: Message = message
+            ) -> list[bytes]:
+                if not passage.is_sealed(direction) or payload_of(whole) != encode(message):
+                    return [whole]
+                other = TO_DIALER if direction == TO_ACCEPTOR else TO_ACCEPTOR
+                passage.writers[other].write(whole)
+                return []
+
+            members.relay.deed = turned_back
+            assert members.transports[sender].send(receiver, message)
+            events = members.ears[sender].events
+            await until(lambda: ("disconnected", receiver) in events[1:])  # noqa: B023
+            members.relay.deed = pass_on
+            assert members.heard(sender) == members.heard(receiver) == []
+
+
 async def test_slow_and_chopped_bytes_are_no_harm(tmp_path: Path) -> None:
     """A relay that passes on late and byte by byte changes nothing."""
     async with pair(tmp_path) as members:
