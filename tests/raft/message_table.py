@@ -28,6 +28,8 @@ EXAMPLES: tuple[Message, ...] = (
     say.Chapter(1, b"i" * 8, b"l" * 8, True, True, 1, 2),
     say.ChapterSeen(1),
     say.ChapterLost(1, b"i" * 8, b"l" * 8, 1, 2),
+    say.Doubt("3", b"l" * 8),
+    say.Vouch("3", b"l" * 8),
 )
 
 
