@@ -17,7 +17,13 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
 
-from coordinator.errors import ConfigError, CoordinatorError, UnavailableError, to_problem
+from coordinator.errors import (
+    ConfigError,
+    CoordinatorError,
+    StorageError,
+    UnavailableError,
+    to_problem,
+)
 from coordinator.log_lines import escaped
 
 EXIT_REFUSED = 1
@@ -53,7 +59,8 @@ def show_error(error: CoordinatorError, is_json: bool) -> None:
     if is_json:
         click.echo(document(to_problem(error)), err=True)
         return
-    unknown = "" if error.definite else " (it is not known whether the request took effect)"
+    is_known = error.definite or isinstance(error, StorageError)  # of this very machine's disk
+    unknown = "" if is_known else " (it is not known whether the request took effect)"
     click.echo(one_line(f"coordinator: {error.code}: {error.message}{unknown}"), err=True)
 
 

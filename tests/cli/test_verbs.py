@@ -407,3 +407,13 @@ def _session(url: str, label: str) -> str:
     with urllib.request.urlopen(request) as answer:
         session_id: str = json.load(answer)["session_id"]
     return session_id
+
+
+def test_a_disk_that_fails_at_a_start_is_no_request(tmp_path: Path) -> None:
+    """Nothing was asked of anybody, so nothing is unknown."""
+    environ = {"COORDINATOR_MEMBER_DATA_DIR": "/proc/nope"}
+    result = CliRunner().invoke(cli, ["serve"], env=environ)
+
+    assert result.exit_code == EXIT_UNKNOWN, result.output
+    assert "/proc/nope" in result.stderr
+    assert "not known whether" not in result.stderr
