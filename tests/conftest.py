@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_timeout
 
 # As the entry point offers them where the package is installed.
 from coordinator.testing.plugin import (
@@ -14,6 +16,7 @@ from coordinator.testing.plugin import (
 from coordinator.testing.plugin import coordinator_client as coordinator_client
 from coordinator.testing.plugin import coordinator_cluster as coordinator_cluster
 from coordinator.testing.plugin import shared_coordinator_cluster as shared_coordinator_cluster
+from tests.patience import patient
 
 TESTS = Path(__file__).resolve().parent
 
@@ -43,6 +46,14 @@ def pytest_configure() -> None:
     """Hear SIGINT even where whoever started us ignores it, as shells do for background jobs."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
+    """Give a test longer where the machine is busy: its limit is that of an idle one."""
+    return pytest_timeout.pytest_timeout_set_timer(
+        item, settings._replace(timeout=patient(settings.timeout))
+    )
 
 
 LONGEST = ("simulation/test_simulation.py", "mutants/test_mutants.py", "cluster/")

@@ -41,6 +41,7 @@ from tests.fuzz.budget import Fuzz
 from tests.fuzz.mutation import damaged
 from tests.fuzz.test_strangers import SECRET, recorded_in_thread
 from tests.fuzz.watch import WALL_SECONDS, watching
+from tests.patience import patient
 
 # --- who takes part in the handshake, and is not who it should be
 
@@ -417,13 +418,13 @@ async def test_many_who_say_nothing_do_not_part_the_members(fuzz: Fuzz, tmp_path
             crowds += [Crowd(cluster.member_ports[each], count) for each in cluster.ids]
             while sum(crowd.calls for crowd in crowds) < fuzz.count("idle"):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            watch.took(await asyncio.to_thread(write, cluster, leader), "a write", 5.0)
+            watch.took(await asyncio.to_thread(write, cluster, leader), "a write", patient(5.0))
             assert descriptors(pid) <= before + UNPROVED_CALLERS_MAX + 20
 
             await asyncio.to_thread(cluster.kill, victim)
             await asyncio.to_thread(cluster.start, victim)
             await asyncio.to_thread(cluster.wait_ready, victim, deadline_s=20.0)
-            watch.took(await asyncio.to_thread(write, cluster, victim), "a write", 5.0)
+            watch.took(await asyncio.to_thread(write, cluster, victim), "a write", patient(5.0))
             done.count += sum(crowd.calls for crowd in crowds)
             lines = cluster.log_path(leader).read_text().count("\n")
             assert lines < 20 + 3 * (time.monotonic() - began), "a flood of the log"

@@ -24,6 +24,7 @@ from tests.fuzz.budget import Fuzz
 from tests.fuzz.mutation import damaged
 from tests.fuzz.served import Served, on_loopback, with_disk
 from tests.fuzz.watch import WALL_SECONDS, Watch, watching
+from tests.patience import patient
 from tests.wire.test_bad_input import Chance
 
 IMPATIENT = HttpConfig(
@@ -346,7 +347,7 @@ async def still_answers(served: Served, watch: Watch, rounds: int = 5) -> None:
     for _ in range(rounds):
         began = time.monotonic()
         assert await asyncio.to_thread(is_ready, served)
-        watch.took(time.monotonic() - began, "a request beside slow ones", 5.0)
+        watch.took(time.monotonic() - began, "a request beside slow ones", patient(5.0))
 
 
 async def until_closed(served: Served, count: int) -> None:

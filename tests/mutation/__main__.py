@@ -21,8 +21,8 @@ LEAST_KILLED = 0.95
 STATE = "tests/state"
 TESTS = {
     "coordinator/state/queues.py": [
-        f"{STATE}/test_queues.py", f"{STATE}/test_traces.py", f"{STATE}/test_lock_laws.py",
-        f"{STATE}/test_laws.py", f"{STATE}/test_snapshot.py",
+        f"{STATE}/test_queues.py", f"{STATE}/test_lock_rule.py", f"{STATE}/test_traces.py",
+        f"{STATE}/test_lock_laws.py", f"{STATE}/test_laws.py", f"{STATE}/test_snapshot.py",
     ],
     "coordinator/state/dedup.py": [
         f"{STATE}/test_dedup.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
@@ -32,14 +32,22 @@ TESTS = {
     ],
     "coordinator/state/deadlock.py": [f"{STATE}/test_deadlock.py", f"{STATE}/test_traces.py"],
     "coordinator/state/places.py": [
-        f"{STATE}/test_queues.py", f"{STATE}/test_traces.py", f"{STATE}/test_lock_laws.py",
+        "tests/bounds/test_bounds.py", f"{STATE}/test_queues.py", f"{STATE}/test_traces.py",
+        f"{STATE}/test_lock_laws.py",
     ],
     "coordinator/state/tree.py": [
-        f"{STATE}/test_traces.py", f"{STATE}/test_tree_scale.py", f"{STATE}/test_laws.py",
+        f"{STATE}/test_tree_edges.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
     ],
-    "coordinator/state/sessions.py": [f"{STATE}/test_traces.py", f"{STATE}/test_laws.py"],
-    "coordinator/state/multi.py": [f"{STATE}/test_traces.py", f"{STATE}/test_laws.py"],
-    "recipes/contention.py": ["tests/recipes/test_contention.py", f"{STATE}/test_lock_laws.py"],
+    "coordinator/state/sessions.py": [
+        "tests/bounds/test_bounds.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
+    ],
+    "coordinator/state/multi.py": [
+        "tests/bounds/test_bounds.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
+    ],
+    "recipes/contention.py": [
+        "tests/recipes/test_contention.py", "tests/recipes/test_contention_edges.py",
+        f"{STATE}/test_lock_laws.py",
+    ],
     "coordinator/service/leases.py": [
         "tests/service/test_lease_rules.py", "tests/service/test_leases.py",
     ],

@@ -16,6 +16,7 @@ from coordinator.client import Client, HttpTransport, Request, Response, RetryPo
 from coordinator.errors import NoNodeError, UnavailableError
 from recipes import Election, Lock, MultiLock, ReentrantLock, TreeLock
 from tests.client.server_thread import serving
+from tests.patience import patient
 
 T = TypeVar("T")
 
@@ -108,7 +109,7 @@ def standing(client: Client, name: str) -> list[str]:
 
 
 def is_free_in_time(client: Client, name: str) -> bool:
-    deadline_s = time.monotonic() + 8
+    deadline_s = time.monotonic() + patient(8)
     while standing(client, name) and time.monotonic() < deadline_s:
         time.sleep(0.05)
     return not standing(client, name)

@@ -351,3 +351,51 @@ async def test_many_ends_are_proposed_in_portions(
     await room.after(TICK_MS)
 
     assert sorted(room.ended) == [f"t{number}" for number in range(5)]
+
+
+async def test_a_leadership_that_follows_at_once_begins_in_full(room: Room) -> None:
+    """Nobody stepped down between; what was in doubt then is not now."""
+    room.log.answers = [OutcomeUnknownError("nobody knows")]
+    await room.after(TIMEOUT_MS)
+
+    room.leases.start(TERM + 1)
+
+    assert room.leases.is_promised("s1")
+    await room.after(TIMEOUT_MS)
+    assert [each.term for each in room.log.proposed] == [TERM, TERM + 1]
+
+
+async def test_who_was_opened_last_may_end_first(room: Room) -> None:
+    """Leases of one start are looked at in the order of their ends."""
+    room.leases.stop()
+    room.open("slow", timeout_ms=900)
+    room.open("quick", timeout_ms=20)
+    room.leases.start(TERM)
+
+    await room.after(20)
+    assert room.ended == ["quick"]
+    await room.after(TIMEOUT_MS - 20)
+
+    assert room.ended == ["quick", "s1"]
+
+
+async def test_an_open_that_is_told_again_after_the_end_makes_no_lease(room: Room) -> None:
+    """The session is not there any more."""
+    command = Command(OpenSession("s2", TIMEOUT_MS), 0)
+    opened = room.replica.machine.apply(command, room.replica.machine.applied_index + 1, TERM)
+    room.commit(CloseSession("s2"))
+
+    room.leases.on_outcome(command, opened)
+
+    assert room.leases.deadline_ms("s2") is None
+
+
+async def test_a_session_that_is_closed_leaves_no_doubt_behind(room: Room) -> None:
+    """Nothing of it is kept, though nobody knows what came of its expiry."""
+    room.log.answers = [OutcomeUnknownError("nobody knows")]
+    await room.after(TIMEOUT_MS)
+    room.commit(CloseSession("s1"))
+
+    assert room.leases._undecided == set()
+    await room.after(TIMEOUT_MS)
+    assert room.ended == ["s1"]

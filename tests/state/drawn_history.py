@@ -147,8 +147,10 @@ class DrawnHistory:
     # --- operations of any history
 
     def open_session(self) -> OpenSession:
+        """Open one more; ids do not sort as they are opened."""
         self._session_count += 1
-        return OpenSession(f"s{self._session_count}", 50)
+        letter = "srt"[self._session_count % 3] if self._session_count > 2 else "s"
+        return OpenSession(f"{letter}{self._session_count}", 50)
 
     def end_session(self) -> Operation:
         """End one, rather one that holds something; by its client, by its own failure, or lost."""

@@ -42,7 +42,7 @@ class LockHistory(DrawnHistory):
     def weighted(self) -> list[tuple[Action, int]]:
         return [
             *super().weighted(), (self._enter, 26), (self._enter_several, 7), (self._release, 14),
-            (self._release_again, 2), (self._downgrade, 4), (self._note, 4), (self._revoke, 5),
+            (self._release_again, 2), (self._downgrade, 5), (self._note, 6), (self._revoke, 5),
             (self._end_hold, 5), (self._reopen, 5), (self._resize, 7), (self._create_by_hand, 5),
             (self._delete_by_hand, 4), (self._delete_queue, 1), (self._two_by_hand, 2),
             (self._set_by_hand, 1),
@@ -90,7 +90,12 @@ class LockHistory(DrawnHistory):
         return Release(*self.chance.choice(self.gone[-4:])) if self.gone else None
 
     def _downgrade(self) -> Downgrade | None:
-        contender = self.pick(lambda each: each.is_holder and each.kind is Kind.EXCLUSIVE)
+        is_noted = self.chance.randrange(2)  # rather one that has something to lose
+        contender = self.pick(
+            lambda each: (
+                each.is_holder and each.kind is Kind.EXCLUSIVE and (not is_noted or bool(each.note))
+            )
+        )
         return None if contender is None else Downgrade(contender.path, contender.czxid)
 
     def _note(self) -> Note | None:

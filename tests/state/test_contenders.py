@@ -99,3 +99,20 @@ def test_what_a_session_abandoned_is_remembered_as_long_as_the_session() -> None
 
     assert late.is_repeat
     assert code(late) == "BadArguments"
+
+
+def test_a_holder_whose_request_was_repeated_is_spared() -> None:
+    """Who repeated it may know of the grant; one whose request came once is given back."""
+    room = Room()
+    wish = Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s1", b"")
+    (path,) = room.do(wish, RequestId("c1", 1)).granted
+    release = Release(path, room.czxid(path), spares_repeated=True)
+    room.do(wish, RequestId("c1", 1))
+
+    assert code(room.do(release)) == "BadArguments"
+    assert room.czxid(path) == release.czxid
+    assert code(room.do(Release(path, release.czxid))) is None
+
+    (second,) = room.do(wish, RequestId("c1", 2)).granted
+    once = Release(second, room.czxid(second), spares_repeated=True)
+    assert code(room.do(once)) is None

@@ -12,7 +12,9 @@ from coordinator.state.commands import (
     Create,
     CreateMode,
     Delete,
+    Enter,
     Guarded,
+    Kind,
     Multi,
     OpenSession,
     Operation,
@@ -183,6 +185,8 @@ def test_a_client_keeps_its_memory_when_a_session_of_its_id_opens() -> None:
 
     assert again.is_repeat
     assert code_of(again) == ""
+    member.apply(CloseSession("t"))
+    assert member.machine.remembered_bytes == 0
 
 
 def test_nothing_is_remembered_at_first() -> None:
@@ -218,6 +222,9 @@ def test_the_estimate_is_the_same_everywhere() -> None:
     assert remembered(member, Create("/b")) == PLAIN
     assert remembered(member, Multi((Read("/a"), Check("/b")))) == PLAIN + 256 + 4 + 5
     assert remembered(member, Guarded((), (Read("/a"),))) == PLAIN + 2 + 5
+    member.apply(OpenSession("s", 5_000))
+    wish = Enter(("/locks/a", "/locks/b"), "lock-", Kind.EXCLUSIVE, "s", b"")
+    assert remembered(member, wish) == PLAIN + 256 + 2 * len("/locks/a/lock-0000000000")
 
 
 @pytest.mark.parametrize(("bytes_max", "is_known"), [(2 * PLAIN, True), (2 * PLAIN - 1, False)])

@@ -378,6 +378,7 @@ def indexes(machine: StateMachine) -> dict[str, object]:
                         table.queues[directory].closings)
             for directory in sorted(table.queues)
         },
+        "records": [machine.locks.record(path) for path in sorted(table.contenders)],
         "owners": {key: sorted(paths) for key, paths in table.owners.items()},
         "closings": sorted(table.closings.values()),
     }  # fmt: skip

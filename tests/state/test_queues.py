@@ -190,9 +190,13 @@ def test_one_contender_by_hand_for_each_queue_and_command() -> None:
         path = f"{A[0]}/x{number:010d}"
         return Create(path, b"", CreateMode.EPHEMERAL, "s1", None, CreateMode.CONTAINER)
 
+    next_one = Create(f"{A[0]}/x", b"", CreateMode.EPHEMERAL_SEQUENTIAL, "s1")
+    room.apply(Create(A[0], parents=CreateMode.CONTAINER))
     both = room.apply(Multi((made(1), made(2))))
+    sequential = room.apply(Multi((next_one, next_one)))
     after_each_other = [room.apply(made(number)).refusal for number in (1, 2, 3)]
 
-    assert both.refusal is not None
-    assert both.refusal.code == "BadArguments"
+    for refused in (both, sequential):
+        assert refused.refusal is not None
+        assert refused.refusal.code == "BadArguments"
     assert after_each_other == [None, None, None]

@@ -1,0 +1,39 @@
+"""The decision of every lock at its edges: what small changes of it would turn around."""
+
+from __future__ import annotations
+
+from recipes.contention import holders, standing
+
+
+def test_what_is_no_contender_stands_nowhere() -> None:
+    """A name without a number, and what closes the queue."""
+    names = ["plain", "delay-0000000001", "lock-0000000002"]
+
+    assert not standing(names, "plain").is_queued
+    assert not standing(names, "delay-0000000001").is_queued
+    assert standing(names, "plain").position == -1
+
+
+def test_a_queue_is_closed_to_the_numbers_above() -> None:
+    """Who has the very number of what closes it stands before it."""
+    names = ["delay-0000000005", "lock-0000000005", "lock-0000000006"]
+
+    assert holders(names) == ["lock-0000000005"]
+    assert standing(names, "lock-0000000005").is_holder
+    assert standing(names, "lock-0000000006").predecessor == "lock-0000000005"
+
+
+def test_who_waits_is_queued() -> None:
+    """With its place, and whom to watch."""
+    found = standing(["lock-0000000001", "lock-0000000002"], "lock-0000000002")
+
+    assert (found.is_queued, found.position, found.is_holder) == (True, 1, False)
+
+
+def test_a_slot_behind_another_kind_watches_the_queue() -> None:
+    """The one before it going does not make it a holder by itself."""
+    names = ["lock-0000000001", "slot-0000000002"]
+
+    found = standing(names, "slot-0000000002", 2)
+
+    assert (found.is_holder, found.predecessor) == (False, None)
