@@ -116,3 +116,17 @@ def test_a_holder_whose_request_was_repeated_is_spared() -> None:
     (second,) = room.do(wish, RequestId("c1", 2)).granted
     once = Release(second, room.czxid(second), spares_repeated=True)
     assert code(room.do(once)) is None
+
+
+def test_a_snapshot_knows_whose_request_was_repeated() -> None:
+    """Who starts from it spares that holder as well."""
+    room = Room()
+    wish = Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s1", b"")
+    (path,) = room.do(wish, RequestId("c1", 1)).granted
+    room.do(wish, RequestId("c1", 1))
+    restored = Room()
+    restored.machine = StateMachine()
+    restored.machine.restore(room.machine.snapshot())
+
+    release = Release(path, room.czxid(path), spares_repeated=True)
+    assert code(restored.do(release)) == "BadArguments"
