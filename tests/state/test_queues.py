@@ -19,6 +19,7 @@ from coordinator.state.commands import (
     Release,
     Revoke,
     SetData,
+    SetLimits,
 )
 from coordinator.state.grants import GrantQuery
 from coordinator.state.limits import MachineLimits
@@ -200,3 +201,25 @@ def test_one_contender_by_hand_for_each_queue_and_command() -> None:
         assert refused.refusal is not None
         assert refused.refusal.code == "BadArguments"
     assert after_each_other == [None, None, None]
+
+
+def test_other_names_in_a_queue_take_no_number() -> None:
+    """What is nobody's place leaves the counter of contenders alone."""
+    room = Room()
+    beside = Create(f"{A[0]}/beside", b"", CreateMode.EPHEMERAL, "s1", None, CreateMode.CONTAINER)
+
+    assert room.apply(beside).refusal is None
+
+    assert room.enter()[0] == f"{A[0]}/lock-0000000000"
+
+
+def test_a_lower_limit_cuts_the_history_from_then_on() -> None:
+    """The queues follow the limits that a command sets."""
+    room = Room()
+    for _ in range(5):
+        room.apply(Release(*room.enter()))
+    room.apply(SetLimits((("grant_history_max", 2),)))
+
+    room.apply(Release(*room.enter()))
+
+    assert len(room.machine.locks.history(GrantQuery())) == 2
