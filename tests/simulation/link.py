@@ -192,6 +192,9 @@ class _Call:
         response = await Door(member.service, member.clock).answer(self._request)
         if member.failure is not None:
             return
+        if member.is_halted and response.status < 300:
+            what = f"{member.who} answers {self._request.target} with {response.status}"
+            link._world.record.violate("a member that differs is silent", what)
         link._world.note_answer(self._request, response, arrived_s)
         if not link._loses_reply(member):
             link._owner.at(link._loop.time() + link._delay_s(), self._tell, response)

@@ -47,6 +47,7 @@ class ObservedEngine(PySyncObjEngine):
 
     record: Record
     who: str
+    on_halt: Callable[[BaseException], None]
     read_late: dict[str, float]
     """When a heartbeat of each session was read that had lain in a socket for ``STALL_S``."""
 
@@ -67,6 +68,10 @@ class ObservedEngine(PySyncObjEngine):
                     f"{self.who} proposes {operation} though it has just been woken, and read "
                     f"a heartbeat that came while it stood still at {read_s:.4f}",
                 )
+
+    def halt(self, error: BaseException, note: str) -> None:
+        super().halt(error, note)
+        self.on_halt(error)
 
     async def start(self, replica: Replica) -> None:
         await super().start(ObservedReplica(replica, self.record, self.who))
@@ -96,6 +101,10 @@ class SimulatedMember:
         self.may_fail = False
         """A fault of its disk was injected in this life: it may, and soon must, stop."""
         self.failure: BaseException | None = None
+        self.may_differ = False
+        """Its memory was changed by hand in this life: it may, and soon must, halt."""
+        self.is_halted = False
+        """It has been found to differ, and says so; nothing else, to anybody."""
         self.rotten_path: str | None = None
         """The file of its log in which a bit was flipped while it was down."""
         self.read_late: dict[str, float] = {}
@@ -115,7 +124,7 @@ class SimulatedMember:
         world = self.world
         self.life += 1
         self.is_up, self.is_started, self.failure = True, False, None
-        self.is_stopping = False
+        self.is_stopping = self.may_differ = self.is_halted = False
         self.may_fail = any(fault.count for fault in self.disk.faults) or (
             self.disk.capacity_bytes is not None or self.rotten_path is not None
         )
@@ -141,6 +150,7 @@ class SimulatedMember:
         )
         self.engine.record, self.engine.who = world.record, self.who
         self.engine.read_late = self.read_late
+        self.engine.on_halt = self._halt
         self.engine.on_role_change(self._note_role)
         entropy = random.Random(self.random.randrange(1 << 60))
         self.service = Member(
@@ -238,6 +248,13 @@ class SimulatedMember:
         exit_s = self.random.uniform(*EXIT_S)
         asyncio.get_running_loop().call_later(exit_s, self._exit, owner, context=NOBODY)
 
+    def _halt(self, error: BaseException) -> None:
+        """It has been told that its state is not that of the others."""
+        self.is_halted = True
+        self.world.record.trace.add(self.who, f"halts: {error}")
+        if not self.may_differ:
+            self.world.record.violate("stays up", f"{self.who} halts without a reason: {error}")
+
     def _exit(self, owner: Owner) -> None:
         if owner is self.owner and self.is_up:
             self.kill(is_power_cut=self.random.random() < 0.5)
@@ -251,6 +268,10 @@ class SimulatedMember:
         if self.failure is not None:
             self.world.record.violate(
                 "stops when its disk fails", f"{self.who} says {message} after {self.failure!r}"
+            )
+        if self.is_halted:
+            self.world.record.violate(
+                "a member that differs is silent", f"{self.who} says {message} after it halted"
             )
         if isinstance(message, Appended) and message.is_success:
             self._check_durable(message)

@@ -28,6 +28,7 @@ from tests.simulation import changed_settings, more_faults
 from tests.simulation.changed_settings import ChangedSettings
 from tests.simulation.clients import SimulatedClient
 from tests.simulation.contending import Key
+from tests.simulation.differences import Differences
 from tests.simulation.durable import check_quorum
 from tests.simulation.faults import Faults
 from tests.simulation.link import LinkWeather
@@ -128,6 +129,7 @@ class World:
         ]
         self.faults = Faults(self, draw.randrange(1 << 60))
         self.more_faults = MoreFaults(self)
+        self.differences = Differences(self)
         self.changed_settings = ChangedSettings(self)
         self.onlooker = Onlooker(self)
         self.watchings: list[Watching] = []
@@ -179,6 +181,7 @@ class World:
             self.onlooker.begin()
         watching = asyncio.create_task(self._watch_over())
         breaking = [asyncio.create_task(self.faults.run())]
+        breaking.append(asyncio.create_task(self.differences.run()))
         if self.has_more:
             breaking.append(asyncio.create_task(self.more_faults.run()))
         if self.has_changes:
@@ -189,6 +192,7 @@ class World:
         await self.changed_settings.heal()
         await self.more_faults.heal()
         await self.faults.heal()
+        await self.differences.heal()
         self.healed_s = self.loop.time()
         await self._settle()
         watching.cancel()
