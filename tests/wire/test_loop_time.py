@@ -185,6 +185,10 @@ ROWS: dict[str, Row] = {
     "abandon_campaign": lambda scene, number: scene.call(
         "DELETE", f"/v1/elections/poll/attempts/c{number}/1"
     ),
+    "get_limits": _get("/v1/limits"),
+    "set_limits": lambda scene, number: scene.call(
+        "PATCH", "/v1/limits", {"limits": {"znodes_max": 1_000_000 - number}, "by": "x" * 200}
+    ),
     "status": _get("/v1/status"),
     "health_live": _get("/health/live"),
     "health_live_head": _head("/health/live"),
