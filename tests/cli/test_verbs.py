@@ -224,7 +224,7 @@ def test_a_missing_name_is_told(coordinator: CommandLine) -> None:
     result = coordinator("lock", "", "--", "true")
 
     assert result.exit_code == 1
-    assert "a name is missing" in result.stderr
+    assert "expected a name, found an empty one" in result.stderr
 
 
 def test_status_claims_no_role_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
