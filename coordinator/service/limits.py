@@ -110,7 +110,7 @@ class LimitsService:
                     encode_command(Command(operation, self._clock.wall_ms()))
                 )
             except CoordinatorError as error:
-                logger.info("the first limits could not be set yet: %s", error)
+                logger.info("the first limits could not be set yet: %r", error.message)
                 await self._timers.sleep_until(self._clock.monotonic_ms() + _TRY_AGAIN_MS)
         if self._term == term and not self._leadership.is_stopping:
             lead()
