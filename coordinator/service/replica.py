@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from coordinator.config import LimitsConfig, SessionConfig
 from coordinator.errors import StorageError
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import Command, SetLimits
@@ -16,6 +17,9 @@ from coordinator.state.limits import UNSET, MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
 from coordinator.state.rules import RULES, difference
+
+DEFAULTS = MachineLimits.of(LimitsConfig(), SessionConfig())
+"""What a configuration says that names no limit: it need not be what the release before took."""
 
 
 class StateListener(Protocol):
@@ -35,7 +39,8 @@ class MachineReplica:
 
     It refuses, by an error that stops the member, to decide otherwise than whoever wrote the log:
     a state that was begun under other rules, and a log from before limits were part of it, for a
-    member whose configuration has other ``limits`` than those that such a log is read under.
+    member whose configuration names other ``limits`` than those that such a log is read under.
+    One that is this release's default was not named: the release before had its own, as in UNSET.
     """
 
     def __init__(
@@ -80,8 +85,12 @@ class MachineReplica:
             )
 
     def _refuse_other_limits(self) -> None:
-        for (name, value), (_, then) in zip(self._configured.items(), UNSET.items(), strict=True):
-            if value != then:
+        then_and_default = zip(UNSET.items(), DEFAULTS.items(), strict=True)
+        configured = self._configured.items()
+        for (name, value), ((_, then), (_, default)) in zip(
+            configured, then_and_default, strict=True
+        ):
+            if value not in (then, default):
                 raise StorageError(
                     f"this log is from before limits were part of it, and is read under {name} = "
                     f"{then}, but the configuration has {value}: remove it there, start all "

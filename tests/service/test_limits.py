@@ -248,3 +248,15 @@ def test_a_log_from_before_is_read_under_the_limits_of_then_or_not_at_all() -> N
     other = MachineReplica(StateMachine(), limits=configured)
     with pytest.raises(StorageError, match=r"read under znodes_max = 1000000, but .* has 5"):
         other.apply(1, 1, from_before)
+
+
+def test_a_log_from_before_is_read_under_a_configuration_that_names_no_limit() -> None:
+    """The release before had another default for one of them: nobody wrote the one of now."""
+    from_before = encode_command(Command(Create("/a"), 0))
+    unnamed = MachineLimits.of(LimitsConfig(), SessionConfig())
+    assert unnamed != UNSET
+
+    replica = MachineReplica(StateMachine(), limits=unnamed)
+
+    assert replica.apply(1, 1, from_before).refusal is None
+    assert replica.machine.limits == UNSET
