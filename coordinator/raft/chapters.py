@@ -214,6 +214,7 @@ class Chapters:
         """Show again what was not seen; begin a chapter if the log moved and it is time to."""
         now_ms = self._now_ms()
         self._maybe_end_founding()
+        self._ownership.maybe_note(now_ms)
         if leader_id in self._shown_by and not self._ownership.cluster_id:
             self._ownership.learn(self._shown_by[leader_id].cluster_id)
             self._on_cluster_id(self._ownership.cluster_id)

@@ -9,7 +9,9 @@ bytes that tell apart two clusters of the same name. With the id it holds the li
 2. The cluster id is agreed on by the log, for it is the one thing that members agree on without
    knowing each other: a leader that knows no id, and has none in its log, draws one and puts it
    into the first entry of its term. So a log holds at most one, and who applies that entry notes
-   it. One that gets a snapshot instead takes over the id that the leader it follows shows.
+   it. One that gets a snapshot instead takes over the id that the leader it follows shows. Until
+   it is noted the entry stays in the log: no snapshot takes its place, or the next life could lead
+   without an id, and draw a second one.
 3. Members show the id to each other before anything that one says about the log counts
    (``incarnations`` are shown with it: ``chapters``). Two different ids: neither hears the other,
    and neither believes what the other says of its past. Without an id a member hears those with
@@ -44,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 NAME = "owner"
 CLUSTER_ID_BYTES = 16
+TRY_AGAIN_MS = 1_000
+"""Without room on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,13 @@ class Ownership:
         self._directory = directory
         self._member_ids = member_ids
         self._draw = draw
+        self._try_again_ms: int | None = None
         self.owner = owner
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether the file says what is known here."""
+        return self._try_again_ms is None
 
     @property
     def cluster_id(self) -> bytes:
@@ -145,11 +155,20 @@ class Ownership:
         cluster_id = self.cluster_id or cluster_id
         self.owner = Owner(self.owner.cluster, self.owner.member_id, cluster_id, self._member_ids)
         logger.info("this is cluster %s, id %s", self.owner.cluster, cluster_id.hex())
+        self._try_again_ms = 0
+        self.maybe_note(0)
+
+    def maybe_note(self, now_ms: int) -> None:
+        """Note what there was no room for, if it is time to try that again."""
+        if self._try_again_ms is None or now_ms < self._try_again_ms:
+            return
         try:
             save(self._disk, self._directory, self.owner)
+            self._try_again_ms = None
         except DiskFullError as error:
             # It holds in this life; the next one learns it again of the log or of its leader.
             logger.warning("the id of the cluster is not noted for now: %s", error)
+            self._try_again_ms = now_ms + TRY_AGAIN_MS
 
 
 def take(

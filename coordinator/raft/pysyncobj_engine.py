@@ -385,7 +385,8 @@ class PySyncObjEngine:
 
     def on_snapshot_piece(self, member_id: str, piece: say.SnapshotPiece) -> None:
         snapshots, consensus = self._loaded()
-        snapshots.receive(consensus, member_id, piece)
+        if self._ownership and self._ownership.is_noted:
+            snapshots.receive(consensus, member_id, piece)
 
     def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None:
         snapshots, consensus = self._loaded()
@@ -465,7 +466,7 @@ class PySyncObjEngine:
             self._tell_role(Role.LEADER)
         consensus.probation.maybe_end(self._log.durable_index, self._clock.monotonic_ms())
         self._is_ready(consensus)
-        if self._application.is_between_entries:
+        if self._application.is_between_entries and self._ownership and self._ownership.is_noted:
             snapshots.maybe_make(consensus.core.applied_index)
         snapshots.resend(consensus)
         if consensus.has_more_to_do() or self._proposals.is_cut_off:

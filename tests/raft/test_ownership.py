@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from coordinator.errors import StorageError
+from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft import ownership
 from coordinator.raft.hardening import FOUNDING
 from coordinator.raft.ownership import Owner, Ownership
@@ -283,3 +283,55 @@ def test_without_room_the_id_is_learned_again_in_the_next_life() -> None:
     assert own.cluster_id == b"\x01" * 16
     disk.capacity_bytes = None
     assert taken(disk).cluster_id == b""
+
+
+def test_the_entry_with_the_id_is_kept_until_there_is_room_for_the_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a member that leads in its next life draws a second id, and all the others stop."""
+    has_room = False
+    save = ownership.save
+
+    def save_if_there_is_room(disk: SimulatedDisk, directory: str, owner: Owner) -> None:
+        if owner.cluster_id and not has_room:
+            raise DiskFullError("no room", path=directory, operation="write")
+        save(disk, directory, owner)
+
+    monkeypatch.setattr(ownership, "save", save_if_there_is_room)
+
+    async def scenario() -> None:
+        nonlocal has_room
+        limits = {
+            "snapshot_every_entries": 10, "keep_entries_after_snapshot": 2, "segment_bytes": 4096,
+        }  # fmt: skip
+        cluster, _ = await settled(**limits)
+
+        async def write(count: int) -> None:
+            leader = await cluster.leader()
+            for number in range(count):
+                await leader.engine.propose(b"%d" % number)
+            await cluster.equal()
+
+        def known() -> set[bytes]:
+            return {member.engine._ownership.cluster_id for member in cluster.members}
+
+        await write(100)
+        assert ids_of(cluster) == {b""}
+        (cluster_id,) = known()
+        for member in cluster.members:
+            await member.kill()
+        for member in cluster.members:
+            await member.start()
+        await write(100)
+        assert known() == {cluster_id}
+
+        has_room = True
+        await cluster.until(
+            lambda: all(member.engine._ownership.is_noted for member in cluster.members)
+        )
+        await write(100)
+        assert ids_of(cluster) == {cluster_id}
+        assert all(member.engine._log.first_index > 100 for member in cluster.members)
+        await cluster.stop()
+
+    run(scenario())
