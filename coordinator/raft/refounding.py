@@ -31,11 +31,13 @@ from coordinator.raft.journal import Journal
 from coordinator.raft.ownership import Owner
 from coordinator.raft.proposals import unpack_group
 from coordinator.raft.snapshots import SnapshotStore
+from coordinator.raft.term_bounds import TERM_JUMP_MAX
 
 NOTE = "recovered"
 """The file that says when a directory was made so, by whom and why."""
-TERM_KEPT_MAX = 2**40
-"""Above it terms begin anew: no cluster holds so many elections."""
+TERM_KEPT_MAX = TERM_JUMP_MAX // 2
+"""Above it terms begin anew: no cluster holds so many elections, and those that are emptied would
+not believe it (``term_bounds``)."""
 PIECE_BYTES = 256 * 1024
 
 

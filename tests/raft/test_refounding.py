@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from coordinator.raft import ownership, probation, term
 from coordinator.raft.messages import INTEGER_MAX, Message, VoteGrant
 from coordinator.raft.ownership import Owner
 from coordinator.raft.refounding import HeldData, read_note, write
+from coordinator.raft.term_bounds import TERM_JUMP_MAX
 from tests.raft.simulated_cluster import ListReplica, Member, SimulatedCluster
 from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulated_loop import run
@@ -98,6 +100,38 @@ def test_terms_that_were_driven_to_their_end_begin_again() -> None:
         leader = await cluster.leader()
         assert leader.term < 100
         assert len(await cluster.equal()) == 5
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_terms_that_an_emptied_member_would_not_believe_begin_again() -> None:
+    """The others begin at term 0, and take a term that is far above for a lie."""
+
+    async def scenario() -> None:
+        cluster, _ = await settled()
+        for member in cluster.members:
+            await member.kill()
+            state = term.load(member.disk, "data/log")
+            assert state is not None
+            state = replace(state, term=TERM_JUMP_MAX + 5, voted_for=None)
+            term.save(member.disk, "data/log", state)
+        for member in cluster.members:
+            await member.start()
+        await (await cluster.leader()).engine.propose(b"in a far term")
+        await cluster.equal()
+        for member in cluster.members:
+            await member.kill()
+        founder, *others = cluster.members
+        found_again(founder)
+        for member in others:
+            await member.lose_disk()
+        for member in cluster.members:
+            await member.start()
+
+        leader = await cluster.leader()
+        assert leader.term < 100
+        assert len(await cluster.equal()) == 6
         await cluster.stop()
 
     run(scenario())
