@@ -50,6 +50,20 @@ class _SlowReplica(ListReplica):
         return super().apply(index, term, command)
 
 
+def test_a_pass_that_comes_late_applies_something_all_the_same() -> None:
+    """On a processor that stands still in every pass nothing would ever be applied."""
+    replica = _SlowReplica()
+    application = _application(lambda: replica.now_ms)
+    entry = REGULAR + msgpack.packb([b"1", b"2"])
+    for _ in range(2):
+        application.begin_pass()
+        replica.now_ms += 1_000
+        is_done = application.apply(replica, 2, 1, entry)
+
+    assert is_done
+    assert replica.commands == [b"1", b"2"]
+
+
 def test_a_pass_ends_within_an_entry_and_the_next_one_goes_on_there() -> None:
     """Each command is applied once, in order, whatever the number that share an entry."""
     replica = _SlowReplica()
