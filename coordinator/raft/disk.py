@@ -22,6 +22,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Protocol, TypeVar
 
 from coordinator.errors import DiskFullError, StorageError
@@ -289,13 +290,19 @@ class KeptDescriptors:
                 self._keep()
 
 
+@cache
+def kept_descriptors() -> KeptDescriptors:
+    """Return those of this process: the limit of descriptors is a process's."""
+    return KeptDescriptors()
+
+
 class OsDisk:
     """The operating system's file system: plain appends, fdatasync, no memory maps."""
 
     LOCK_NAME = "LOCK"
 
     def __init__(self) -> None:
-        self._kept = KeptDescriptors()
+        self._kept = kept_descriptors()
 
     def create(self, path: str) -> DiskFile:
         return OsFile(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)

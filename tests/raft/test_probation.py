@@ -164,7 +164,7 @@ def test_answers_to_a_question_of_another_life_do_not_count() -> None:
     for other in ("2", "3"):
         bench.hear(other, say.TermAnswer(number + 1, 3))
 
-    assert not bench.probation.may_follow
+    assert not bench.probation.may_follow("2")
 
 
 def test_who_is_on_probation_tells_no_terms() -> None:

@@ -35,6 +35,7 @@ class StuckDisk(OsDisk):
     """A disk that takes as long as the test wants."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.gate = threading.Event()
         self.gate.set()
 

@@ -83,5 +83,5 @@ async def test_a_plain_function_needs_a_client_that_waits(world: MemoryCluster) 
         def report(grant: Grant[Client]) -> None:
             pytest.fail("ran")
 
-        with pytest.raises(BadArgumentsError, match="expected a recipe made with Client"):
+        with pytest.raises(BadArgumentsError, match="expected a recipe made with a Client"):
             report()

@@ -16,7 +16,7 @@ from tests.recipes.cancelling import standing
 async def forget_all_clients(world: MemoryCluster) -> None:
     """Let so many others write that the table has no room for who wrote before."""
     table = world.member._replica.machine._requests
-    table._limits = replace(table._limits, clients_max=3)
+    table.limits = replace(table.limits, clients_max=3)
     for number in range(8):
         async with world.client() as other:
             await other.create(f"/x{number}")

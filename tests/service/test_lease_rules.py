@@ -11,6 +11,7 @@ from coordinator.service import leases as module
 from coordinator.service.leases import Leases
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
+from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.service.tasks import Tasks
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import (
@@ -129,7 +130,7 @@ async def test_a_lease_ends_at_its_deadline_and_not_before(room: Room) -> None:
 
     await room.after(1)
 
-    assert room.log.proposed == [ExpireSession("s1", TERM, TIMEOUT_MS)]
+    assert room.log.proposed == [ExpireSession("s1", TERM, TIMEOUT_MS, ENDED_AT_ONCE)]
     assert not room.is_open("s1")
     assert room.leases.remaining_ms("s1") is None
     assert room.leases.deadline_ms("s1") is None
@@ -141,7 +142,7 @@ async def test_the_silence_that_is_told_is_counted_from_the_last_heartbeat(room:
 
     await room.after(30 + TIMEOUT_MS + 7)
 
-    assert room.log.proposed == [ExpireSession("s1", TERM, TIMEOUT_MS + 7)]
+    assert room.log.proposed == [ExpireSession("s1", TERM, TIMEOUT_MS + 7, ENDED_AT_ONCE)]
 
 
 async def test_a_heartbeat_extends_from_its_arrival_and_never_shortens(room: Room) -> None:

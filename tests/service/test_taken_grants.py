@@ -17,6 +17,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    FinishSession,
     Guarded,
     Multi,
     Note,
@@ -46,6 +47,7 @@ TELLS_NOTHING = {
     SetLimits: "ends no grant",
     CloseSession: "the session is over",
     ExpireSession: "the session is over",
+    FinishSession: "the session is over",
     Release: "the holder's own deed",
     Abandon: "the holder's own deed",
 }

@@ -45,12 +45,12 @@ def test_only_a_container_that_had_a_child_is_reaped(mode: CreateMode) -> None:
     room.do(Create("/top/child"))
     assert not room.reap("/top")
     room.do(Delete("/top/child"))
-    candidates = [each.path for each in room.machine.idle_candidates()]
+    candidates = room.machine.idle_paths()
 
     is_container = mode is CreateMode.CONTAINER
     assert candidates == (["/top"] if is_container else [])
     assert room.reap("/top") == is_container
-    assert room.machine.idle_candidates() == []
+    assert room.machine.idle_paths() == []
 
 
 def test_what_is_idle_follows_what_is_done_and_undone() -> None:
@@ -63,9 +63,9 @@ def test_what_is_idle_follows_what_is_done_and_undone() -> None:
     refused = room.do(Multi((Create("/top/again"), Delete("/none"))))
 
     assert refused.refusal is not None
-    assert [each.path for each in room.machine.idle_candidates()] == ["/top"]
+    assert room.machine.idle_paths() == ["/top"]
     room.do(Create("/top/again"))
-    assert room.machine.idle_candidates() == []
+    assert room.machine.idle_paths() == []
 
 
 def test_a_page_of_nothing_is_empty() -> None:
