@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.errors import BadArgumentsError
-from coordinator.raft import chapter_record as chapters
+from coordinator.raft import chapters
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.service import taken
 from coordinator.service.lock_views import LockView, LockViews
