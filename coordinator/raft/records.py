@@ -32,9 +32,11 @@ sectors, in any order; so whatever follows the last synced record, a start cuts 
 
 The limit: records that neither a SYNCED record nor the watermark names yet (those of the last sync,
 for about a second) cannot be told from a torn write if the file is shortened, or more than a byte
-of them is changed, after they were stable. One member that loses them is one failure, as a lost
-disk is. A flipped bit in them is found like any other. (The other way round, of random bytes after
-the header of a record of a megabyte one in sixteen looks like one wrong byte, and is refused.)
+of them is changed, after they were stable; also by a disk that spoils a whole sector when the power
+goes while it is written, if that sector holds the end of such a record and what follows it. One
+member that loses them is one failure, as a lost disk is. A flipped bit in them is found like any
+other. (The other way round, of random bytes after the header of a record of a megabyte one in
+sixteen looks like one wrong byte, and is refused.)
 """
 
 from __future__ import annotations
