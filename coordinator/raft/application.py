@@ -56,6 +56,12 @@ class Application:
         """Whether no entry is applied in part."""
         return self._begun is None
 
+    @property
+    def waiting(self) -> int:
+        """How many of those who wait for that entry have not been told yet."""
+        begun = self._begun
+        return 0 if begun is None else max(0, len(begun.waiters) - begun.done)
+
     def begin_pass(self) -> None:
         """Another pass of the loop has begun."""
         self._until_ms = self._now_ms() + _PASS_MS

@@ -447,7 +447,7 @@ class PySyncObjEngine:
             consensus.tick()
             self._handovers.step(
                 consensus,
-                self._proposals.in_flight,
+                self._proposals.in_flight + self._application.waiting,
                 is_overtaken=fitness.is_overtaken(consensus),
             )
             self._transport.flush()

@@ -14,7 +14,8 @@ from coordinator.errors import LeaderChangedError
 from coordinator.raft.application import Application
 from coordinator.raft.hardening import FOUNDING, NO_OP, REGULAR, InvariantError
 from coordinator.raft.proposals import Proposals
-from tests.raft.simulated_cluster import ListReplica
+from tests.raft.simulated_cluster import ListReplica, SimulatedCluster
+from tests.raft.simulated_loop import run
 
 
 @pytest.mark.parametrize(
@@ -139,3 +140,26 @@ def test_a_pass_logs_a_bounded_number_of_groups() -> None:
 
 def _application(now_ms: Callable[[], int] = lambda: 0) -> Application:
     return Application(Proposals(RaftConfig(), command_bytes_max=1_000), now_ms, lambda _: None)
+
+
+def test_a_member_that_stops_first_ends_the_entry_that_it_has_begun() -> None:
+    """Its commands are committed: who waits for them hears what they came to."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(1, seed=3, proposals_in_flight_max=5_000).start()
+        leader = await cluster.leader()
+        proposed = [
+            asyncio.ensure_future(leader.engine.propose(b"%d" % number)) for number in range(2_400)
+        ]
+        for _ in range(100):
+            await asyncio.sleep(0)
+            if leader.engine._application.waiting:
+                break
+        assert leader.engine._application.waiting
+
+        await leader.engine.stop()
+
+        found = await asyncio.gather(*proposed, return_exceptions=True)
+        assert not [each for each in found if isinstance(each, Exception)]
+
+    run(scenario())
