@@ -33,9 +33,10 @@ help:
 run: $(VENV)/.installed
 	@exec $(BIN)/coordinator dev --members 3 --data data
 
-# On every core: most tests wait more than they work. A file is one worker's, from end to end, and the
+# One worker more than there are cores: most tests wait more than they work. A file is one worker's, from end to end, and the
 # files come in the order of tests/conftest.py, the long ones first.
-PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+WORKERS = $$($(BIN)/python -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
+PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: lint
 	@$(PYTEST) -m "not slow and not check"
 

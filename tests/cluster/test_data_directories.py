@@ -7,7 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.processes import ProcessCluster
+
+pytestmark = pytest.mark.check
 
 DEADLINE_S = 90.0
 """For what comes at once on an idle machine."""
