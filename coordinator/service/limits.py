@@ -182,7 +182,9 @@ class LimitsService:
             return
         operation = command.operation
         assert isinstance(operation, SetLimits), "only that comes to a LimitsSet"
-        audit.warning(
+        # The first ones are nobody's deed: every new cluster begins so.
+        audit.log(
+            logging.INFO if result.version == 1 else logging.WARNING,
             "limits set to version %d by %r, identity %r, at index %d: %s",
             result.version,
             operation.by,
