@@ -39,7 +39,7 @@ class Met(NamedTuple):
     life_id: bytes = b""
     """Empty: noted before lives had ids."""
     seal: bytes = b""
-    """Made by that member, over the rest: it knows by this that it was really there."""
+    """Made by that member, of the number and the id: it knows by this that it was really there."""
 
 
 @dataclass(slots=True)

@@ -44,6 +44,7 @@ from coordinator.raft.chapter_record import (
     Met,
     Record,
     is_older_copy,
+    knows,
     load,
     packed,
     save,
@@ -378,7 +379,8 @@ class Chapters:
         ):
             return
         expected = seal(shown.key, message.number, message.chapter_id)
-        is_sealed = compare_digest(message.seal, expected)
+        is_forgotten = not knows(shown.number, shown.ids, met)  # the seal says nothing of the proof
+        is_sealed = is_forgotten and compare_digest(message.seal, expected)
         self._accused_by.add(member_id)
         count = len(self._others) + 1
         if not is_sealed and len(self._accused_by) < count - count // 2:

@@ -586,6 +586,32 @@ def test_one_accuser_without_a_seal_takes_no_vote_away() -> None:
     run(scenario())
 
 
+def test_a_genuine_seal_with_a_made_up_proof_takes_no_vote_away() -> None:
+    """Each member shows the seal of its chapter on each connection; it says nothing of a proof."""
+
+    async def scenario() -> None:
+        cluster, _ = await settled()
+        liar, *others = sorted(cluster.members, key=lambda each: each.member_id, reverse=True)
+        await liar.kill()
+        for victim in others:
+            record = load(victim.disk, "data")
+            chapter_id = record.ids[-1]
+            genuine = chapters.seal(record.key, record.number, chapter_id)
+            victim.transport.listener.on_message(
+                liar.member_id,
+                say.ChapterLost(record.number, chapter_id, record.life_id, 99, 9, genuine),
+            )
+        await asyncio.sleep(1)
+
+        assert not any(member.is_unproven for member in others)
+        await liar.start()
+        await (await cluster.leader()).engine.propose(b"all is well")
+        assert len(await cluster.equal()) == 6
+        await cluster.stop()
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(("count", "needed"), [(3, 2), (5, 3)])
 def test_so_many_accusers_as_prove_a_member_take_its_vote_away(count: int, needed: int) -> None:
     """Of a life that was proven so many know; each counts once, however often it says so."""
