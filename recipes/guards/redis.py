@@ -19,10 +19,14 @@
 4. The guard forgets what Redis forgets. Without ``appendfsync always`` a crash, and a failover
    always, can lose the last raise together with the last writes; an eviction policy ``allkeys-*``
    can evict the key of the token alone. docs/guards.md says what to set.
+5. A script is sent once: on a connection of its own from the client's pool, because the client
+   repeats a command when its connection breaks. Then the error of Redis comes through, and it is
+   unknown whether the write was done. Reading the highest token may be repeated.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +41,7 @@ from recipes.guards.tokens import (
 )
 
 try:
-    import redis as _redis  # noqa: F401 (only whether it is there)
+    from redis.exceptions import NoScriptError, ResponseError
 except ImportError as error:
     raise missing_extra("RedisGuard", "redis") from error
 
@@ -79,6 +83,7 @@ while at <= #ARGV do
 end
 return {1, replies}
 """
+_SCRIPT_NAME = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 
 
 class _Calls:
@@ -120,6 +125,24 @@ class _Calls:
         return list(rest)
 
 
+def _is_pooled(client: Any) -> bool:
+    """Return whether ``client`` shows its connections; refuse one that hides them and repeats.
+
+    Raises:
+        BadArgumentsError: it is a client of a Redis Cluster that sends commands again.
+    """
+    if hasattr(client, "connection_pool"):
+        return True
+    retry = getattr(client, "retry", None)
+    if retry is None or retry.get_retries() != 0:
+        raise BadArgumentsError(
+            f"client: expected a {type(client).__name__} that sends each command once, found one "
+            "that repeats it when a connection breaks; "
+            "make it with retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0)"
+        )
+    return False
+
+
 class RedisGuard:
     """Guards ``resource`` in the Redis of ``client``."""
 
@@ -127,7 +150,7 @@ class RedisGuard:
         self.resource = resource
         self._calls = _Calls(resource)
         self._client = client
-        self._script = client.register_script(_SCRIPT)
+        self._is_pooled = _is_pooled(client)
 
     def write(self, token: int, *command: Word, write_number: int | None = None) -> Any:
         """Execute one command under ``token``; return Redis' plain reply to it."""
@@ -138,7 +161,11 @@ class RedisGuard:
     ) -> list[Any]:
         """Execute commands one after the other under ``token``, with nothing in between."""
         keys, arguments = self._calls.of(token, commands, write_number)
-        answer = self._script(keys=keys, args=arguments)
+        words = (len(keys), *keys, *arguments)
+        try:
+            answer = self._sent_once("EVALSHA", _SCRIPT_NAME, *words)
+        except NoScriptError:  # then nothing was executed
+            answer = self._sent_once("EVAL", _SCRIPT, *words)
         return self._calls.replies(token, write_number, answer)
 
     def raise_to(self, token: int) -> None:
@@ -150,6 +177,24 @@ class RedisGuard:
         highest: Any = self._client.get(self._calls.key)
         return None if highest is None else int(highest)
 
+    def _sent_once(self, *words: Word) -> Any:
+        """Send a command once and return its reply."""
+        client: Any = self._client
+        if not self._is_pooled:
+            return client.execute_command(*words)
+        pool = client.connection_pool
+        connection = pool.get_connection()
+        try:
+            connection.send_command(*words)
+            return connection.read_response()
+        except ResponseError:
+            raise
+        except BaseException:  # its reply may still come, and is nobody else's
+            connection.disconnect()
+            raise
+        finally:
+            pool.release(connection)
+
 
 class AsyncRedisGuard:
     """RedisGuard for a ``redis.asyncio.Redis``; its methods are awaited."""
@@ -158,7 +203,7 @@ class AsyncRedisGuard:
         self.resource = resource
         self._calls = _Calls(resource)
         self._client = client
-        self._script = client.register_script(_SCRIPT)
+        self._is_pooled = _is_pooled(client)
 
     async def write(self, token: int, *command: Word, write_number: int | None = None) -> Any:
         """Execute one command under ``token``; return Redis' plain reply to it."""
@@ -169,7 +214,11 @@ class AsyncRedisGuard:
     ) -> list[Any]:
         """Execute commands one after the other under ``token``, with nothing in between."""
         keys, arguments = self._calls.of(token, commands, write_number)
-        answer = await self._script(keys=keys, args=arguments)
+        words = (len(keys), *keys, *arguments)
+        try:
+            answer = await self._sent_once("EVALSHA", _SCRIPT_NAME, *words)
+        except NoScriptError:  # then nothing was executed
+            answer = await self._sent_once("EVAL", _SCRIPT, *words)
         return self._calls.replies(token, write_number, answer)
 
     async def raise_to(self, token: int) -> None:
@@ -180,3 +229,21 @@ class AsyncRedisGuard:
         """Return the highest token seen, None before the first."""
         highest: Any = await self._client.get(self._calls.key)
         return None if highest is None else int(highest)
+
+    async def _sent_once(self, *words: Word) -> Any:
+        """Send a command once and return its reply."""
+        client: Any = self._client
+        if not self._is_pooled:
+            return await client.execute_command(*words)
+        pool = client.connection_pool
+        connection = await pool.get_connection()
+        try:
+            await connection.send_command(*words)
+            return await connection.read_response()
+        except ResponseError:
+            raise
+        except BaseException:  # its reply may still come, and is nobody else's
+            await connection.disconnect(nowait=True)
+            raise
+        finally:
+            await pool.release(connection)
