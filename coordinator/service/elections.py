@@ -200,7 +200,7 @@ class ElectionService:
                 if_held=if_held,
             )
         except NotOwnerError as error:
-            elected = first_holder(self._replica.machine, ELECTIONS.directory(name))
+            elected = await self._queues.present_holder(ELECTIONS.directory(name), deadline_ms)
             error.fields["holder"] = None if elected is None else self._described(elected)
             raise
         check_answers(release, committed.outcome)

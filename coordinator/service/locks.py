@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from coordinator.errors import NotOwnerError
-from coordinator.service.contenders import LOCKS, Contender, first_holder, grant_id_of
+from coordinator.service.contenders import LOCKS, Contender, grant_id_of
 from coordinator.service.holder_info import HolderInfo
 from coordinator.service.lock_views import ContenderView, Place
 from coordinator.service.proposals import Proposals
@@ -152,7 +152,8 @@ class LockService:
         """Release a grant (a multi-lock as a whole), or leave the queue; again if need be.
 
         Raises:
-            NotOwnerError: it is not, or no longer, in the queue; ``holder`` says who holds.
+            NotOwnerError: it is not, or no longer, in the queue; ``holder`` says who holds,
+                if this member is known to have seen all that was answered before.
         """
         path, czxid = LOCKS.contender_path(name, grant_id)
         release = Release(path, czxid, spares_repeated)
@@ -165,7 +166,7 @@ class LockService:
                 if_held=if_held,
             )
         except NotOwnerError as error:
-            holder = first_holder(self._replica.machine, LOCKS.directory(name))
+            holder = await self._queues.present_holder(LOCKS.directory(name), deadline_ms)
             error.fields["holder"] = None if holder is None else self._described(holder)
             raise
         check_answers(release, committed.outcome)

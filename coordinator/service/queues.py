@@ -409,9 +409,16 @@ class Queues:
         client_id = f"member-{self._entropy.getrandbits(128):032x}"
         return RequestId(client_id, 1, self._replica.machine.applied_index)
 
-    async def _is_up_to_date(self) -> bool:
+    async def present_holder(self, directory: str, deadline_ms: int) -> Contender | None:
+        """Return who holds; nobody if this member may lag behind, rather than who held before."""
+        if not await self._is_up_to_date(deadline_ms):
+            return None
+        return first_holder(self._replica.machine, directory)
+
+    async def _is_up_to_date(self, deadline_ms: int | None = None) -> bool:
         """Whether this member has seen, within a moment, all that was answered before."""
-        deadline_ms = self._clock.monotonic_ms() + _SEEN_MS_MAX
+        seen_ms = self._clock.monotonic_ms() + _SEEN_MS_MAX
+        deadline_ms = seen_ms if deadline_ms is None else min(seen_ms, deadline_ms)
         try:
             async with self._timers.deadline(deadline_ms):
                 await self._reads.fresh(LINEARIZABLE, deadline_ms)

@@ -107,6 +107,37 @@ async def test_the_elected_proclaims_and_nobody_else() -> None:
             await soon(elections.proclaim(NAME, "9-999", b"x", None, world.deadline()))
 
 
+@pytest.mark.parametrize("catches_up", [True, False])
+async def test_a_refused_resignation_names_nobody_who_has_resigned(catches_up: bool) -> None:
+    """A member that lags behind names who is elected now, or nobody (T64)."""
+    async with cluster() as world:
+        first, second, third = [await opened(world) for _ in range(3)]
+        lost = await soon(campaigned(world, first))
+        await world.leader.close_session(first, None, world.deadline())
+        former = await soon(campaigned(world, second))
+        behind_id = next(each for each in reversed(world.members) if each != world.leader_id)
+        behind, engine = world.members[behind_id], world.engines[behind_id]
+        engine.is_applying = False
+        elections = world.leader.elections
+        await soon(elections.resign(NAME, former.grant_id, None, world.deadline()))
+        elected = await soon(campaigned(world, third))
+
+        refused = asyncio.create_task(
+            behind.elections.resign(NAME, lost.grant_id, None, world.deadline(1_000))
+        )
+        await settle()
+        if catches_up:
+            engine.is_applying = True
+            engine.catch_up()
+        for _ in range(20):
+            await world.advance(100)
+
+        with pytest.raises(NotOwnerError) as caught:
+            await soon(refused)
+        named = caught.value.fields["holder"]
+        assert (named and named["grant_id"]) == (elected.grant_id if catches_up else None)
+
+
 async def test_a_proclamation_repeated_after_resigning_is_answered_as_the_first_time() -> None:
     """The request number wins over the present state: it did happen."""
     async with cluster() as world:

@@ -442,6 +442,36 @@ async def test_a_release_after_the_lease_ended_is_not_the_owners() -> None:
         assert await queue_of(world) == [held.grant_id]
 
 
+@pytest.mark.parametrize("catches_up", [True, False])
+async def test_a_refused_release_names_nobody_who_has_given_it_back(catches_up: bool) -> None:
+    """A member that lags behind names the holder of now, or nobody; never the one before (T64)."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        first, second, third = [await opened(world) for _ in range(3)]
+        lost = await soon(acquired(world, first))
+        await world.leader.close_session(first, None, world.deadline())
+        former = await soon(acquired(world, second))
+        behind_id = next(each for each in reversed(world.members) if each != world.leader_id)
+        behind, engine = world.members[behind_id], world.engines[behind_id]
+        engine.is_applying = False
+        await release(world, former)
+        holder = await soon(acquired(world, third))
+
+        refused = asyncio.create_task(
+            behind.locks.release(LOCK, lost.grant_id, None, world.deadline(1_000))
+        )
+        await settle()
+        if catches_up:
+            engine.is_applying = True
+            engine.catch_up()
+        for _ in range(20):
+            await world.advance(100)
+
+        with pytest.raises(NotOwnerError) as caught:
+            await soon(refused)
+        named = caught.value.fields["holder"]
+        assert (named and named["grant_id"]) == (holder.grant_id if catches_up else None)
+
+
 async def test_without_a_quorum_an_acquire_ends_with_an_error_and_no_grant() -> None:
     """Nothing is entered without a grant (S078): definite if nothing was proposed."""
     async with cluster(config=WITHOUT_LEASES) as world:
