@@ -76,7 +76,7 @@ main()
 
 def test_hardly_anything_is_loaded_before_ctrl_c_is_quiet() -> None:
     """What comes before is Python's own start."""
-    bare = loaded_by("import signal, importlib")
+    bare = loaded_by("import __future__, signal, importlib")
     ours = loaded_by("import coordinator.cli.entry") - bare
 
     assert {each for each in ours if not each.startswith("coordinator")} == set()
