@@ -5,7 +5,8 @@ The history of grants knows only grants; contention also shows in who got none.
 1. Every member counts what it has seen applied since it started, so all that ran equally long
    agree. The counts are for people; nothing is decided by them.
 2. A waiter that left timed out, was cancelled, or its session ended: the log does not tell which.
-3. Bounded: of more than ``_LOCKS_MAX`` locks the one that was denied longest ago is forgotten.
+3. Who holds is known to ``Holds``, which tells of those that leave without.
+4. Bounded: of more than ``_LOCKS_MAX`` locks the one that was denied longest ago is forgotten.
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ from dataclasses import dataclass
 
 from coordinator.clock import Clock
 from coordinator.service.contenders import LOCKS
-from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Command, Enter
-from coordinator.state.events import EventType
 from coordinator.state.outcomes import Entered, Outcome
 
 _LOCKS_MAX = 10_000
@@ -37,46 +36,28 @@ class Denied:
 class Denials:
     """The denials of all locks, as this member has seen them."""
 
-    def __init__(self, clock: Clock, replica: MachineReplica) -> None:
-        self._replica = replica
+    def __init__(self, clock: Clock) -> None:
         self._since_ms = clock.wall_ms()
         self._counts: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        self._waiting: dict[str, str] = {}
 
     def of(self, directory: str) -> Denied:
         """Return who was denied the lock whose queue is ``directory``."""
         return Denied(*self._counts.get(directory, (0, 0)), self._since_ms)
 
+    def note_left(self, path: str) -> None:
+        """The contender ``path`` is gone, and never held."""
+        self._count(path.rpartition("/")[0], left=1)
+
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
-        if outcome.is_repeat:
-            return
         operation, result = command.operation, outcome.result
-        if type(operation) is Enter and type(result) is Entered and not result.is_granted:
-            if not result.is_entered:
-                for directory in operation.directories:
-                    self._count(directory, tries=1)
-            for each, directory in zip(result.contenders, operation.directories, strict=False):
-                if directory.startswith(_PREFIX):
-                    self._waiting[each.path] = directory
-        for path in outcome.granted:
-            self._waiting.pop(path, None)
-        if self._waiting:
-            for event in outcome.events:
-                if event.type is EventType.DELETED:
-                    queue = self._waiting.pop(event.path, "")
-                    if queue:
-                        self._count(queue, left=1)
+        if outcome.is_repeat or type(operation) is not Enter or type(result) is not Entered:
+            return
+        if not result.is_entered:
+            for directory in operation.directories:
+                self._count(directory, tries=1)
 
     def on_restore(self) -> None:
-        """Who waits now is read from the queues; what was counted stays true."""
-        locks = self._replica.machine.locks
-        self._waiting = {
-            each.path: directory
-            for directory in locks.directories()
-            if directory.startswith(_PREFIX)
-            for each in locks.contenders(directory)
-            if not each.is_holder
-        }
+        """What was counted stays true."""
 
     def _count(self, directory: str, *, tries: int = 0, left: int = 0) -> None:
         if not directory.startswith(_PREFIX):

@@ -24,6 +24,7 @@ from functools import cache
 
 from coordinator.clock import Clock
 from coordinator.service.contenders import LOCKS, grant_id_of, recipe_at
+from coordinator.service.denials import Denials
 from coordinator.service.leadership import Leadership
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
@@ -90,6 +91,7 @@ class Holds:
         leadership: Leadership,
         metrics: Metrics,
         classes: LockClasses,
+        denials: Denials,
         long_hold_ms: int,
     ) -> None:
         self._clock = clock
@@ -98,6 +100,7 @@ class Holds:
         self._metrics = metrics
         self._hold_seconds = cache(metrics.hold_seconds.labels)
         self._classes = classes
+        self._denials = denials
         self._long_hold_ms = long_hold_ms
         self._holds: dict[str, _Hold] = {}
         self._standing: Counter[str] = Counter()
@@ -178,6 +181,7 @@ class Holds:
         self._standing[name] -= 1
         hold = self._holds.pop(path, None)
         if hold is None:
+            self._denials.note_left(path)
             return
         self._holding[name] -= 1
         self._long_count -= hold.is_long

@@ -124,8 +124,10 @@ class Member:
             timers=timers, clock=clock, tasks=tasks, metrics=metrics, classes=classes,
             entropy=self._random, waiters_max=limits.lock_waiters_max,
         )  # fmt: skip
-        self._holds = Holds(clock, replica, leadership, metrics, classes, limits.long_hold_ms)
-        denials = Denials(clock, replica)
+        denials = Denials(clock)
+        self._holds = Holds(
+            clock, replica, leadership, metrics, classes, denials, limits.long_hold_ms
+        )
         self._divergence = Divergence(
             engine, clock, timers, tasks, leadership, replica, metrics, self._on_difference
         )

@@ -9,6 +9,7 @@ import pytest
 from coordinator.clock import ManualClock
 from coordinator.raft.engine import Role
 from coordinator.raft.loopback import LoopbackEngine
+from coordinator.service.denials import Denials
 from coordinator.service.holds import Holds, LockClasses
 from coordinator.service.leadership import Leadership
 from coordinator.service.metrics import Metrics
@@ -36,8 +37,9 @@ class Room:
         self.metrics = Metrics()
         leadership = Leadership(LoopbackEngine(), self.clock)
         leadership.on_role_change(Role.LEADER, 1)
+        self.denials = Denials(self.clock)
         self.holds = Holds(
-            self.clock, self.replica, leadership, self.metrics, LockClasses(), LONG_MS
+            self.clock, self.replica, leadership, self.metrics, LockClasses(), self.denials, LONG_MS
         )
         self.replica.add_listener(self.holds)
         self._index = 0
