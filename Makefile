@@ -9,7 +9,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	echo "$$candidate"; break; fi; done)
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
-.PHONY: help run test check lint bench simulate mutants mutate faults faults-tools \
+.PHONY: help run test check lint house bench simulate mutants mutate faults faults-tools \
 	guard-servers guard-object-store fuzz openapi-tools promtool clean
 .DEFAULT_GOAL := help
 
@@ -18,6 +18,7 @@ help:
 	@echo "make test    ruff, mypy --strict and the fast test suite"
 	@echo "make check   what takes longer: a hundred worlds, stories, real clusters and servers"
 	@echo "make lint    ruff and mypy --strict alone"
+	@echo "make house   figures of the source: sizes, imports, duplicates, the way of one write"
 	@echo "make simulate SEEDS=100 START=0   simulated clusters under faults, one for each seed"
 	@echo "make mutants [NAMES='...']   plant known bugs in a copy of the code: each must be found"
 	@echo "make mutate MODULE=coordinator/state/queues.py   do the tests see every small change?"
@@ -47,6 +48,10 @@ check: $(VENV)/.installed-dev
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy --strict
+
+# AT='f4b008a .' measures these revisions and directories side by side; OPTIONS=--json lists places.
+house: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.house $(foreach each,$(AT),--at $(each)) $(OPTIONS)
 
 bench: $(VENV)/.installed-dev
 	@$(BIN)/python -m bench

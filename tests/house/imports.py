@@ -1,0 +1,130 @@
+"""Imports between modules: those the table forbids, those that run up, and circles."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from dataclasses import dataclass
+
+from tests.house.source import Module
+
+# The rooms, lowest first: what a module imports lies on its own level or below.
+LEVELS = (
+    ("coordinator.errors", "coordinator.clock", "coordinator.waiting", "coordinator.log_lines"),
+    ("coordinator.config", "coordinator.config_rules", "coordinator.config_file",
+     "coordinator.secret_file", "coordinator.model"),
+    ("coordinator.state", "coordinator.raft"),
+    ("coordinator.service",),
+    ("coordinator.wire",),
+    ("coordinator.client",),
+    ("recipes",),
+    ("coordinator",),
+    ("coordinator.server",),
+    ("coordinator.testing",),
+    ("coordinator.cli",),
+    ("coordinator.__main__",),
+)  # fmt: skip
+# Doors that lie on another level than their room.
+_WITHIN = {"recipes": "coordinator"}
+"""Recipes may use what ``coordinator`` itself exports to programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One module importing another of ours."""
+
+    importer: str
+    imported: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.importer}:{self.line} imports {self.imported}"
+
+
+def imports(modules: list[Module]) -> list[Import]:
+    """Return every import of ours by ours: at the top, in functions, and for type checking."""
+    known = {module.name for module in modules}
+    found = []
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inside = [f"{node.module}.{alias.name}" for alias in node.names]
+                names = [name if name in known else node.module for name in inside]
+            else:
+                continue
+            found += [
+                Import(module.name, name, node.lineno)
+                for name in dict.fromkeys(names)
+                if name in known and name != module.name
+            ]
+    return found
+
+
+def forbidden(found: list[Import], table: dict[str, tuple[str, ...]]) -> list[Import]:
+    """Return the imports that the table of tests/test_house.py does not allow."""
+    return [each for each in found if not _is_allowed(each, table)]
+
+
+def running_up(found: list[Import]) -> list[Import]:
+    """Return the imports of something on a higher level."""
+    return [
+        each
+        for each in found
+        if _level(each.imported) > _level(each.importer)
+        and _WITHIN.get(each.importer.partition(".")[0]) != each.imported
+    ]
+
+
+def circles(found: list[Import]) -> list[list[str]]:
+    """Return the groups of modules that import each other, directly or by way of others."""
+    reached = {name: _reach(name, _graph(found)) for name in {each.importer for each in found}}
+    groups = {
+        tuple(sorted(other for other in far if name in reached.get(other, ())))
+        for name, far in reached.items()
+        if name in far
+    }
+    return [list(group) for group in sorted(groups)]
+
+
+def _graph(found: list[Import]) -> dict[str, set[str]]:
+    graph: dict[str, set[str]] = defaultdict(set)
+    for each in found:
+        graph[each.importer].add(each.imported)
+    return graph
+
+
+def _reach(start: str, graph: dict[str, set[str]]) -> set[str]:
+    reached: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for name in graph.get(waiting.pop(), set()) - reached:
+            reached.add(name)
+            waiting.append(name)
+    return reached
+
+
+def _level(module: str) -> int:
+    return max(
+        (len(room), level)
+        for level, rooms in enumerate(LEVELS)
+        for room in rooms
+        if _is_within(module, room)
+    )[1]
+
+
+def _is_allowed(each: Import, table: dict[str, tuple[str, ...]]) -> bool:
+    rows = [package for package in table if _is_within(each.importer, package)]
+    return (
+        any(
+            each.imported == room or (room != "coordinator" and _is_within(each.imported, room))
+            for room in table[max(rows, key=len)]
+        )
+        or _is_within(each.importer, "coordinator.server")
+        or _is_within(each.importer, "coordinator.testing")
+    )
+
+
+def _is_within(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")

@@ -1,0 +1,127 @@
+"""Figures of the source text: modules, functions, names, docstrings, wide lines, citations."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PRODUCT = ("coordinator", "recipes")
+COLUMNS_MAX = 100
+CITATION = re.compile(r"\b(?:S\d{3}|E\d{2}|T\d{2})\b")
+"""A number of a list of requirements that is not in the repository."""
+_LINT_CODES = re.compile(r"#\s*(?:ruff|noqa)\b[^\n]*")
+_PROSE = ("*.md", "docs/*.md")
+_CITING = ("coordinator/**/*.py", "recipes/**/*.py", "tests/**/*.py", "examples/**/*.py",
+           "bench/**/*.py", *_PROSE)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One file of the product, parsed."""
+
+    name: str
+    path: Path
+    text: str
+    tree: ast.Module
+
+    @property
+    def lines(self) -> int:
+        return len(self.text.splitlines())
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function or method; ``name`` has its classes in front."""
+
+    module: str
+    name: str
+    lines: int
+    is_public: bool
+    has_docstring: bool
+
+
+def product(root: Path) -> list[Module]:
+    """Return every module of the product below ``root``."""
+    return [
+        Module(_name(path.relative_to(root)), path, text, ast.parse(text))
+        for package in PRODUCT
+        for path in sorted((root / package).rglob("*.py"))
+        for text in (path.read_text(encoding="utf-8"),)
+    ]
+
+
+def functions(module: Module) -> Iterator[Function]:
+    """Yield each function and method of a module, also those inside others."""
+    yield from _functions(module.name, module.tree, "", is_public=True)
+
+
+def shared_class_names(modules: list[Module]) -> dict[str, list[str]]:
+    """Return each public class name that more than one module defines, with these modules."""
+    homes: dict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(module.name)
+    return {name: where for name, where in sorted(homes.items()) if len(where) > 1}
+
+
+def wide_lines(root: Path) -> list[str]:
+    """Return where a line of the docs has more columns than a line of code may have."""
+    return [
+        f"{path.relative_to(root)}:{number}"
+        for pattern in _PROSE
+        for path in sorted(root.glob(pattern))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > COLUMNS_MAX
+    ]
+
+
+def docs_lines(root: Path) -> int:
+    """Return how many lines README, CHANGELOG and the other pages have together."""
+    pages = [path for pattern in _PROSE for path in root.glob(pattern)]
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in pages)
+
+
+def citations(root: Path) -> list[str]:
+    """Return where a number of a list outside the repository is cited."""
+    return [
+        f"{path.relative_to(root)}:{number}: {found}"
+        for pattern in _CITING
+        for path in sorted(root.glob(pattern))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for found in CITATION.findall(_LINT_CODES.sub("", line))
+    ]
+
+
+def _name(path: Path) -> str:
+    parts = list(path.with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _functions(module: str, node: ast.AST, prefix: str, *, is_public: bool) -> Iterator[Function]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            is_inside = is_public and not child.name.startswith("_")
+            yield from _functions(module, child, f"{prefix}{child.name}.", is_public=is_inside)
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            name = f"{prefix}{child.name}"
+            yield Function(
+                module,
+                name,
+                (child.end_lineno or child.lineno) - child.lineno + 1,
+                is_public and not child.name.startswith("_") and not _is_declared(child),
+                ast.get_docstring(child) is not None,
+            )
+            yield from _functions(module, child, f"{name}.", is_public=False)
+        else:
+            yield from _functions(module, child, prefix, is_public=is_public)
+
+
+def _is_declared(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Say whether its docstring stands elsewhere: at the implementation, or at the getter."""
+    names = {ast.unparse(each).rpartition(".")[2] for each in function.decorator_list}
+    return bool(names & {"overload", "setter", "deleter", "override"})

@@ -1,0 +1,94 @@
+"""The tools of ``make house`` count what they say."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.house import duplicates, imports, source
+from tests.house.flow import MARK, holds_mark
+
+
+def module(name: str, text: str) -> source.Module:
+    return source.Module(name, Path(f"{name}.py"), text, ast.parse(text))
+
+
+SIX = "".join(f"    total = add(total, {number}, of=values)\n" for number in range(6))
+
+
+def test_the_same_six_lines_are_found_once_and_at_full_length() -> None:
+    """Comments and blank lines between do not hide a duplicate; a longer one is one."""
+    left = module("left", f"def one():\n{SIX}    return total\n")
+    right = module(
+        "right", f"def two():\n    # why\n{SIX.replace('1', '1', 1)}\n    return total\n"
+    )
+
+    found = duplicates.duplicates([left, right])
+
+    assert [str(each) for each in found] == ["left:2 = right:3 (7 lines)"]
+
+
+def test_five_equal_lines_are_no_duplicate() -> None:
+    """Nor are imports, which every module writes out."""
+    five = SIX.split("\n", 1)[1]
+    importing = "".join(f"from somewhere.else_ import name_{number} as b\n" for number in range(9))
+
+    found = duplicates.duplicates([
+        module("left", f"{importing}def one():\n{five}"),
+        module("right", f"{importing}def two():\n{five}"),
+    ])  # fmt: skip
+
+    assert found == []
+
+
+def test_a_circle_for_type_checking_is_a_circle() -> None:
+    """Also one over three modules, and only once."""
+    modules = [
+        module("recipes.a", "from recipes.b import B\n"),
+        module("recipes.b", "def late():\n    import recipes.c\n"),
+        module("recipes.c", "if TYPE_CHECKING:\n    from recipes import a\n"),
+        module("recipes.d", "from recipes.a import A\n"),
+    ]
+
+    assert imports.circles(imports.imports(modules)) == [["recipes.a", "recipes.b", "recipes.c"]]
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "is_up"),
+    [
+        ("coordinator.service.locks", "recipes.lock", True),
+        ("coordinator.state.machine", "coordinator.raft.engine", False),
+        ("coordinator.wire.http.locks", "coordinator.service.member", False),
+        ("recipes.lock", "coordinator", False),
+        ("coordinator.client.session", "coordinator", True),
+    ],
+)
+def test_imports_of_a_higher_room_run_up(importer: str, imported: str, is_up: bool) -> None:
+    """The rooms have an order; a recipe may import what the package exports to programs."""
+    assert bool(imports.running_up([imports.Import(importer, imported, 1)])) is is_up
+
+
+def test_public_functions_are_those_a_user_may_call() -> None:
+    """Private classes, inner functions and setters need no docstring."""
+    text = (
+        "class Open:\n    def said(self):\n        'Say.'\n    def silent(self): ...\n"
+        "class _Closed:\n    def silent(self): ...\n"
+        "def outer():\n    'Say.'\n    def inner(): ...\n"
+    )
+
+    silent = [
+        each.name
+        for each in source.functions(module("m", text))
+        if each.is_public and not each.has_docstring
+    ]
+
+    assert silent == ["Open.silent"]
+
+
+def test_a_write_is_recognised_in_values_and_in_bytes() -> None:
+    """In a path, inside base64, in nested tuples; not in what has nothing to do with it."""
+    assert holds_mark(("set", {"path": f"/{MARK}"}))
+    assert holds_mark(b'{"data": "SG91c2VNYXJrZXIx"}')
+    assert not holds_mark(("set", {"path": "/other"}, 7, None))
