@@ -9,7 +9,7 @@
         await serve(epoch=leadership.epoch)
 
 An election is a lock that is held until its holder resigns or dies, so the waiting, the loss and
-the clean-up are the lock's (S142). The epoch is the fencing token: pass it with every write.
+the clean-up are the lock's. The epoch is the fencing token: pass it with every write.
 ``who`` and ``observe`` need no candidacy.
 """
 

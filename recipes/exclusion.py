@@ -15,7 +15,7 @@ with ``timeout=0``, too. Once a day is ``Once`` with the day in its key (``recip
 
 The function is given the grant, with its fencing token, as its first argument. If the lock is not
 had in time LockTimeoutError is raised and the function does not run; what the function raises
-itself comes through unchanged (S151, S152).
+itself comes through unchanged.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 1. ``fencing_token`` grows with each grant of a lock. Pass it with every write to the store that the
    lock protects and let the store refuse a lower one: nothing else closes the gap between
    looking at a lock and writing, because a process may be paused there for any time.
-2. ``check``, ``is_lost`` and ``remaining_safe_ms`` read the clock at each call (S061). What they
-   say is the past as soon as it is said; so is what ``verify`` asks the cluster (S043, S076).
+2. ``check``, ``is_lost`` and ``remaining_safe_ms`` read the clock at each call. What they
+   say is the past as soon as it is said; so is what ``verify`` asks the cluster.
 3. Once lost, a grant is never held again.
 4. Safe to ask from any thread. Callbacks run in the client's event loop and must not block.
 5. A forced release (``client.revoke``) ends the grant in the cluster at once, and no clock tells
@@ -29,7 +29,7 @@ from recipes.interrupting import Interrupting
 class Held:
     """Whether a grant held at ``zxid``, and for how many ms it is certainly safe from now on.
 
-    Never a bare yes: it describes the past when it is read (S043).
+    Never a bare yes: it describes the past when it is read.
     """
 
     is_held: bool
@@ -179,7 +179,7 @@ class Grant(Generic[ClientT]):
         before a long step, that the cluster has just agreed. All grants of the session gain by it.
 
         Raises:
-            LockLostError: the grant is not held any more; nobody else's lease was touched (S003).
+            LockLostError: the grant is not held any more; nobody else's lease was touched.
             UnavailableError: no member answered in time; the grant is as safe as it was.
         """
         self.check()
@@ -194,7 +194,7 @@ class Grant(Generic[ClientT]):
         """Return a number for one more write under this token, above all that it gave before.
 
         With it a guard refuses a write of this very holder that comes late, or a second time; who
-        repeats a write, because its answer was lost, says the number that it had (E01).
+        repeats a write, because its answer was lost, says the number that it had.
         """
         return self.hold.next_write_number()
 
@@ -202,7 +202,7 @@ class Grant(Generic[ClientT]):
         """Return the condition "this grant holds" as one of several of a ``guarded`` write.
 
         For a write that depends on nothing else say ``if_held=grant``: it is decided in the same
-        command as well (S052), and refused with LockLostError, which names who holds instead. This
+        command as well, and refused with LockLostError, which names who holds instead. This
         one is a look at the contender's znode, so in ``multi`` it is refused with NoNodeError.
         """
         return Check(self.path, expected_czxid=self.fencing_token)
@@ -212,7 +212,7 @@ class Grant(Generic[ClientT]):
         """Leave a checkpoint (up to 1 KiB) for whoever holds next, who reads it in ``previous``.
 
         It replaces the note before, stays with the grant in the history, and is there even if this
-        process dies right after (S069).
+        process dies right after.
 
         Raises:
             NotOwnerError: the grant does not hold any more; the note was not left.

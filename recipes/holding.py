@@ -1,14 +1,14 @@
 """Holding for the length of a ``with``: what every lock-like recipe shares.
 
-1. The body runs only with a grant; without one the ``with`` raises (S068).
+1. The body runs only with a grant; without one the ``with`` raises.
 2. The grant is released on every way out, cancellation included, and the body's own exception is
-   never hidden: what fails on the way out is added to it as a note (S149).
+   never hidden: what fails on the way out is added to it as a note.
 3. asyncio: when the grant is lost the task in the body is cancelled, and the ``async with`` raises
    LockLostError instead, the way ``asyncio.timeout`` raises TimeoutError. A sync body learns it
    from ``grant.check()`` or ``grant.on_lost``, at the latest when it leaves the ``with``. A body
    that has taken its object anew is told of the loss of what it has now. With
-   ``when_unsure="continue"`` nothing of this happens: only ``grant.is_unsure`` tells (S041).
-4. One object is one contender: taking it twice would wait for itself, so it raises (S082). An
+   ``when_unsure="continue"`` nothing of this happens: only ``grant.is_unsure`` tells.
+4. One object is one contender: taking it twice would wait for itself, so it raises. An
    object whose body is entered belongs to who entered it until the body is left, even if the grant
    is over by then: what a body leaves is the grant that it entered with, and nobody else's.
 """

@@ -9,9 +9,9 @@
         await save(report, token=grant.fencing_token)
 
 1. Contenders are granted in the order in which they queued, one at a time, with growing tokens.
-2. ``timeout`` is one overall deadline in seconds (S073): 10 by default, 0 tries once, FOREVER has
+2. ``timeout`` is one overall deadline in seconds: 10 by default, 0 tries once, FOREVER has
    to be asked for.
-3. What is raised says what to do (S077): LockTimeoutError (others hold it: come back later),
+3. What is raised says what to do: LockTimeoutError (others hold it: come back later),
    UnavailableError or OutcomeUnknownError from acquire (the service is away: do not enter),
    LockLostError (you held it: stop), OutcomeUnknownError from release (the work is done; the lock
    frees itself at the latest with the session).
@@ -38,11 +38,11 @@ class Lock(Contender[ClientT]):
 
     Args:
         client: a Client for ``with`` and plain calls, an AsyncClient for ``async with`` and await.
-        name: opaque; an integer is taken as its decimal digits (S020).
+        name: opaque; an integer is taken as its decimal digits.
         timeout: seconds to wait in all; see above.
         when_unsure: ``stop``: when the lock is lost cancel the task in an ``async with``, and raise
             LockLostError when either ``with`` is left. ``continue``: let the body go on, for work
-            where twice is better than not at all; ``grant.is_unsure`` tells it (S041).
+            where twice is better than not at all; ``grant.is_unsure`` tells it.
         owner: in whose name it stands, for the deadlock detection, at most 128 characters: unless
             said otherwise the asyncio task or the thread that acquires. Who holds a lock and asks
             for it again gets DeadlockError at once. "" is an owner of its own, for a grant that is
@@ -52,10 +52,10 @@ class Lock(Contender[ClientT]):
         max_hold: seconds after which the grant ends by itself although its holder lives, 0.5 to
             2,592,000 (30 days); None without a bound. Costs one more round trip to acquire.
         purpose: ``correctness`` refuses to be without a guard or a waiver; ``efficiency`` does
-            not insist. Recorded with the grant (S097).
+            not insist. Recorded with the grant.
         guards: what refuses stale tokens in the stores that the lock protects (``recipes.guards``).
         raise_on_acquire: raise the guards to the new token before anybody gets the grant, so that
-            the holder before is refused even if the new one has not written yet (S104).
+            the holder before is refused even if the new one has not written yet.
         waiver: with ``purpose="correctness"``, why it is correct without guards; recorded.
         label, trace_id: what people see of this contender in the lock's queue.
 

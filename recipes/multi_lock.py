@@ -6,7 +6,7 @@
         transfer(token=a.fencing_token)
 
 1. One command enters all the queues, so two programs never wait for each other in a circle,
-   whatever the order in which they name the locks (S083), and nobody holds one of them while it
+   whatever the order in which they name the locks, and nobody holds one of them while it
    waits for another.
 2. They are granted together, when the place is the first in every queue, with one fencing token.
    Whoever came later to any of the queues waits behind, so nobody is overtaken for ever.

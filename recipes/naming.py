@@ -10,7 +10,7 @@ from coordinator.errors import BadArgumentsError
 
 
 def name_of(name: object, what: str = "name") -> str:
-    """Return ``name`` as text; an integer is its decimal digits (S020)."""
+    """Return ``name`` as text; an integer is its decimal digits."""
     if isinstance(name, str):
         return name
     if isinstance(name, int) and not isinstance(name, bool):

@@ -122,7 +122,7 @@ class Terms:
 
 
 def wish_of(label: str, trace_id: str, value: bytes | None = None) -> Wish:
-    """Return who contends, with this host and process, for people to see (S075)."""
+    """Return who contends, with this host and process, for people to see."""
     return Wish(label, socket.gethostname()[:200], os.getpid(), trace_id, value)
 
 

@@ -8,7 +8,7 @@
 
 1. One request looks and takes: it carries what this client believes the bucket to be, and writes
    only if that is so; else it brings back what the bucket is, and is sent again. A lock for each
-   take would be two requests, and everybody would wait for everybody (S125).
+   take would be two requests, and everybody would wait for everybody.
 2. ``take(n)`` fetches a chunk for local use. With N clients that hold chunks of ``n`` the rate is
    exceeded by at most N x n permits, since what was taken is used some time later.
 3. The bucket refills by the members' wall clocks, as its znode's Stat tells them; a client whose

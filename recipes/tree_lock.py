@@ -6,7 +6,7 @@ it waits in one request. This one shows that the plain tree is enough.
 
 1. Create an ephemeral sequential znode; its czxid is the fencing token, minted with the grant.
 2. List the siblings. The lowest number holds; every other one watches its predecessor only.
-3. The watch begins at the listing's zxid, so a predecessor that went in between is noticed (S062).
+3. The watch begins at the listing's zxid, so a predecessor that went in between is noticed.
 4. After waking, decide anew. On every way out without a grant the own znode is deleted.
 """
 
@@ -208,7 +208,7 @@ class _Contender:
             pass
 
     async def leave(self) -> bool:
-        """Delete the own znode, for at most a second here, then in the background (S007).
+        """Delete the own znode, for at most a second here, then in the background.
 
         Returns whether it is certain that nothing is left.
         """

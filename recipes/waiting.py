@@ -18,7 +18,7 @@ class Forever(enum.Enum):
 
 
 FOREVER: Final = Forever.FOREVER
-"""Waits without end; it has to be asked for (S071)."""
+"""Waits without end; it has to be asked for."""
 
 Timeout = float | Forever
 
@@ -40,7 +40,7 @@ def checked_blocking(blocking: Any) -> bool:
 
 
 def wait_ms_of(timeout: Timeout, *, blocking: bool = True) -> int | None:
-    """Return how long to wait in ms: 0 tries once (S072), None waits without end."""
+    """Return how long to wait in ms: 0 tries once, None waits without end."""
     if not blocking:
         return 0
     if timeout is FOREVER:

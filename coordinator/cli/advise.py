@@ -1,4 +1,4 @@
-"""``advise``: the questions to ask before a distributed lock is taken (S096)."""
+"""``advise``: the questions to ask before a distributed lock is taken."""
 
 from __future__ import annotations
 

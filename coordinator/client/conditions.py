@@ -6,7 +6,7 @@
         client.set("/progress", b"row 1000", if_held=grant)
 
 The cluster looks at it in the very command that writes, so there is no gap between looking and
-writing (S052). The write is refused with LockLostError when the grant has ended.
+writing. The write is refused with LockLostError when the grant has ended.
 """
 
 from __future__ import annotations

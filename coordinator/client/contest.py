@@ -1,13 +1,13 @@
 """One place in a queue that the server runs: a lock's, an election's, or several locks' at once.
 
 1. An attempt is one request number. However often it is sent, and to whichever member, it is one
-   contender at one place in the queue; a member that dies while we wait costs nothing (S053).
+   contender at one place in the queue; a member that dies while we wait costs nothing.
 2. The server keeps the contender when a connection breaks (``on_disconnect: stay``); the client
    withdraws it by its number when the attempt fails, times out or is cancelled, and by looking at
    the queue when the members have forgotten the number. If even that can not be delivered it is
    tried on in the background until it is, or the session has ended.
-3. The wait has one overall deadline, sent along as what is left of it (S073).
-4. A grant that arrives when the session has no safe time left is given back, not reported (S006);
+3. The wait has one overall deadline, sent along as what is left of it.
+4. A grant that arrives when the session has no safe time left is given back, not reported;
    so is a bounded one until a heartbeat has told how much of it is left.
 5. The wait is a stream of lines: a silent member is noticed by its missing keep-alive lines.
 """
@@ -60,7 +60,7 @@ from coordinator.wire.messages.locks import LockView
 from coordinator.wire.messages.watches import StreamError
 
 ABANDON_WAIT_MS = 1_000
-"""How long a failed or cancelled attempt waits until it knows that it left nothing (S007)."""
+"""How long a failed or cancelled attempt waits until it knows that it left nothing."""
 _ABANDON_ATTEMPT_MS = 5_000
 _TRY_MS_MAX = 2_000
 """How long one try looks for a member that can decide it: as long as an election takes."""

@@ -9,12 +9,12 @@
         closed by its client: closed           (nothing leaves lost or closed)
 
 1. ``is_lost`` and ``remaining_safe_ms`` read the clock at each call: after a pause of the whole
-   process the first question gets the truth, before any task has run (S061).
+   process the first question gets the truth, before any task has run.
 2. Once anybody was told "lost" it stays lost, even if an acknowledgement arrives later.
-3. A failed heartbeat is tried again until the safe time has run out, never less (S059).
+3. A failed heartbeat is tried again until the safe time has run out, never less.
 4. A session whose client is not well is lost at once, and never renewed again. The cluster is told
    when all who hold by it have let go, at the latest when the safe time of its last heartbeat is
-   over; if it cannot be told, the lease runs out (S019).
+   over; if it cannot be told, the lease runs out.
 5. Safe to ask from any thread; callbacks run in the client's event loop and must not block.
 """
 

@@ -2,7 +2,7 @@
 
 1. Every change told has a larger zxid than the one before; nothing older is told again.
 2. When a stream breaks, ends or falls silent, it is opened again at another member from the last
-   zxid that was told. What happened meanwhile is told then (S013 holds over reconnects).
+   zxid that was delivered. So the promise holds over reconnects: no event is missed.
 3. If the history no longer reaches back so far there would be a gap: ``CompactedError`` is raised
    instead; read the tree anew and watch from there.
 4. A reader that was too slow for the server's buffer is resumed in the same way, from the history.

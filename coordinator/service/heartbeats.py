@@ -2,7 +2,7 @@
 
 1. The leader acknowledges only after a quorum confirmed, in a round that began after the heartbeat
    arrived, that it still leads, and after everything that was committed then is applied. So no
-   deposed leader keeps a client believing (house.md, "Heartbeats").
+   deposed leader keeps a client believing.
 2. One round serves everybody who arrived before it began; those who come meanwhile share the next.
    A follower has one request under way to the leader and sends the others together in the next.
 3. A heartbeat that was not confirmed by its deadline is NoLeaderError; sending it again is

@@ -1,7 +1,7 @@
 """What ends by itself while this member leads: bounded holds, and the lock-delays of closed queues.
 
 1. Only a ready leader counts, on its monotonic clock. On becoming one it starts every bound anew in
-   full: after a change of leader a hold may last longer, never less (as with leases, house law 10).
+   full: after a change of leader a hold may last longer, never less (as with leases).
 2. The end is a command that carries the leader's term; the log decides a race with a release.
 3. What is left of a hold goes with each acknowledged heartbeat of its session. The holder counts it
    from when the heartbeat was sent, so it gives up before this leader, and before any later one.

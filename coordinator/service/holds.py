@@ -5,7 +5,7 @@
 2. Work is done for what changed: for each grant and each end, and once more for a hold that becomes
    long. Locks at rest cost nothing.
 3. The leader says in its log, once for each, that a hold has become long; every member counts them
-   in a gauge and lists them (S050). The leader alone observes how long holds took.
+   in a gauge and lists them. The leader alone observes how long holds took.
 4. Elections are meant to be held long and are left out.
 
 The *class* of a lock is its name up to the first colon or slash, so that ``order:17`` and

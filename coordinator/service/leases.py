@@ -1,7 +1,7 @@
 """Leases: the leader's promise to keep each session until a deadline, on its monotonic clock.
 
 1. Only a ready leader has leases. On becoming one it starts the lease of every session in full; on
-   stepping down it drops them all (house law 10).
+   stepping down it drops them all.
 2. A session is never expired before ``timeout_ms`` have passed since the arrival of its last
    acknowledged heartbeat; in calm its end is proposed at the next tick, ``_EXPIRING_AT_ONCE_MAX``
    in one.

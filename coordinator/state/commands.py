@@ -244,7 +244,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Keep a holder's checkpoint ``note`` with its grant, for whoever holds next (S069)."""
+    """Keep a holder's checkpoint ``note`` with its grant, for whoever holds next."""
 
     path: str
     czxid: int

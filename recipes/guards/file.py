@@ -11,7 +11,7 @@ Beside ``report.json`` lie ``report.json.fence`` (the highest token, a line of d
 may leave a ``.new`` of either, which the next write overwrites.
 
 1. Check and write happen under an exclusive ``flock`` on the lock file: no other guard on this file
-   is between its check and its write meanwhile (S066). The kernel drops the lock when its process
+   is between its check and its write meanwhile. The kernel drops the lock when its process
    dies; one that is stopped keeps it, and the others wait.
 2. The token is on disk before the data is (each: written aside, synced, renamed, the directory
    synced). A crash in between leaves the old data under the new token, which harms nobody. So a

@@ -12,7 +12,7 @@
 1. GET, HEAD and OPTIONS pass. Every other request needs one header ``Fencing-Token`` and belongs to
    one resource, by default its path; ``resource_of`` may say otherwise.
 2. For each resource one request at a time is checked and forwarded, and the next one waits for the
-   upstream's answer: check and write do not interleave (S066). The body is read before that turn
+   upstream's answer: check and write do not interleave. The body is read before that turn
    begins, so a client that stops in the middle of sending keeps nobody waiting.
 3. The highest tokens lie in a SQLite file, synced before the request is forwarded, and that file
    belongs to one running proxy. All writers must come through that one.

@@ -18,7 +18,7 @@
 1. The first statement raises the row to the greater of both tokens and locks it; the second, a
    locking read, says which it is, whatever the isolation level (an ordinary read would answer from
    the snapshot of a repeatable read). Who comes with another token waits at that row until this
-   transaction has ended (S032, S066).
+   transaction has ended.
 2. What you write must be transactional: InnoDB tables, and no statement with an implicit commit
    (most DDL). If the transaction ended inside the body that is an error, and said so.
 3. What the store itself reports (a deadlock, a lock wait timeout, a lost connection in the commit)

@@ -15,7 +15,7 @@
         ...
 
 1. One statement raises the row to the greater of both tokens, locks it, and says which it is. Who
-   comes with another token waits at that row until this transaction has ended (S032, S066).
+   comes with another token waits at that row until this transaction has ended.
 2. A refused check writes nothing; the transaction it was made in is rolled back.
 3. What the store itself reports (a serialization failure, a lost connection in the commit) comes
    through as psycopg's own error. A lost connection leaves it unknown whether the write happened.

@@ -2,7 +2,7 @@
 
 1. A holder that was stopped before its first successor wrote would still be let through by a guard
    that has not seen the successor's token. So the guards are raised after the grant and before the
-   body: from then on every earlier holder is refused (S104).
+   body: from then on every earlier holder is refused.
 2. If a guard can not be raised the grant is given back and the guard's error raised. So is the
    wait, after the client's overall deadline: a guard that hangs must not hold the lock for ever.
    A grant that was lost meanwhile is LockLostError: nobody gets it.

@@ -18,7 +18,7 @@
 1. With a path each call opens a connection of its own, so the guard may be used from any thread and
    by any process of this machine. With a connection it is as bound to its thread as that is: a
    ``Lock`` raises its guards in another thread, so open it with ``check_same_thread=False``.
-2. The check takes the file's write lock, which is kept until the transaction ends (S032, S066).
+2. The check takes the file's write lock, which is kept until the transaction ends.
 3. What SQLite reports (``database is locked``, a full disk) comes through as its own error.
 4. A holder that is stopped inside its transaction keeps the others waiting, for ``timeout_s``.
 5. As durable as the database: with ``PRAGMA synchronous=OFF``, or on a network file system without

@@ -1,4 +1,4 @@
-"""The trials of write numbers: of one holder's writes only a higher number passes (E01)."""
+"""The trials of write numbers: of one holder's writes only a higher number passes."""
 
 from __future__ import annotations
 
