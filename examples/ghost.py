@@ -1,4 +1,4 @@
-"""The two actors of the ghost stories (S101 to S104), and one night of theirs.
+"""The two actors of the four ghost stories, and one night of theirs.
 
 Both do the same: take the lock, look at it, and write the report when they are told to. A is frozen
 between looking and writing, for longer than its lease; B gets the lock meanwhile.

@@ -139,10 +139,10 @@ def check(path: Path, found: str, request: pytest.FixtureRequest) -> None:
 
 
 def check_head(path: Path) -> None:
-    """The head comment of a trace names the scenario and its source."""
+    """The head comment of a trace names the scenario, and its source or its reason."""
     head = path.read_text(encoding="utf-8").split("\n\n")[0]
     assert head.startswith("# ")
-    assert "Source: " in head
+    assert "# Source: " in head or "# Why: " in head
 
 
 def rerun(runner: str, paths: Iterable[Path], hash_seed: int) -> str:

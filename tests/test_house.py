@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house import source
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # For the most specific package that matches a module: which of our own modules it may import.
@@ -243,3 +245,8 @@ def test_files_stay_small_and_explained(module: str, path: Path) -> None:
     assert len(lines) <= FILE_LINES_MAX, f"{path}: {len(lines)} lines; split it by its nouns"
     wide = [number for number, line in enumerate(lines, 1) if len(line) > LINE_COLUMNS_MAX]
     assert not wide, f"{path}: lines {wide} are wider than {LINE_COLUMNS_MAX} columns"
+
+
+def test_nothing_cites_what_is_not_here() -> None:
+    """A number of a list of requirements says nothing to who does not have the list."""
+    assert source.citations(ROOT) == []

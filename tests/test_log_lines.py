@@ -28,7 +28,7 @@ def root() -> Iterator[logging.Logger]:
 
 @pytest.mark.parametrize("form", sorted(FORMATTERS))
 def test_what_a_client_sends_cannot_forge_a_line(root: logging.Logger, form: str) -> None:
-    """Newlines, escapes and marks of direction come out escaped, on one line (T23)."""
+    """Newlines, escapes and marks of direction come out escaped, on one line."""
     stream = io.StringIO()
     configure("info", form, stream)
 

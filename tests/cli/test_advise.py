@@ -1,4 +1,4 @@
-"""The four questions before a distributed lock (S096)."""
+"""The four questions before a distributed lock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_without_a_reason_against_it_a_lock_is_advised() -> None:
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: each.name)
 def test_each_yes_has_its_own_answer(question: object) -> None:
-    """The first reason decides; only a bottleneck still needs a lock, a smaller one (S096)."""
+    """The first reason decides; only a bottleneck still needs a lock, a smaller one."""
     name = question.name  # type: ignore[attr-defined]
     advice = advice_for({**ALL_NO, name: True})
 
@@ -45,7 +45,7 @@ def test_further_reasons_are_named_too() -> None:
 
 
 def test_the_pages_it_names_are_there() -> None:
-    """Every page exists, with a heading for the anchor (S034)."""
+    """Every page exists, with a heading for the anchor."""
     pages = {advice_for(ALL_NO).page, *(each.page for each in QUESTIONS)}
     for page in pages:
         name, _, anchor = page.partition("#")
@@ -75,7 +75,7 @@ def test_what_can_not_be_asked_has_to_be_given() -> None:
 
 
 def test_it_asks_what_it_was_not_told() -> None:
-    """Answered by y and n, one after the other (S096)."""
+    """Answered by y and n, one after the other."""
     result = CliRunner().invoke(cli, ["advise"], input="n\nn\nn\ny\n")
 
     assert result.exit_code == 0

@@ -42,7 +42,7 @@ def codes(diagnosis: Diagnosis) -> list[str]:
 async def test_waiting_for_a_crowd_is_told_to_be_the_bottleneck(
     world: MemoryCluster, waiters: int, hold_s: float
 ) -> None:
-    """500 ms holds, 50 waiters: 25 s of waiting for half a second of work (S117, S118)."""
+    """500 ms holds, 50 waiters: 25 s of waiting for half a second of work."""
     await crowd(world, waiters, hold_s)
     async with world.client() as client:
         (diagnosis,) = await diagnoses(client, "stock")
@@ -79,7 +79,7 @@ async def test_a_lock_that_nobody_else_wants_is_told_so(world: MemoryCluster) ->
 
 @in_memory
 async def test_refused_tries_and_timeouts_are_contention(world: MemoryCluster) -> None:
-    """200 refused tries and 20 timeouts: it was "never contended" (T30)."""
+    """200 refused tries and 20 timeouts: it was "never contended"."""
     async with world.client() as client, world.client() as other:
         for _ in range(5):
             async with Lock(client, "busy"):
@@ -117,7 +117,7 @@ async def test_who_was_granted_has_not_been_denied(world: MemoryCluster) -> None
 
 @in_memory
 async def test_holders_that_fell_silent_are_set_against_the_lease(world: MemoryCluster) -> None:
-    """A lease of 2 s and a pause of ten: who was paused needs a longer one (S085)."""
+    """A lease of 2 s and a pause of ten: who was paused needs a longer one."""
     network = world.network()
     async with (
         world.client(network, session_timeout=2) as client,
@@ -137,7 +137,7 @@ async def test_holders_that_fell_silent_are_set_against_the_lease(world: MemoryC
 
 @in_memory
 async def test_holds_longer_than_the_lease_live_by_their_heartbeats(world: MemoryCluster) -> None:
-    """It is as it should be, and worth knowing (S085)."""
+    """It is as it should be, and worth knowing."""
     async with world.client(session_timeout=2) as client:
         async with Lock(client, "long"):
             await asyncio.sleep(30)

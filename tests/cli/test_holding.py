@@ -159,7 +159,7 @@ def test_a_signal_is_passed_on(start: Start, coordinator: CommandLine, tmp_path:
 def test_a_stopped_wrapper_never_overlaps_with_the_next_holder(
     start: Start, tmp_path: Path
 ) -> None:
-    """SIGSTOP of the wrapper beyond its lease: the command is dead before the next one (S055)."""
+    """SIGSTOP of the wrapper beyond its lease: the command is dead before the next one."""
     command = stamper(tmp_path / "a", "ignore-term", "child")
     first = start("lock", "paused", "--ttl", "1.5", "--", *command)
     eventually(lambda: len(stamps(tmp_path / "a")) == 2, "both processes run")
@@ -189,7 +189,7 @@ def test_a_killed_wrapper_takes_the_command_along(start: Start, tmp_path: Path) 
 
 
 def test_when_the_service_goes_away_the_command_ends_first(start: Start, tmp_path: Path) -> None:
-    """No member answers any more: SIGTERM in time, exit code 76 (S055)."""
+    """No member answers any more: SIGTERM in time, exit code 76."""
     own = ServedMember()
     own.start()
     process = start(

@@ -67,7 +67,7 @@ async def test_who_releases_is_told_that_the_client_was_closed(world: MemoryClus
 async def test_a_write_whose_answer_was_lost_is_unknown_when_the_client_is_closed(
     world: MemoryCluster,
 ) -> None:
-    """It was done; who waits to send it again is told at once, and not that it was not (S077)."""
+    """It was done; who waits to send it again is told at once, and not that it was not."""
     network = world.network()
     async with world.client() as observer:
         await observer.create("/a", b"old")
@@ -121,7 +121,7 @@ def closed_under(client: Client, call: Callable[[], object], began: threading.Ev
 
 
 def test_the_sync_face_says_of_a_write_what_the_other_one_says(url: str) -> None:
-    """Closed by another thread: what the member has done is not reported as not done (S077)."""
+    """Closed by another thread: what the member has done is not reported as not done."""
     network = LosesAnswers("PUT")
     client = connect(url, transport=network, retry=PATIENT, timeout=600).open()
     client.create("/a", b"old")

@@ -12,7 +12,7 @@ from tests.client.memory_cluster import MemoryCluster, in_memory
 async def test_a_stale_version_is_told_the_present_one_and_changes_nothing(
     world: MemoryCluster,
 ) -> None:
-    """The conflict carries version and zxid, so that one can go on from there (S022)."""
+    """The conflict carries version and zxid, so that one can go on from there."""
     async with world.client() as client, world.client() as other:
         await client.create("/profile", b"one")
         seen = (await client.get("/profile")).stat.version

@@ -55,7 +55,7 @@ async def write(delivery: Delivery, timeout_ms: int = 10_000) -> object:
 
 
 def test_a_write_is_repeated_with_the_same_number_until_it_is_answered() -> None:
-    """A lost reply is asked for again under the same client id and number (S053, S054)."""
+    """A lost reply is asked for again under the same client id and number."""
 
     async def scenario() -> None:
         members = script(BROKEN, refusal(NoLeaderError()), REFUSED, answer({"zxid": 4}))
@@ -127,7 +127,7 @@ def test_a_write_waits_for_others_no_longer_than_its_own_deadline() -> None:
 
 
 def test_a_short_first_write_is_tried_elsewhere_when_the_first_member_is_silent() -> None:
-    """Asking for the log index takes no more than a third of it (S073)."""
+    """Asking for the log index takes no more than a third of it."""
 
     class OneIsDeaf(FakeMembers):
         async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
@@ -164,7 +164,7 @@ def test_a_definite_refusal_is_raised_at_once() -> None:
 
 
 def test_without_a_quorum_a_write_fails_within_its_deadline_with_no_leader() -> None:
-    """Unavailable is tried again at all members, then raised as it is (S078, S156)."""
+    """Unavailable is tried again at all members, then raised as it is."""
 
     async def scenario() -> None:
         members = FakeMembers(
@@ -222,7 +222,7 @@ def test_a_read_without_an_answer_changed_nothing() -> None:
 
 @pytest.mark.parametrize("deaf", [None, BROKEN, REFUSED, refusal(NoLeaderError())])
 def test_a_dead_slow_or_deaf_member_is_left_within_the_deadline(deaf: Happening) -> None:
-    """The others answer although the current member does not (S157)."""
+    """The others answer although the current member does not."""
 
     async def scenario() -> None:
         members = FakeMembers(lambda seen: deaf if seen.endpoint == bad else answer({"ok": True}))
@@ -258,7 +258,7 @@ def test_one_attempt_never_outlives_the_call() -> None:
 
 
 def test_the_number_of_tries_is_honoured() -> None:
-    """``tries`` bounds how often one call is sent (S008, S026)."""
+    """``tries`` bounds how often one call is sent."""
 
     async def scenario() -> None:
         members = FakeMembers(lambda seen: refusal(NoLeaderError()))
@@ -340,7 +340,7 @@ def test_an_answer_that_cannot_be_read_is_unknown() -> None:
 
 
 def test_all_waiting_is_bounded_even_when_every_member_hangs() -> None:
-    """Nothing but errors of the tree comes out, in time (S123)."""
+    """Nothing but errors of the tree comes out, in time."""
 
     async def scenario() -> None:
         delivery = deliver(FakeMembers(lambda seen: None))

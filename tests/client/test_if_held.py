@@ -1,4 +1,4 @@
-"""A write that happens only while a grant holds, decided where it is written (S052)."""
+"""A write that happens only while a grant holds, decided where it is written."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from coordinator.client.lease import Lease, margin_ms
 
 
 def test_the_lease_counts_from_when_the_heartbeat_was_sent() -> None:
-    """However late the acknowledgement, the safe time ends by the time of sending (S006, E17)."""
+    """However late the acknowledgement, the safe time ends by the time of sending."""
     lease = Lease(sent_ms=1_000, timeout_ms=10_000, margin_ms=250).renewed(4_000)
 
     assert lease.safe_until_ms == 13_750
@@ -25,7 +25,7 @@ def test_an_old_acknowledgement_never_shortens_the_lease() -> None:
 
 
 def test_there_are_three_heartbeats_in_each_lease() -> None:
-    """The interval is a third of the timeout (S080)."""
+    """The interval is a third of the timeout."""
     assert Lease(0, 9_000, 225).interval_ms == 3_000
 
 
@@ -35,7 +35,7 @@ def test_there_are_three_heartbeats_in_each_lease() -> None:
 def test_the_client_gives_up_before_the_server_although_their_clocks_drift(
     timeout_ms: int, client_rate: float, server_rate: float
 ) -> None:
-    """With clocks 1 % fast or slow on either side the safe time ends first (S109, S110)."""
+    """With clocks 1 % fast or slow on either side the safe time ends first."""
     lease = Lease(sent_ms=0, timeout_ms=timeout_ms, margin_ms=margin_ms(timeout_ms))
 
     client_gives_up_after_true_ms = lease.safe_until_ms / client_rate
@@ -45,7 +45,7 @@ def test_the_client_gives_up_before_the_server_although_their_clocks_drift(
 
 
 def test_the_margin_can_be_set() -> None:
-    """The drift factor is the caller's to choose, with a floor (S008)."""
+    """The drift factor is the caller's to choose, with a floor."""
     assert margin_ms(10_000) == 250
     assert margin_ms(10_000, 0.1) == 1_000
     assert margin_ms(1_000) == 50

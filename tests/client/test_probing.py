@@ -56,7 +56,7 @@ async def test_a_client_that_is_well_keeps_its_session(world: MemoryCluster) -> 
 
 @in_memory
 async def test_a_session_ends_after_so_many_failures_in_a_row(world: MemoryCluster) -> None:
-    """Fewer change nothing, however often; then it is lost, and the cluster knows why (S019)."""
+    """Fewer change nothing, however often; then it is lost, and the cluster knows why."""
     patient = Patient()
     network = world.network()
     probe = Probe(patient.probe, every=1, failures=3)

@@ -11,7 +11,7 @@ from coordinator.errors import BadArgumentsError
 
 
 def test_delays_stay_below_a_ceiling_that_doubles_up_to_the_cap() -> None:
-    """Each delay lies between zero and base times two to the tries, capped (S081)."""
+    """Each delay lies between zero and base times two to the tries, capped."""
     policy = RetryPolicy(base_ms=100, cap_ms=1_000)
     source = policy.source()
 
@@ -23,7 +23,7 @@ def test_delays_stay_below_a_ceiling_that_doubles_up_to_the_cap() -> None:
 
 
 def test_a_thousand_clients_that_fail_together_come_back_spread_out() -> None:
-    """Full jitter leaves no synchronized spike when all lose the leader at once (S064)."""
+    """Full jitter leaves no synchronized spike when all lose the leader at once."""
     policy = RetryPolicy(base_ms=500, cap_ms=2_000)
     delays = [
         RetryPolicy(base_ms=500, cap_ms=2_000, seed=client).delay_ms(
@@ -39,7 +39,7 @@ def test_a_thousand_clients_that_fail_together_come_back_spread_out() -> None:
 
 
 def test_a_seed_makes_the_delays_repeatable() -> None:
-    """Two policies with one seed draw the same delays (S081)."""
+    """Two policies with one seed draw the same delays."""
     one, other = RetryPolicy(seed=7), RetryPolicy(seed=7)
     first, second = one.source(), other.source()
 
@@ -49,7 +49,7 @@ def test_a_seed_makes_the_delays_repeatable() -> None:
 
 
 def test_jitter_can_be_turned_off_only_on_request() -> None:
-    """The share of chance is honoured, and is the whole delay by default (S008)."""
+    """The share of chance is honoured, and is the whole delay by default."""
     steady = RetryPolicy(base_ms=100, cap_ms=800, jitter=0.0)
     source = steady.source()
 
@@ -61,6 +61,6 @@ def test_jitter_can_be_turned_off_only_on_request() -> None:
     "wrong", [{"base_ms": 0}, {"base_ms": 10, "cap_ms": 5}, {"tries": 0}, {"jitter": 1.5}]
 )
 def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
-    """A wrong number is named at once, not found out during an outage (S008)."""
+    """A wrong number is named at once, not found out during an outage."""
     with pytest.raises(BadArgumentsError):
         RetryPolicy(**wrong)

@@ -66,7 +66,7 @@ class World:
 
 
 def test_heartbeats_keep_a_session_without_any_user_code() -> None:
-    """A ten minute task lives on a nine second lease (S080, E15)."""
+    """A ten minute task lives on a nine second lease."""
 
     async def scenario() -> None:
         world = World()
@@ -84,7 +84,7 @@ def test_heartbeats_keep_a_session_without_any_user_code() -> None:
 
 
 def test_three_seconds_without_heartbeats_change_nothing() -> None:
-    """A short blockade suspends and heals (S059, field note 39)."""
+    """A short blockade suspends and heals."""
 
     async def scenario() -> None:
         world = World()
@@ -108,7 +108,7 @@ def test_three_seconds_without_heartbeats_change_nothing() -> None:
 def test_heartbeats_are_tried_until_the_real_deadline_and_then_the_session_is_lost(
     trouble: Happening,
 ) -> None:
-    """Lost is told before the server can expire the session, and not much earlier (S059, S045)."""
+    """Lost is told before the server can expire the session, and not much earlier."""
 
     async def scenario() -> None:
         world = World()
@@ -128,7 +128,7 @@ def test_heartbeats_are_tried_until_the_real_deadline_and_then_the_session_is_lo
 
 
 def test_a_member_that_says_expired_ends_the_session_at_once() -> None:
-    """The holder on the wrong side of a partition is told "expired", never "still held" (S113)."""
+    """The holder on the wrong side of a partition is told "expired", never "still held"."""
 
     async def scenario() -> None:
         world = World()
@@ -144,7 +144,7 @@ def test_a_member_that_says_expired_ends_the_session_at_once() -> None:
 
 
 def test_after_a_pause_the_first_question_gets_the_truth_before_any_task_ran() -> None:
-    """A frozen process learns on waking that its session is lost, before it can act (S061)."""
+    """A frozen process learns on waking that its session is lost, before it can act."""
 
     async def scenario() -> None:
         world = World()
@@ -165,7 +165,7 @@ def test_after_a_pause_the_first_question_gets_the_truth_before_any_task_ran() -
 
 
 def test_an_acknowledgement_that_comes_after_the_safe_time_does_not_revive() -> None:
-    """Once anybody may have been told "lost" it stays lost (S060)."""
+    """Once anybody may have been told "lost" it stays lost."""
 
     async def scenario() -> None:
         world = World()
@@ -188,7 +188,7 @@ def test_an_acknowledgement_that_comes_after_the_safe_time_does_not_revive() -> 
 
 
 def test_a_slow_acknowledgement_counts_from_when_it_was_sent() -> None:
-    """A heartbeat that took a second extends the lease by a second less (S006)."""
+    """A heartbeat that took a second extends the lease by a second less."""
 
     async def scenario() -> None:
         world = World()
@@ -209,7 +209,7 @@ def test_a_slow_acknowledgement_counts_from_when_it_was_sent() -> None:
 
 @pytest.mark.parametrize("rate", [0.99, 1.01])
 def test_a_client_whose_clock_drifts_still_gives_up_first(rate: float) -> None:
-    """At 0.99 or 1.01 of the true rate lost comes before the server's expiry (S110)."""
+    """At 0.99 or 1.01 of the true rate lost comes before the server's expiry."""
 
     async def scenario() -> None:
         world = World()
@@ -226,7 +226,7 @@ def test_a_client_whose_clock_drifts_still_gives_up_first(rate: float) -> None:
 
 
 def test_a_step_of_the_wall_clock_changes_nothing() -> None:
-    """Only the monotonic clock decides (S049, S109)."""
+    """Only the monotonic clock decides."""
 
     async def scenario() -> None:
         world = World()

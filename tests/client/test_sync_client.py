@@ -87,7 +87,7 @@ def test_every_verb_waits_for_its_answer(client: Client, name: str) -> None:
 
 
 def test_many_operations_in_one_write(client: Client, name: str) -> None:
-    """All or nothing, and either one branch or the other (S017)."""
+    """All or nothing, and either one branch or the other."""
     a = f"/{name}"
     reply = client.multi([Create(a), Create(f"{a}/b", b"x")])
     assert [each.path for each in reply.results] == [a, f"{a}/b"]
@@ -103,7 +103,7 @@ def test_many_operations_in_one_write(client: Client, name: str) -> None:
 def test_update_computes_in_the_callers_thread_and_survives_other_writers(
     client: Client, url: str, name: str
 ) -> None:
-    """Read, compute, write if nobody wrote meanwhile, else again (S023)."""
+    """Read, compute, write if nobody wrote meanwhile, else again."""
     path = f"/{name}"
     client.create(path, b"0")
     threads: set[str] = set()
@@ -124,7 +124,7 @@ def test_update_computes_in_the_callers_thread_and_survives_other_writers(
 
 
 def test_update_gives_up_after_so_many_conflicts(client: Client, name: str) -> None:
-    """After ``max_retries`` conflicts it says so, and changed nothing itself (S023)."""
+    """After ``max_retries`` conflicts it says so, and changed nothing itself."""
     path = f"/{name}"
     client.create(path, b"0")
     tries = 0
@@ -143,7 +143,7 @@ def test_update_gives_up_after_so_many_conflicts(client: Client, name: str) -> N
 
 
 def test_with_holds_and_releases(client: Client, url: str, name: str) -> None:
-    """The five lines of the README (S149, S150)."""
+    """The five lines of the README."""
     with Lock(client, name, timeout=10) as grant:
         grant.check()
         assert grant.fencing_token > 0
@@ -164,7 +164,7 @@ def test_with_holds_and_releases(client: Client, url: str, name: str) -> None:
 
 
 def test_several_locks_at_once(client: Client, name: str) -> None:
-    """The sync face of MultiLock takes and frees all (S083)."""
+    """The sync face of MultiLock takes and frees all."""
     with MultiLock(client, f"{name}-b", f"{name}-a") as (b, a):
         assert (b.lock, a.lock) == (f"{name}-b", f"{name}-a")
         assert b.fencing_token == a.fencing_token  # one command entered both queues
@@ -236,7 +236,7 @@ def test_changes_are_iterated_in_order(client: Client, name: str) -> None:
 
 
 def test_who_is_elected_can_be_asked_and_observed(client: Client, url: str, name: str) -> None:
-    """Campaign, proclaim, observe, resign without an event loop (S142)."""
+    """Campaign, proclaim, observe, resign without an event loop."""
     with Election(client, name, value=b"first") as leadership, connect(url) as other:
         observing = Election(other, name)
         with observing.observe() as stream:
@@ -249,7 +249,7 @@ def test_who_is_elected_can_be_asked_and_observed(client: Client, url: str, name
 def test_execute_exclusive_passes_the_grant_and_returns_the_result(
     client: Client, url: str, name: str
 ) -> None:
-    """The helper and the decorator run a function under the lock (S151, S152, S107)."""
+    """The helper and the decorator run a function under the lock."""
     assert execute_exclusive(client, name, lambda grant: grant.fencing_token) > 0
 
     @exclusive(name, client=client, timeout=0)
@@ -267,7 +267,7 @@ def test_execute_exclusive_passes_the_grant_and_returns_the_result(
 def test_exclusive_without_a_client_connects_by_the_environment(
     url: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scheduled task needs nothing but the decorator (S152)."""
+    """A scheduled task needs nothing but the decorator."""
     monkeypatch.setenv("COORDINATOR_ENDPOINTS", url)
 
     @exclusive(name)
@@ -286,7 +286,7 @@ def interrupt_main_thread_soon(after_s: float) -> threading.Timer:
 
 
 def test_ctrl_c_while_waiting_leaves_the_queue(client: Client, url: str, name: str) -> None:
-    """KeyboardInterrupt cancels the wait and waits for its clean-up (S007)."""
+    """KeyboardInterrupt cancels the wait and waits for its clean-up."""
     with connect(url) as other, Lock(other, name, label="holder"):
         interrupt_main_thread_soon(0.3)
         with pytest.raises(KeyboardInterrupt):
@@ -355,7 +355,7 @@ def test_an_interrupt_as_a_call_begins_leaves_nothing(
 
 
 def test_threads_share_one_client(client: Client, name: str) -> None:
-    """Sixteen threads contend over one client, one at a time (S084)."""
+    """Sixteen threads contend over one client, one at a time."""
     inside = 0
     tokens = []
 
@@ -502,7 +502,7 @@ def test_a_program_that_ends_without_closing_releases_its_locks(
 
 
 def test_nobody_there_is_an_error_in_time() -> None:
-    """A refused connection is definite, within the timeout (S077, S078)."""
+    """A refused connection is definite, within the timeout."""
     began = time.monotonic()
     with connect("http://127.0.0.1:9", timeout=1) as client:
         with pytest.raises(UnavailableError, match="cannot connect"):

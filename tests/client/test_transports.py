@@ -41,7 +41,7 @@ async def head(reader: asyncio.StreamReader) -> None:
 
 
 async def test_a_deaf_member_is_an_indefinite_error_in_time() -> None:
-    """A connection that is accepted and never answered may have carried the request (S157)."""
+    """A connection that is accepted and never answered may have carried the request."""
 
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -49,7 +49,7 @@ async def is_kept(timeout_s: int, how: str, trouble_s: float, begins_s: float) -
 def test_trouble_as_long_as_promised_costs_no_lock(
     timeout_s: int, how: Literal["is_cut", "is_refusing"]
 ) -> None:
-    """Silence and refusals alike, from every moment between two heartbeats on (S085, S059)."""
+    """Silence and refusals alike, from every moment between two heartbeats on."""
     trouble_s = survived_ms(timeout_s) / 1000 - 0.02  # the rest is for the answer to arrive
     third_s = timeout_s / 3
 

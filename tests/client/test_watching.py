@@ -19,7 +19,7 @@ from tests.client.virtual_time import LoopClock, run
 async def test_every_change_is_told_once_and_in_order_although_members_die(
     world: MemoryCluster,
 ) -> None:
-    """Writes go on while the watch is cut, killed and resumed elsewhere (S013, S144)."""
+    """Writes go on while the watch is cut, killed and resumed elsewhere."""
     network = world.network()
     async with world.client() as writer, world.client(network) as reader:
         await writer.create("/a")
@@ -61,7 +61,7 @@ async def test_entering_the_watch_means_that_it_watches(world: MemoryCluster) ->
 
 @in_memory
 async def test_the_changes_of_one_write_come_together(world: MemoryCluster) -> None:
-    """A multi is one change with all its events, never split (S144, etcd 729)."""
+    """A multi is one change with all its events, never split (etcd 729)."""
     async with world.client() as client:
         await client.create("/c")
         async with client.watch("/c", kind="children") as changes:
@@ -147,7 +147,7 @@ def test_a_watch_cut_off_before_its_first_change_resumes_from_where_it_began() -
 
 
 def test_a_silent_watch_is_left_for_another_member() -> None:
-    """Missing keep-alive lines mean a deaf member (S157, jetcd 523)."""
+    """Missing keep-alive lines mean a deaf member (jetcd 523)."""
 
     async def scenario() -> None:
         deaf = FakeStream().say(type="watching", zxid=5)

@@ -150,7 +150,7 @@ async def test_a_thousand_readers_and_a_writer_wait_for_each_other_in_turn(
 
 
 async def test_one_of_fifty_creates_what_was_absent(make_cluster: MakeCluster) -> None:
-    """50 clients create one znode at once at all members: one 201, 49 told who was first (S001)."""
+    """50 clients create one znode at once at all members: one 201, 49 told who was first."""
     cluster = make_cluster()
     wires = [Wire(cluster.urls[number % 3]) for number in range(50)]
     session = (await wires[0].request("POST", "/v1/sessions", {"timeout_ms": 2_000})).body

@@ -67,7 +67,7 @@ async def run_kills(cluster: ProcessCluster, seed: int, rounds: int) -> None:
 
 @pytest.mark.timeout(300)
 async def test_kills_at_random_moments_lose_nothing(make_cluster: MakeCluster) -> None:
-    """Leader, follower, all: nothing acknowledged is lost, no zxid or token falls (S039, S044)."""
+    """Leader, follower, all: nothing acknowledged is lost, no zxid or token falls."""
     await run_kills(make_cluster(raft=SNAPSHOTS), seed=random.randrange(10**6), rounds=6)
 
 

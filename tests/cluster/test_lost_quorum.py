@@ -68,7 +68,7 @@ async def test_a_member_without_a_quorum_says_so(make_cluster: MakeCluster) -> N
 async def test_a_holder_that_was_cut_off_is_never_told_that_it_still_holds(
     make_cluster: MakeCluster,
 ) -> None:
-    """2 s session, 3 s partition: the next is granted, the old one told that it ended (S113)."""
+    """2 s session, 3 s partition: the next is granted, the old one told that it ended."""
     cluster = make_cluster()
     proxies = [Proxy(port) for port in cluster.client_ports.values()]
     for proxy in proxies:

@@ -34,7 +34,7 @@ def test_a_paused_holder_learns_of_its_loss_before_it_goes_on(
 ) -> None:
     """Stopped beyond its lease: the next is granted, and the first check after waking raises.
 
-    What it wrote without looking, in the step in which it was stopped, the fence refuses (E04).
+    What it wrote without looking, in the step in which it was stopped, the fence refuses.
     """
     cluster = make_cluster()
     with FencedStore() as store:

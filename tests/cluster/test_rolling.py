@@ -17,7 +17,7 @@ pytestmark = pytest.mark.check
 
 @pytest.mark.timeout(240)
 async def test_a_rolling_restart_loses_no_lock_and_fails_no_call(make_cluster: MakeCluster) -> None:
-    """SIGTERM, wait, start, wait ready, one after the other: nobody notices for good (S037)."""
+    """SIGTERM, wait, start, wait ready, one after the other: nobody notices for good."""
     cluster = make_cluster()
     load = Load(cluster.urls, seed=2, options=LoadOptions(session_s=10.0))
     await load.start()

@@ -49,7 +49,7 @@ def znodes(cluster: ProcessCluster) -> set[int]:
 
 @pytest.mark.timeout(240)
 async def test_a_changed_limit_rewrites_no_history(make_cluster: MakeCluster) -> None:
-    """What was refused never happened, what was acknowledged stays, tokens grow (T01)."""
+    """What was refused never happened, what was acknowledged stays, tokens grow."""
     cluster = make_cluster(limits={"data_bytes_max": 300, "znodes_max": 8})
     token, zxid = 0, 0
     for env in ({}, limits(1_048_576, 1_000), limits(200, 3), {}):
@@ -81,7 +81,7 @@ async def test_a_changed_limit_rewrites_no_history(make_cluster: MakeCluster) ->
 async def test_a_limit_raised_while_a_member_was_away_holds_for_it(
     make_cluster: MakeCluster,
 ) -> None:
-    """All have the same znodes afterwards, whatever the file of one says (T01: 8, 8 and 20)."""
+    """All have the same znodes afterwards, whatever the file of one says (8, 8 and 20)."""
     cluster = make_cluster(limits={"znodes_max": 8})
     async with connect(cluster.urls, timeout=20) as client:
         few = await fill(client, 0)

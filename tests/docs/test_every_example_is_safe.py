@@ -1,4 +1,4 @@
-"""No example of ours relies on a lock alone (S070): people copy examples.
+"""No example of ours relies on a lock alone: people copy examples.
 
 What is looked for is code, not words: neither comments nor docstrings count.
 """
@@ -68,7 +68,7 @@ SOURCES = list(sources())
 
 @pytest.mark.parametrize(("where", "source"), SOURCES, ids=[where for where, _ in SOURCES])
 def test_an_example_with_a_lock_shows_what_makes_it_safe(where: str, source: str) -> None:
-    """Its token, a condition on its grant, a guard, or work that may happen twice (S070)."""
+    """Its token, a condition on its grant, a guard, or work that may happen twice."""
     tree = ast.parse(source)
 
     if takes_a_lock(tree):
@@ -76,7 +76,7 @@ def test_an_example_with_a_lock_shows_what_makes_it_safe(where: str, source: str
 
 
 def test_a_command_under_a_lock_is_shown_with_its_token() -> None:
-    """In the shell blocks of all pages: the command gets a number, and it is seen (S070)."""
+    """In the shell blocks of all pages: the command gets a number, and it is seen."""
     held = [
         (example.name, line)
         for example in examples("sh")
@@ -116,5 +116,5 @@ def test_all_examples_are_looked_at() -> None:
     looked_at = {Path(where.partition(":")[0]).name for where, _ in SOURCES}
 
     assert {"README.md", "locks.md", "guards.md", "recipes.md"} <= looked_at
-    assert {"s101_ghost_writer.py", "instead_actor.py", "ghost.py"} <= looked_at
+    assert {"ghost_writer.py", "instead_actor.py", "ghost.py"} <= looked_at
     assert sum(takes_a_lock(ast.parse(source)) for _, source in SOURCES) > 40

@@ -28,7 +28,7 @@ def below(name: str, title: str) -> str:
 
 
 def test_every_guard_is_in_the_table_of_stores() -> None:
-    """Whoever has a store finds its guard, and what to do where there is none (S065)."""
+    """Whoever has a store finds its guard, and what to do where there is none."""
     table = below("guards.md", "Which store")
     options = re.findall(r"^\d\. \*\*", below("guards.md", "A store that can not check"), re.M)
 
@@ -41,7 +41,7 @@ def test_every_guard_is_in_the_table_of_stores() -> None:
 
 
 def test_every_error_of_a_lock_has_a_reaction() -> None:
-    """Not had, away, lost, unknown at the release: each has its row (S077)."""
+    """Not had, away, lost, unknown at the release: each has its row."""
     table = below("recipes.md", "What the errors ask of you")
     rows = re.findall(r"^\| (\w+) \| (.+?) \| .+ \| (.+) \|$", table, re.MULTILINE)
     told = {(when, name) for when, names, _ in rows for name in re.findall(r"(\w+Error)`", names)}
@@ -61,7 +61,7 @@ def test_every_error_of_a_lock_has_a_reaction() -> None:
 
 
 def test_the_defaults_of_retries_and_margin_are_the_documented_ones() -> None:
-    """docs/recipes.md says them, and jitter is not zero (S008)."""
+    """docs/recipes.md says them, and jitter is not zero."""
     table = below("recipes.md", "The client")
     told = dict(re.findall(r"^\| `retry=RetryPolicy\((\w+)=...\)` \| `([^`]+)`", table, re.M))
     (margin,) = re.findall(r"^\| `lease_margin_ratio` \| `([^`]+)`", table, re.MULTILINE)
@@ -72,7 +72,7 @@ def test_the_defaults_of_retries_and_margin_are_the_documented_ones() -> None:
 
 
 def test_the_tries_of_an_update_are_the_documented_ones() -> None:
-    """How often it begins again, and what it raises then (S023)."""
+    """How often it begins again, and what it raises then."""
     told = " ".join(below("recipes.md", "The tree").split())
     (tries,) = re.findall(r"`max_retries=(\d+)`", told)
 
@@ -81,23 +81,23 @@ def test_the_tries_of_an_update_are_the_documented_ones() -> None:
 
 
 def test_what_a_shared_rate_can_be_exceeded_by_is_said() -> None:
-    """By what N clients hold in chunks of their own (S125)."""
+    """By what N clients hold in chunks of their own."""
     told = " ".join(below("recipes.md", "A shared rate").split())
 
     assert re.search(r"N clients that hold chunks of `n`.*exceeded by at most N x n", told)
 
 
 def test_both_sides_on_which_a_crash_can_fail_are_said() -> None:
-    """At most once loses it, at least once repeats it; the guide asks to choose (S108)."""
+    """At most once loses it, at least once repeats it; the guide asks to choose."""
     told = " ".join(below("locks.md", "Which lock or recipe").split())
-    story = importlib.import_module("examples.s108_at_most_at_least_once").__doc__ or ""
+    story = importlib.import_module("examples.at_most_at_least_once").__doc__ or ""
 
-    assert re.search(r"choose the side.*at most once.*at least once.*s108_at_most", told)
+    assert re.search(r"choose the side.*at most once.*at least once.*at_most", told)
     assert "on which side a crash fails" in " ".join(story.split())
 
 
 def test_looking_is_said_to_be_looking_at_the_past() -> None:
-    """Nobody is led to believe that ``verify`` or ``is_held`` protects a write (S043, S076)."""
+    """Nobody is led to believe that ``verify`` or ``is_held`` protects a write."""
     holder = " ".join(below("recipes.md", "What a holder must do").split())
     help_text = " ".join((recipes.Grant.verify.__doc__ or "").split())
 
@@ -106,7 +106,7 @@ def test_looking_is_said_to_be_looking_at_the_past() -> None:
 
 
 def test_the_limits_of_any_lock_are_stated() -> None:
-    """Promised: the order of grants, and tokens. Not: that code does not overlap (S042)."""
+    """Promised: the order of grants, and tokens. Not: that code does not overlap."""
     promised = " ".join(below("guarantees.md", "Promised").split())
     not_promised = " ".join(below("guarantees.md", "Not promised").split())
 
@@ -151,7 +151,7 @@ def test_each_promise_is_examined_by_something_that_is_there() -> None:
 
 
 def test_metrics_that_are_named_are_answered(shared_coordinator_cluster: LocalCluster) -> None:
-    """What sizing, queues and disks are read from is in /metrics (S067, S118)."""
+    """What sizing, queues and disks are read from is in /metrics."""
     named = set(re.findall(r"\bcoordinator_[a-z_]+", page("operations.md")))
     cluster, answered = shared_coordinator_cluster, ""
 
@@ -168,7 +168,7 @@ def test_metrics_that_are_named_are_answered(shared_coordinator_cluster: LocalCl
 
 @pytest.mark.parametrize("word", ["Throttled", "429", "definite"])
 def test_overload_is_said_to_be_a_refusal(word: str) -> None:
-    """Busy, not a timeout; test_proposals shows that it is so (S067)."""
+    """Busy, not a timeout; test_proposals shows that it is so."""
     sizing = below("operations.md", "Is it well?").split("**How much does it carry?**")[1]
 
     assert word in sizing.split("\n**")[0]

@@ -26,7 +26,7 @@ MARK = "--- the end of a block ---"
     reason="needs bash, curl 7.82 or later, and /proc/uptime",
 )
 def test_every_line_of_the_script_does_what_the_page_says(tmp_path: Path) -> None:
-    """Take, wait longer than the lease, keep, lose, learn so, give back (T04)."""
+    """Take, wait longer than the lease, keep, lose, learn so, give back."""
     text = PAGE.read_text(encoding="utf-8")
     blocks = BLOCK.findall(text)
     assert len(blocks) == text.count("```sh\n") >= 10

@@ -1,4 +1,4 @@
-"""The row lock of docs/locks.md, run against a real PostgreSQL server (S021)."""
+"""The row lock of docs/locks.md, run against a real PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wait_for_waiters(directory: Path) -> None:
 
 
 def test_the_row_lock_of_the_page_sells_what_is_there_and_no_more() -> None:
-    """Eight buyers run it at the same time; of five pieces five are sold (S021)."""
+    """Eight buyers run it at the same time; of five pieces five are sold."""
     (example,) = [
         each
         for each in examples("python")

@@ -102,7 +102,7 @@ class CheckThenWrite(Sound):
 
 
 class RefusesEqual(Sound):
-    """Takes only tokens higher than the highest (E01)."""
+    """Takes only tokens higher than the highest."""
 
     def check(self, token: int, highest: int) -> None:
         if token <= highest:

@@ -71,7 +71,7 @@ def test_a_raise_makes_no_file(tmp_path: Path) -> None:
 
 
 def test_a_write_number_is_used_up_when_its_write_begins(tmp_path: Path) -> None:
-    """The fence is there before the data: after a crash in between nobody can tell (E01)."""
+    """The fence is there before the data: after a crash in between nobody can tell."""
     guard = FileGuard(tmp_path / "report")
     guard.write(8, b"first", write_number=1)
     (tmp_path / "report.new").mkdir()  # the data cannot be written aside

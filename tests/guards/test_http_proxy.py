@@ -65,7 +65,7 @@ async def test_what_is_no_token_is_refused(ledger: Path, token: str) -> None:
 
 
 async def test_a_write_that_is_sent_twice_is_forwarded_once(ledger: Path) -> None:
-    """Its number is used up before it is forwarded, whatever became of it (E01)."""
+    """Its number is used up before it is forwarded, whatever became of it."""
     headers = [(TOKEN_HEADER, "34"), (WRITE_HEADER, "7")]
     async with proxied(ledger) as world:
 
@@ -214,7 +214,7 @@ async def test_headers_of_two_names_are_not_forwarded(ledger: Path) -> None:
 
 
 async def test_a_token_that_no_grant_will_reach_is_refused(ledger: Path) -> None:
-    """Raised to the end of all numbers, the resource would be shut for ever (T22)."""
+    """Raised to the end of all numbers, the resource would be shut for ever."""
     async with proxied(ledger) as world:
         assert await world.put("/a", b"first", str(2**53 + 1)) == 400
         assert await world.put("/a", b"first", "34") == 201
@@ -264,7 +264,7 @@ async def test_two_spellings_of_a_path_are_one_resource(ledger: Path) -> None:
 
 
 async def test_check_and_write_do_not_interleave(ledger: Path) -> None:
-    """While a request is under way the next for its resource waits, and others do not (S066)."""
+    """While a request is under way the next for its resource waits, and others do not."""
     async with proxied(ledger) as world:
         arrived, go_on = asyncio.Event(), asyncio.Event()
 

@@ -21,7 +21,7 @@ NUMBERS = [None, 1]
 def test_a_write_whose_answer_is_lost_is_not_sent_again(
     is_single: bool, knows_script: bool, number: int | None
 ) -> None:
-    """It may have been done: done twice, or refused as seen before, would both be untrue (T60)."""
+    """It may have been done: done twice, or refused as seen before, would both be untrue."""
     with (
         BreakingRedis(knows_script=knows_script).serving() as server,
         redis.Redis(port=server.port, single_connection_client=is_single) as client,

@@ -95,7 +95,7 @@ def test_a_put_whose_answer_was_lost_is_recognised(store: Store, guard: S3Guard)
 
 
 def test_a_numbered_put_whose_answer_was_lost_is_no_late_one(store: Store, guard: S3Guard) -> None:
-    """The store holds its own number already; it is the same write, not a second one (E01)."""
+    """The store holds its own number already; it is the same write, not a second one."""
     guard.write(33, b"first", write_number=1)
     sent_again(store)
 

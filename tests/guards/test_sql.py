@@ -104,7 +104,7 @@ def test_several_statements_are_one_transaction(database: Database, connection: 
 def test_a_write_that_failed_has_not_used_up_its_number(
     database: Database, connection: Any
 ) -> None:
-    """The number is committed with the write, or not at all (E01)."""
+    """The number is committed with the write, or not at all."""
     guard = database.guard(connection)
     guard.write(7, database.insert, (7, "a"), write_number=1)
 

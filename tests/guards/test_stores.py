@@ -66,7 +66,7 @@ def check(factory: Opened, trial: Trial, module: str) -> None:
 
 @each_trial
 def test_postgresql(trial: Trial, postgres_tables: Path) -> None:
-    """PostgresGuard over psycopg, against a PostgreSQL server (S032, S066)."""
+    """PostgresGuard over psycopg, against a PostgreSQL server."""
     check(partial(InPostgres, postgres_tables), trial, "postgresql")
 
 
@@ -78,13 +78,13 @@ def test_postgresql_asyncio(trial: Trial, postgres_tables: Path) -> None:
 
 @each_trial
 def test_mariadb(trial: Trial, mariadb_tables: Path) -> None:
-    """MysqlGuard over PyMySQL, against a MariaDB server (S032, S066)."""
+    """MysqlGuard over PyMySQL, against a MariaDB server."""
     check(partial(InMariadb, mariadb_tables), trial, "mysql")
 
 
 @each_trial
 def test_redis(trial: Trial, redis_server: Path) -> None:
-    """RedisGuard over redis-py, against a Redis server (S032, S066)."""
+    """RedisGuard over redis-py, against a Redis server."""
     check(partial(InRedis, redis_server), trial, "redis")
 
 
@@ -115,17 +115,17 @@ def test_s3_paused(trial: Trial) -> None:
 @pytest.mark.skipif(shutil.which("minio") is None, reason="no minio here: make guard-object-store")
 @pytest.mark.parametrize("trial", PAUSED, ids=lambda trial: trial.name)
 def test_s3_paused_at_a_real_store(trial: Trial, bucket: str) -> None:
-    """The same over the wire, at MinIO (S032, S066)."""
+    """The same over the wire, at MinIO."""
     check(partial(InS3, s3_client(bucket)), trial, "s3")
 
 
 @each_trial
 def test_sqlite(trial: Trial, memory_path: Path) -> None:
-    """SqliteGuard over a database file (S032, S066)."""
+    """SqliteGuard over a database file."""
     check(partial(InSqlite, memory_path / "data.db"), trial, "sqlite")
 
 
 @each_trial
 def test_file(trial: Trial, memory_path: Path) -> None:
-    """FileGuard over a local file (S032, S066)."""
+    """FileGuard over a local file."""
     check(partial(InFile, memory_path), trial, "file")

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("wrong", [UUID(int=34), str(UUID(int=34)), "34", 34.0, True, None, b"34"])
 def test_what_is_not_an_integer_is_a_type_error(wrong: object) -> None:
-    """A random id has no order, so it is no token (S009, E02)."""
+    """A random id has no order, so it is no token."""
     with pytest.raises(TypeError, match="only integers issued by the cluster"):
         checked_token(wrong)
 
@@ -39,7 +39,7 @@ def test_a_token_has_the_range_that_the_cluster_issues(wrong: int) -> None:
 
 
 def test_only_a_lower_token_is_refused_and_both_are_named() -> None:
-    """Equal tokens are the same holder's (E01); a refusal says who was late."""
+    """Equal tokens are the same holder's; a refusal says who was late."""
     refuse_lower("accounts/17", 34, 34)
     refuse_lower("accounts/17", 35, 34)
 
@@ -64,7 +64,7 @@ def test_a_write_number_is_an_integer(wrong: object) -> None:
 
 
 def test_a_late_write_is_told_its_number_and_the_highest() -> None:
-    """All that is needed to find it in a log (E01)."""
+    """All that is needed to find it in a log."""
     error = stale_write("accounts/17", 34, 6, 7)
 
     assert (error.token, error.write_number, error.highest_write_number) == (34, 6, 7)

@@ -11,12 +11,17 @@ from pathlib import Path
 
 PRODUCT = ("coordinator", "recipes")
 COLUMNS_MAX = 100
-CITATION = re.compile(r"\b(?:S\d{3}|E\d{2}|T\d{2})\b")
-"""A number of a list of requirements that is not in the repository."""
+CITATION = re.compile(
+    r"\b(?:[SET]\d{2}\d?|field notes? \d+|house (?:law|habit|rule)s?|(?:house|style)\.md)\b"
+)
+"""A number of a list, or a page, that is not in the repository."""
 _LINT_CODES = re.compile(r"#\s*(?:ruff|noqa)\b[^\n]*")
 _PROSE = ("*.md", "docs/*.md")
-_CITING = ("coordinator/**/*.py", "recipes/**/*.py", "tests/**/*.py", "examples/**/*.py",
-           "bench/**/*.py", *_PROSE)  # fmt: skip
+_CITING = (
+    *(f"{package}/**/*.py" for package in ("coordinator", "recipes", "tests", "examples", "bench")),
+    "tests/traces/*.txt",
+    *_PROSE,
+)
 
 
 @dataclass(frozen=True, slots=True)

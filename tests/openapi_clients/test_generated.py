@@ -1,4 +1,4 @@
-"""Tools can use the document: linters find nothing, generated clients take a lock (T46).
+"""Tools can use the document: linters find nothing, generated clients take a lock.
 
 ``make openapi-tools`` installs what these need into ``.openapi-tools`` (Node.js; Java for
 openapi-generator). Without it they are skipped, and say so.

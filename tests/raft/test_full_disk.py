@@ -553,7 +553,7 @@ def test_a_snapshot_that_is_not_needed_any_more_keeps_nobody_from_being_ready() 
 def test_a_member_without_descriptors_goes_on_and_makes_its_snapshots_later(
     number: int, operation: str
 ) -> None:
-    """Neither a snapshot, nor one to send, nor the next segment of the log ends it (T62)."""
+    """Neither a snapshot, nor one to send, nor the next segment of the log ends it."""
 
     async def scenario() -> None:
         cluster = SimulatedCluster(

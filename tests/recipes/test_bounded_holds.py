@@ -17,7 +17,7 @@ from tests.recipes.lock_kinds import now
 async def test_a_bounded_hold_ends_and_its_holder_is_told_before_the_next_is_granted(
     world: MemoryCluster,
 ) -> None:
-    """After 60 s, with a live session: the body is cancelled, then the next one holds (S074)."""
+    """After 60 s, with a live session: the body is cancelled, then the next one holds."""
     stopped_at = granted_at = 0.0
     async with world.client() as client, world.client() as other:
 
@@ -64,7 +64,7 @@ async def test_the_safe_time_is_the_least_of_lease_and_bound(world: MemoryCluste
 async def test_a_clock_that_runs_one_percent_off_still_gives_up_first(
     world: MemoryCluster, rate: float
 ) -> None:
-    """The margin covers it, as it does for leases (S110)."""
+    """The margin covers it, as it does for leases."""
     clock = LoopClock(asyncio.get_running_loop(), rate)
     async with world.client(clock=clock) as client, world.client() as other:
         grant = await Lock(client, "daily", max_hold=600).acquire()
@@ -123,7 +123,7 @@ async def test_several_locks_are_bounded_as_one(world: MemoryCluster) -> None:
 async def test_after_an_unclean_loss_the_lock_stays_closed_for_its_delay(
     world: MemoryCluster,
 ) -> None:
-    """What the dead holder had sent can still arrive; after a clean release nobody waits (S019)."""
+    """What the dead holder had sent can still arrive; after a clean release nobody waits."""
     network = world.network()
     async with (
         world.client(network, session_timeout=2) as client,

@@ -62,7 +62,7 @@ async def test_a_failing_callback_costs_the_other_holds_nothing(
 async def test_a_failing_callback_leaves_the_others_informed_of_a_lost_session(
     world: MemoryCluster,
 ) -> None:
-    """All callbacks of all grants are called, of the session's own state too (S059)."""
+    """All callbacks of all grants are called, of the session's own state too."""
     reported: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(
         lambda loop, context: reported.append(context["exception"])
@@ -100,7 +100,7 @@ async def test_a_failing_callback_leaves_the_others_informed_of_a_lost_session(
 async def test_a_failing_on_position_ends_the_wait_and_leaves_nothing(
     world: MemoryCluster, error: Exception
 ) -> None:
-    """It comes through as it is, and is not taken for what a member says (S007)."""
+    """It comes through as it is, and is not taken for what a member says."""
     seen: list[int] = []
 
     def on_position(position: int) -> None:

@@ -45,7 +45,7 @@ def test_cancelled_at_any_step_it_leaves_nothing(attempt: Attempt, is_cold: bool
     """From the first step of acquire to the last of release, also while the session is opened.
 
     A second later nobody stands in any queue; and once the client is closed, no session of it is
-    left (S007, S149).
+    left.
     """
 
     async def scenario(world: MemoryCluster) -> None:
@@ -134,7 +134,7 @@ async def _steps_of(attempt: Attempt, client: AsyncClient) -> int:
 
 @each_way
 def test_cancelled_at_any_step_while_replies_are_lost_it_leaves_nothing(attempt: Attempt) -> None:
-    """The answer to the deed under way does not come; the retry, or its withdrawal, does (S053)."""
+    """The answer to the deed under way does not come; the retry, or its withdrawal, does."""
 
     async def scenario(world: MemoryCluster) -> None:
         network = world.network()

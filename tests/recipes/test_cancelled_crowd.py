@@ -8,7 +8,7 @@ from tests.recipes.cancelled_crowd import against_real_members, in_memory
 
 
 def test_hundreds_of_cancelled_acquires_leave_nothing() -> None:
-    """No contender, no task, no withdrawal under way (S007)."""
+    """No contender, no task, no withdrawal under way."""
     tally = in_memory(600)
 
     assert tally.left_overs() == {}

@@ -9,7 +9,7 @@ from recipes.contention import holder, holders, sequence_of, sorted_contenders, 
 
 
 def test_lowest_sequence_holds_and_others_watch_their_predecessor() -> None:
-    """Three contenders: the first holds, the third watches the second (S014)."""
+    """Three contenders: the first holds, the third watches the second."""
     names = ["lock-0000000007", "lock-0000000009", "lock-0000000012"]
 
     assert standing(names, names[0]).is_holder
@@ -18,7 +18,7 @@ def test_lowest_sequence_holds_and_others_watch_their_predecessor() -> None:
 
 
 def test_prefixes_do_not_change_the_order() -> None:
-    """Names are compared by their number, not as strings (E11)."""
+    """Names are compared by their number, not as strings."""
     names = ["zzz-0000000001", "aaa-0000000002"]
 
     assert holder(names) == "zzz-0000000001"
@@ -26,7 +26,7 @@ def test_prefixes_do_not_change_the_order() -> None:
 
 
 def test_numbers_wider_than_ten_digits_sort_as_numbers() -> None:
-    """A queue that passed 9999999999 keeps its order (S012)."""
+    """A queue that passed 9999999999 keeps its order."""
     names = ["lock-10000000000", "lock-9999999999"]
 
     assert holder(names) == "lock-9999999999"
@@ -101,7 +101,7 @@ def test_strangers_are_ignored() -> None:
 
 @given(st.sets(st.integers(min_value=0, max_value=10**12), min_size=1, max_size=40))
 def test_each_contender_watches_exactly_the_one_before_it(numbers: set[int]) -> None:
-    """The watches form one chain: a release wakes one waiter (S063)."""
+    """The watches form one chain: a release wakes one waiter."""
     names = [f"lock-{number:010d}" for number in numbers]
     order = sorted_contenders(names)
 

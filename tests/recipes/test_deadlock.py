@@ -23,7 +23,7 @@ from tests.recipes.lock_kinds import now
 async def test_taking_a_lock_twice_fails_at_once_and_says_what_to_use(
     world: MemoryCluster,
 ) -> None:
-    """Another object of the same name, in the same task: it would wait for itself (S082)."""
+    """Another object of the same name, in the same task: it would wait for itself."""
     async with world.client() as client, Lock(client, "daily"):
         began = now()
         with pytest.raises(DeadlockError, match=r"ReentrantLock.*owner=''") as raised:
@@ -38,7 +38,7 @@ async def test_taking_a_lock_twice_fails_at_once_and_says_what_to_use(
 async def test_two_tasks_that_want_two_locks_crosswise_do_not_wait_for_ever(
     world: MemoryCluster,
 ) -> None:
-    """The second request gets the circle; the other task goes on (S115, E16)."""
+    """The second request gets the circle; the other task goes on."""
     async with world.client() as client, world.client() as other:
         begun = asyncio.Event()
 
@@ -67,7 +67,7 @@ async def test_two_tasks_that_want_two_locks_crosswise_do_not_wait_for_ever(
 async def test_tasks_of_one_client_that_wait_for_each_other_are_told_too(
     world: MemoryCluster,
 ) -> None:
-    """One session has many owners (S115)."""
+    """One session has many owners."""
     async with world.client() as client:
 
         async def hold_and_want(mine: str, wanted: str, first_s: float) -> None:
@@ -132,7 +132,7 @@ async def test_an_owner_of_its_own_waits_for_nobody_it_knows(world: MemoryCluste
 
 @in_memory
 async def test_several_at_once_never_close_a_circle(world: MemoryCluster) -> None:
-    """Crosswise, many times, in one client and in two (S083, S116)."""
+    """Crosswise, many times, in one client and in two."""
 
     async def transfer(client: AsyncClient, *names: str) -> None:
         for _ in range(10):

@@ -15,7 +15,7 @@ from tests.recipes.lock_kinds import now
 
 @in_memory
 async def test_exactly_one_is_elected_and_the_others_follow_in_turn(world: MemoryCluster) -> None:
-    """Three replicas: one runs, two stand by; epochs grow (S027, S142)."""
+    """Three replicas: one runs, two stand by; epochs grow."""
     running: list[str] = []
     epochs: list[int] = []
 
@@ -38,7 +38,7 @@ async def test_exactly_one_is_elected_and_the_others_follow_in_turn(world: Memor
 
 @in_memory
 async def test_who_proclaim_and_resign(world: MemoryCluster) -> None:
-    """The elected publishes a value that all can read; resigning ends it (S142)."""
+    """The elected publishes a value that all can read; resigning ends it."""
     async with world.client() as one, world.client() as two, world.client() as observer:
         first, second = Election(one, "service", value=b"one"), Election(two, "service")
         leadership = await first.campaign()
@@ -66,7 +66,7 @@ async def test_who_proclaim_and_resign(world: MemoryCluster) -> None:
 
 @in_memory
 async def test_observers_hear_of_each_change_although_a_member_dies(world: MemoryCluster) -> None:
-    """The present first, then each change of elected or value, over reconnects (S142)."""
+    """The present first, then each change of elected or value, over reconnects."""
     network = world.network()
     heard: list[bytes | None] = []
     async with world.client() as client, world.client(network) as observer:
@@ -97,7 +97,7 @@ async def test_observers_hear_of_each_change_although_a_member_dies(world: Memor
 async def test_the_elected_that_is_cut_off_stops_before_the_next_one_starts(
     world: MemoryCluster,
 ) -> None:
-    """Loss of leadership cancels the work, in time (S027, S045)."""
+    """Loss of leadership cancels the work, in time."""
     network = world.network()
     stopped_at = started_at = 0.0
 

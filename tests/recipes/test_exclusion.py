@@ -14,7 +14,7 @@ from tests.client.memory_cluster import MemoryCluster, in_memory
 
 @in_memory
 async def test_the_task_gets_the_token_and_its_result_is_returned(world: MemoryCluster) -> None:
-    """The helper runs a coroutine function while the lock is held (S151)."""
+    """The helper runs a coroutine function while the lock is held."""
     async with world.client() as client:
 
         async def task(grant: Grant[AsyncClient]) -> int:
@@ -27,7 +27,7 @@ async def test_the_task_gets_the_token_and_its_result_is_returned(world: MemoryC
 
 @in_memory
 async def test_a_task_whose_lock_is_not_had_does_not_run(world: MemoryCluster) -> None:
-    """Not had, lost, and the task's own failure are three different errors (S151, S107)."""
+    """Not had, lost, and the task's own failure are three different errors."""
     network = world.network()
     async with (
         world.client() as holder,
@@ -55,7 +55,7 @@ async def test_a_task_whose_lock_is_not_had_does_not_run(world: MemoryCluster) -
 
 @in_memory
 async def test_the_decorator_is_the_helper(world: MemoryCluster) -> None:
-    """Each call of a decorated coroutine function runs under the lock (S152)."""
+    """Each call of a decorated coroutine function runs under the lock."""
     async with world.client() as client:
         inside = 0
 

@@ -26,7 +26,7 @@ async def forget_all_clients(world: MemoryCluster) -> None:
 async def test_a_cancellation_stays_one_when_the_attempt_was_forgotten(
     world: MemoryCluster,
 ) -> None:
-    """That it can not be withdrawn by its number is no error of the caller's (S007)."""
+    """That it can not be withdrawn by its number is no error of the caller's."""
     async with world.client() as holder, world.client() as waiter:
         await Lock(holder, "daily").acquire()
         waiting = asyncio.create_task(Lock(waiter, "daily", timeout=600).acquire())
@@ -41,7 +41,7 @@ async def test_a_cancellation_stays_one_when_the_attempt_was_forgotten(
 
 @in_memory
 async def test_a_timeout_is_unknown_when_the_attempt_was_forgotten(world: MemoryCluster) -> None:
-    """Not "nothing is left", as long as nobody knows (S007)."""
+    """Not "nothing is left", as long as nobody knows."""
     network = world.network()
     async with world.client() as holder, world.client(network) as waiter:
         await Lock(holder, "daily").acquire()
@@ -56,7 +56,7 @@ async def test_a_timeout_is_unknown_when_the_attempt_was_forgotten(world: Memory
 
 @in_memory
 async def test_a_forgotten_attempt_is_withdrawn_by_looking_for_it(world: MemoryCluster) -> None:
-    """It is granted to nobody, and what its client holds or waits for there stays (S007)."""
+    """It is granted to nobody, and what its client holds or waits for there stays."""
     async with world.client(label="h") as holder, world.client(label="w") as client:
         first = await Semaphore(holder, "slots", 2, label="first", owner="first").acquire()
         mine = await Semaphore(client, "slots", 2, label="mine", owner="me").acquire()
@@ -114,7 +114,7 @@ async def test_while_its_owner_tries_again_nothing_is_taken_for_forgotten(
 async def test_forgotten_candidates_and_multi_locks_are_found_too(
     world: MemoryCluster, kind: str
 ) -> None:
-    """An election has no owners; several locks go as one (S007, S142)."""
+    """An election has no owners; several locks go as one."""
     async with world.client() as holder, world.client() as client:
         await Lock(holder, "b").acquire()
         await Election(holder, "e").campaign()

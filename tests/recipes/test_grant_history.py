@@ -16,7 +16,7 @@ from tests.recipes.lock_kinds import now
 async def test_the_next_holder_learns_how_the_last_one_ended_and_how_far_it_came(
     world: MemoryCluster,
 ) -> None:
-    """The note is there although its writer died (S069)."""
+    """The note is there although its writer died."""
     network = world.network()
     async with world.client(network, session_timeout=2) as client, world.client() as other:
         first = await Lock(client, "import").acquire()
@@ -110,7 +110,7 @@ async def test_a_contender_deleted_over_the_tree_is_a_loss_too(world: MemoryClus
 
 @in_memory
 async def test_the_story_of_a_grant_can_be_read_later(world: MemoryCluster) -> None:
-    """Who, on whose behalf, how it ended and who was next (S153)."""
+    """Who, on whose behalf, how it ended and who was next."""
     async with world.client() as client, world.client() as other:
         lock = Lock(client, "daily", label="report", trace_id="t-1", owner="me")
         first = await lock.acquire()

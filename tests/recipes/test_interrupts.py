@@ -120,7 +120,7 @@ def is_free_in_time(client: Client, name: str) -> bool:
 def test_what_cannot_be_given_back_at_once_is_given_back_as_soon_as_it_can(
     url: str, kind: str, takes: Callable[[Any], None]
 ) -> None:
-    """The interrupt is what is raised, with the failure as its note; nothing stays (S007, S149)."""
+    """The interrupt is what is raised, with the failure as its note; nothing stays."""
     name, network = f"{kind}-{takes.__name__}", RefusesReleases()
     connector = connect(url, transport=network, retry=RetryPolicy(tries=1))
     with Interrupted(connector.open_async) as client, connect(url) as observer:

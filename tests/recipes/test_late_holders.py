@@ -34,7 +34,7 @@ class Awaited:
 async def test_no_timeout_is_longer_than_every_pause(
     world: MemoryCluster, timeout_s: int, tmp_path: Path
 ) -> None:
-    """Frozen for longer than even the longest one there is, the late write is refused (S058)."""
+    """Frozen for longer than even the longest one there is, the late write is refused."""
     guard, network = Awaited(tmp_path / "report"), world.network()
     async with (
         world.client(network, session_timeout=timeout_s) as frozen,
@@ -56,7 +56,7 @@ async def test_no_timeout_is_longer_than_every_pause(
 
 @in_memory
 async def test_a_crash_is_told_as_expired_and_a_release_as_released(world: MemoryCluster) -> None:
-    """The audit never says of a lock that nobody gave back that it was given back (S056)."""
+    """The audit never says of a lock that nobody gave back that it was given back."""
     network = world.network()
     async with world.client(network, session_timeout=2) as crashes, world.client() as client:
         lost = await Lock(crashes, "daily").acquire()
@@ -72,7 +72,7 @@ async def test_a_crash_is_told_as_expired_and_a_release_as_released(world: Memor
 
 @in_memory
 async def test_anybody_may_ask_whether_a_token_is_current(world: MemoryCluster) -> None:
-    """Yes while it holds, no before and after; without a session of one's own (S025)."""
+    """Yes while it holds, no before and after; without a session of one's own."""
     async with world.client() as holder, world.client() as stranger:
         async with Lock(holder, "daily") as grant:
             token = grant.fencing_token
@@ -85,7 +85,7 @@ async def test_anybody_may_ask_whether_a_token_is_current(world: MemoryCluster) 
 
 
 def test_tokens_are_counted_and_not_timed(shared_coordinator_cluster: LocalCluster) -> None:
-    """Whichever clock is set, and which way: the next token is the next change's (S087, E03)."""
+    """Whichever clock is set, and which way: the next token is the next change's."""
     cluster = shared_coordinator_cluster
     with cluster.connect() as client:
         tokens = [Lock(client, "daily").acquire().fencing_token]
@@ -106,7 +106,7 @@ def test_tokens_are_counted_and_not_timed(shared_coordinator_cluster: LocalClust
 async def test_a_session_that_ended_unseen_costs_one_error_and_no_more(
     world: MemoryCluster, meets: str
 ) -> None:
-    """Who holds by it is told by the first answer that says so; then there is a new one (S077)."""
+    """Who holds by it is told by the first answer that says so; then there is a new one."""
     async with world.client() as client:
         grant = await Lock(client, "daily").acquire()
         deadline_ms = world.clock.monotonic_ms() + 1_000
@@ -125,7 +125,7 @@ async def test_a_session_that_ended_unseen_costs_one_error_and_no_more(
 
 @in_memory
 async def test_a_forgotten_grant_is_held_until_its_client_is_closed(world: MemoryCluster) -> None:
-    """As docs/recipes.md warns; a bound ends even what was forgotten (S074)."""
+    """As docs/recipes.md warns; a bound ends even what was forgotten."""
     async with world.client() as client:
         await Lock(client, "daily").acquire()
         await Lock(client, "bounded", max_hold=30).acquire()

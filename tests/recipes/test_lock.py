@@ -24,7 +24,7 @@ from tests.recipes.lock_kinds import Kind, each_kind, now
 async def test_the_body_runs_with_a_grant_and_frees_the_lock_after_it(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """``async with`` acquires, hands out the token, and releases (S149)."""
+    """``async with`` acquires, hands out the token, and releases."""
     async with world.client() as client:
         async with kind(client, "daily") as grant:
             assert grant.fencing_token > 0
@@ -58,7 +58,7 @@ async def test_a_clean_acquire_and_release_are_two_round_trips_and_two_proposals
 async def test_waiters_are_granted_one_at_a_time_in_order_with_growing_tokens(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """Twenty waiters from twenty clients never overlap and keep their order (S035, S038, S040)."""
+    """Twenty waiters from twenty clients never overlap and keep their order."""
     inside = 0
     history: list[tuple[int, int]] = []
 
@@ -87,7 +87,7 @@ async def test_waiters_are_granted_one_at_a_time_in_order_with_growing_tokens(
 async def test_a_with_that_does_not_get_the_lock_raises_and_never_runs_its_body(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """The result of an acquire cannot be ignored (S068, S072, S100, E06)."""
+    """The result of an acquire cannot be ignored."""
     async with world.client() as holder, world.client() as client:
         async with kind(holder, "daily"):
             began = now()
@@ -103,7 +103,7 @@ async def test_a_with_that_does_not_get_the_lock_raises_and_never_runs_its_body(
 @each_kind
 @in_memory
 async def test_timeout_zero_tries_once_and_leaves_nothing(world: MemoryCluster, kind: Kind) -> None:
-    """Zero is an immediate answer, yes or no (S072, kazoo 732, E07)."""
+    """Zero is an immediate answer, yes or no (kazoo 732)."""
     async with world.client() as holder, world.client() as client:
         await holder.session()
         await client.session()
@@ -122,7 +122,7 @@ async def test_timeout_zero_tries_once_and_leaves_nothing(world: MemoryCluster, 
 @each_kind
 @in_memory
 async def test_without_a_timeout_a_finite_default_applies(world: MemoryCluster, kind: Kind) -> None:
-    """Forever has to be asked for by name (S071, E15)."""
+    """Forever has to be asked for by name."""
     async with world.client() as holder, world.client() as client:
         async with kind(holder, "daily"):
             began = now()
@@ -164,7 +164,7 @@ async def test_whoever_waits_for_hours_keeps_its_place(world: MemoryCluster, kin
 @each_kind
 @in_memory
 async def test_the_timeout_is_one_overall_deadline(world: MemoryCluster, kind: Kind) -> None:
-    """Thirty predecessors that leave one by one do not restart it (S073)."""
+    """Thirty predecessors that leave one by one do not restart it."""
     async with world.client() as others, world.client() as client:
         holders = [kind(others, "daily", timeout=100) for _ in range(30)]
         waiting = [asyncio.create_task(each.acquire()) for each in holders]
@@ -205,7 +205,7 @@ async def test_a_waiter_is_told_how_many_stand_before_it(world: MemoryCluster) -
 @each_kind
 @in_memory
 async def test_one_lock_object_is_one_contender(world: MemoryCluster, kind: Kind) -> None:
-    """Taking it twice fails at once with an explanation instead of waiting for itself (S082)."""
+    """Taking it twice fails at once with an explanation instead of waiting for itself."""
     async with world.client() as client:
         lock = kind(client, "daily")
         async with lock:
@@ -221,7 +221,7 @@ async def test_one_lock_object_is_one_contender(world: MemoryCluster, kind: Kind
 
 @in_memory
 async def test_each_acquisition_has_an_identity_that_people_can_see(world: MemoryCluster) -> None:
-    """Two grants of one process are two; label, host, pid and trace id are shown (S075)."""
+    """Two grants of one process are two; label, host, pid and trace id are shown."""
     async with (
         world.client() as client,
         Lock(client, "a", label="report", trace_id="t-1") as one,
@@ -240,7 +240,7 @@ async def test_each_acquisition_has_an_identity_that_people_can_see(world: Memor
 
 @in_memory
 async def test_locks_with_other_names_do_not_meet(world: MemoryCluster) -> None:
-    """Names are opaque: prefixes, slashes, blanks, other alphabets are names (S020, S084)."""
+    """Names are opaque: prefixes, slashes, blanks, other alphabets are names."""
     names: list[str | int] = ["a", "a/b", "a b", "ab", "%2F", "день", 42, "lock-0000000001", "?x#y"]
     async with world.client() as client:
         grants = [await Lock(client, name).acquire(timeout=0) for name in names]

@@ -20,7 +20,7 @@ from tests.recipes.lock_kinds import Kind, each_kind, now
 async def test_cancelled_at_any_await_it_leaves_nothing(
     world: MemoryCluster, kind: Kind, is_contended: bool
 ) -> None:
-    """A cancelled acquire or body leaves no waiter and no grant a second later (S007, S149)."""
+    """A cancelled acquire or body leaves no waiter and no grant a second later."""
     async with world.client() as client, world.client() as other:
         await client.session()
         holder = Lock(other, "daily", label="holder")
@@ -49,7 +49,7 @@ async def test_cancelled_at_any_await_it_leaves_nothing(
 async def test_an_attempt_whose_request_is_lost_is_withdrawn_within_a_second(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """A cancelled acquire whose answers never came leaves no contender (S007, S053)."""
+    """A cancelled acquire whose answers never came leaves no contender."""
     network = world.network()
     async with world.client(network) as client, world.client() as other:
         await client.session()
@@ -106,7 +106,7 @@ async def test_who_wakes_after_deadline_and_lease_is_not_told_that_nothing_is_le
 async def test_a_lost_reply_to_an_acquire_does_not_make_a_second_contender(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """Same grant, same token, same place (S053)."""
+    """Same grant, same token, same place."""
     network = world.network()
     async with world.client(network) as client:
         await client.session()
@@ -127,7 +127,7 @@ async def test_a_lost_reply_to_an_acquire_does_not_make_a_second_contender(
 async def test_a_member_that_dies_while_we_wait_costs_no_place(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """The wait goes on at another member, at the same place in the queue (S053, S037)."""
+    """The wait goes on at another member, at the same place in the queue."""
     async with world.client() as holder, world.client() as late:
         network = world.network()
         async with world.client(network) as client:

@@ -1,4 +1,4 @@
-"""A lock raises its guards to its token before anybody gets the grant (S104)."""
+"""A lock raises its guards to its token before anybody gets the grant."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.recipes.lock_kinds import Kind, each_kind, now
 async def test_a_holder_cut_off_is_cancelled_and_told_before_the_next_is_granted(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """The body stops and ``async with`` raises, in time (S041, S045, S059, S077, S121)."""
+    """The body stops and ``async with`` raises, in time."""
     network = world.network()
     stopped_at = granted_at = 0.0
     async with world.client(network, session_timeout=3) as client, world.client() as other:
@@ -54,7 +54,7 @@ async def test_a_holder_cut_off_is_cancelled_and_told_before_the_next_is_granted
 @each_kind
 @in_memory
 async def test_a_short_interruption_costs_nothing(world: MemoryCluster, kind: Kind) -> None:
-    """Three seconds without heartbeats leave a ten second lease alone (S059, E12)."""
+    """Three seconds without heartbeats leave a ten second lease alone."""
     network = world.network()
     async with world.client(network) as client, kind(client, "daily") as grant:
         network.is_refusing = True
@@ -66,7 +66,7 @@ async def test_a_short_interruption_costs_nothing(world: MemoryCluster, kind: Ki
 
 @in_memory
 async def test_the_bodys_own_exception_is_never_hidden(world: MemoryCluster) -> None:
-    """Neither by a loss nor by a failing release (S149)."""
+    """Neither by a loss nor by a failing release."""
     network = world.network()
     async with world.client(network, session_timeout=2, timeout=1) as client:
         with pytest.raises(ZeroDivisionError):  # noqa: PT012
@@ -122,7 +122,7 @@ async def test_a_timeout_around_the_body_stays_a_timeout(world: MemoryCluster) -
 
 @in_memory
 async def test_work_may_continue_when_unsure_if_it_says_so(world: MemoryCluster) -> None:
-    """``when_unsure="continue"`` lets the body run on; the grant still tells (S041)."""
+    """``when_unsure="continue"`` lets the body run on; the grant still tells."""
     network = world.network()
     async with (
         world.client(network, session_timeout=2) as client,
@@ -192,7 +192,7 @@ async def test_a_waiter_whose_own_session_ends_stops_waiting(world: MemoryCluste
 async def test_a_grant_that_arrives_too_late_is_given_back(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """When the lease has no safe time left the client does not report "held" (S006)."""
+    """When the lease has no safe time left the client does not report "held"."""
     network = world.network()
     own_clock = LoopClock(asyncio.get_running_loop())
     async with world.client(network, clock=own_clock) as client, world.client() as other:
@@ -213,7 +213,7 @@ async def test_a_grant_that_arrives_too_late_is_given_back(
 
 @in_memory
 async def test_verify_asks_the_cluster(world: MemoryCluster) -> None:
-    """Verified means held at that moment, with the safe time left; else lost (S025, S076)."""
+    """Verified means held at that moment, with the safe time left; else lost."""
     async with (
         world.client() as client,
         world.client() as operator,
@@ -256,7 +256,7 @@ async def test_after_a_loss_the_same_object_may_contend_again(
 async def test_callbacks_hear_of_a_loss_once_even_when_they_come_late(
     world: MemoryCluster,
 ) -> None:
-    """``on_lost`` is called when it happens, or soon if it has happened (S059)."""
+    """``on_lost`` is called when it happens, or soon if it has happened."""
     network = world.network()
     heard: list[str] = []
     async with world.client(network, session_timeout=2) as client:
@@ -277,7 +277,7 @@ async def test_callbacks_hear_of_a_loss_once_even_when_they_come_late(
 @each_kind
 @in_memory
 async def test_is_held_says_as_of_when_and_for_how_long(world: MemoryCluster, kind: Kind) -> None:
-    """Never a bare yes: the answer has a zxid and the safe time that is left (S043)."""
+    """Never a bare yes: the answer has a zxid and the safe time that is left."""
     async with world.client() as client:
         async with kind(client, "daily") as grant:
             held = await grant.is_held()
@@ -295,7 +295,7 @@ async def test_is_held_says_as_of_when_and_for_how_long(world: MemoryCluster, ki
 @each_kind
 @in_memory
 async def test_extend_renews_the_lease_of_a_live_grant(world: MemoryCluster, kind: Kind) -> None:
-    """The full length again from now on, and no more than that (S150, E08)."""
+    """The full length again from now on, and no more than that."""
     network = world.network()
     async with world.client(network) as client, kind(client, "daily") as grant:
         network.is_refusing = True
@@ -313,7 +313,7 @@ async def test_extend_renews_the_lease_of_a_live_grant(world: MemoryCluster, kin
 async def test_extending_a_lease_that_has_passed_on_is_refused(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """The other holder's grant stays what it is (S003)."""
+    """The other holder's grant stays what it is."""
     async with world.client() as client, world.client() as other:
         grant = await kind(client, "daily").acquire()
         await client.core.delete(grant.path)  # an operator's forced release
@@ -330,7 +330,7 @@ async def test_extending_a_lease_that_has_passed_on_is_refused(
 async def test_a_write_may_depend_on_the_grant_in_the_same_command(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """There is no gap between the check and the write (S052)."""
+    """There is no gap between the check and the write."""
     async with world.client() as client:
         await client.create("/report", b"")
         grant = await kind(client, "daily").acquire()

@@ -17,7 +17,7 @@ from tests.recipes.lock_kinds import Kind, each_kind
 async def test_release_says_whether_it_was_held_and_may_be_repeated(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """The first release is True, every later one False and harmless (S150)."""
+    """The first release is True, every later one False and harmless."""
     async with world.client() as client:
         lock = kind(client, "daily")
         assert await lock.release() is False
@@ -31,7 +31,7 @@ async def test_release_says_whether_it_was_held_and_may_be_repeated(
 async def test_a_late_release_cannot_free_the_next_holders_lock(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """A is expired, B holds, C waits; A's release changes nothing (S048, S057, S120)."""
+    """A is expired, B holds, C waits; A's release changes nothing."""
     network = world.network()
     async with (
         world.client(network, session_timeout=2) as a,
@@ -58,7 +58,7 @@ async def test_a_late_release_cannot_free_the_next_holders_lock(
 async def test_a_lost_reply_to_a_release_is_asked_for_again(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """The retried release is the same release (S054)."""
+    """The retried release is the same release."""
     network = world.network()
     async with world.client(network) as client:
         lock = kind(client, "daily")
@@ -74,7 +74,7 @@ async def test_a_lost_reply_to_a_release_is_asked_for_again(
 async def test_a_release_whose_outcome_is_unknown_says_so_and_can_be_repeated(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """Local state forgets the lock only when the member has (S077, redis-py 3847)."""
+    """Local state forgets the lock only when the member has (redis-py 3847)."""
     network = world.network()
     async with world.client(network, timeout=2, session_timeout=60) as client:
         lock = kind(client, "daily")
@@ -112,7 +112,7 @@ async def test_a_cancelled_release_still_frees_the_lock(world: MemoryCluster, ki
 async def test_a_release_that_is_cancelled_in_an_outage_goes_on_until_it_is_known(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """Cancelled itself, or a second time on the way out of the body (S149)."""
+    """Cancelled itself, or a second time on the way out of the body."""
     network = world.network()
     passes = network._pass
 

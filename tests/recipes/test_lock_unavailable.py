@@ -22,7 +22,7 @@ from tests.recipes.lock_kinds import Kind, each_kind, now
 async def test_without_the_service_an_acquire_fails_in_time_and_the_body_is_not_entered(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """An error within the deadline, of a kind of its own (S077, S078, S123, S156)."""
+    """An error within the deadline, of a kind of its own."""
     for is_refusing in (True, False):
         network = world.network()
         network.is_refusing, network.is_cut = is_refusing, not is_refusing
@@ -78,7 +78,7 @@ async def test_a_short_wait_ends_in_time_and_so_does_its_client(world: MemoryClu
 async def test_what_an_acquire_waits_for_one_after_the_other_shares_its_one_deadline(
     world: MemoryCluster,
 ) -> None:
-    """Its owner's clean-up, then a session: each gets what is left of the time (S073)."""
+    """Its owner's clean-up, then a session: each gets what is left of the time."""
     network = world.network()
     network.is_cut = True
     async with world.client(network, timeout=30) as client:

@@ -1,4 +1,4 @@
-"""Who holds for long is listed, counted and named (S050)."""
+"""Who holds for long is listed, counted and named."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONG_MS = Config().limits.long_hold_ms
 
 @in_memory
 async def test_long_holders_can_be_listed(world: MemoryCluster) -> None:
-    """Those who hold for longer than asked, and nobody else; one log line, one count (S050)."""
+    """Those who hold for longer than asked, and nobody else; one log line, one count."""
     async with world.client() as client, world.client() as operator:
         logger, told = logging.getLogger("coordinator.service.holds"), Told()
         logger.addHandler(told)
@@ -39,7 +39,7 @@ async def test_long_holders_can_be_listed(world: MemoryCluster) -> None:
 
 @in_memory
 async def test_waits_and_holds_are_told_apart(world: MemoryCluster) -> None:
-    """Fifty who want it for half a second: long waits, short holds, in the metrics (S117, S118)."""
+    """Fifty who want it for half a second: long waits, short holds, in the metrics."""
     async with world.client() as client:
 
         async def work(number: int) -> None:

@@ -15,7 +15,7 @@ from tests.recipes.lock_kinds import now
 
 @in_memory
 async def test_transfers_in_both_directions_never_deadlock(world: MemoryCluster) -> None:
-    """A to B and B to A, many times over, all finish (S083)."""
+    """A to B and B to A, many times over, all finish."""
     inside = 0
 
     async def transfer(source: str, target: str) -> None:
@@ -34,7 +34,7 @@ async def test_transfers_in_both_directions_never_deadlock(world: MemoryCluster)
 
 @in_memory
 async def test_if_one_is_not_had_the_others_are_given_back(world: MemoryCluster) -> None:
-    """All or none, within one overall deadline (S073)."""
+    """All or none, within one overall deadline."""
     async with world.client() as client, world.client() as other, Lock(other, "b"):
         began = now()
         with pytest.raises(LockTimeoutError):

@@ -39,7 +39,7 @@ class Work:
 
 @in_memory
 async def test_the_second_call_gets_the_first_result(world: MemoryCluster) -> None:
-    """Work is done once; who asks again, from anywhere, gets its result (S030)."""
+    """Work is done once; who asks again, from anywhere, gets its result."""
     async with world.client() as one, world.client() as other:
         work = Work()
 
@@ -54,7 +54,7 @@ async def test_the_second_call_gets_the_first_result(world: MemoryCluster) -> No
 
 @in_memory
 async def test_who_asks_meanwhile_waits_for_the_first_or_is_told(world: MemoryCluster) -> None:
-    """While somebody works: "in progress" when the time is up, else the first result (S030)."""
+    """While somebody works: "in progress" when the time is up, else the first result."""
     async with world.client() as one, world.client() as other:
         work = Work()
         work.waits_s = 3.0
@@ -73,7 +73,7 @@ async def test_who_asks_meanwhile_waits_for_the_first_or_is_told(world: MemoryCl
 
 @in_memory
 async def test_work_that_fails_or_crashes_is_repeated_and_told_so(world: MemoryCluster) -> None:
-    """What was begun is known to have been begun: the next attempt has a number (S129, E10)."""
+    """What was begun is known to have been begun: the next attempt has a number."""
     async with world.client() as client:
         once, work = Once(client), Work()
         work.error = RuntimeError("the process dies here, for all that is known")
@@ -129,7 +129,7 @@ async def test_work_that_says_not_done_leaves_no_trace(world: MemoryCluster) -> 
 async def test_work_that_says_not_done_does_not_speak_for_an_earlier_attempt(
     world: MemoryCluster,
 ) -> None:
-    """Whether the one that crashed has charged stays as unknown as it was (S129, E10)."""
+    """Whether the one that crashed has charged stays as unknown as it was."""
     async with world.client() as client:
         once, work = Once(client), Work()
         work.error = RuntimeError("charged, then crashed")
@@ -186,7 +186,7 @@ async def test_a_result_that_cannot_be_kept_does_not_undo_the_work(world: Memory
 
 @in_memory
 async def test_who_lost_the_lock_records_nothing(world: MemoryCluster) -> None:
-    """The record of a later attempt is not overwritten by an earlier one that wakes (S101)."""
+    """The record of a later attempt is not overwritten by an earlier one that wakes."""
     network = world.network()
     async with world.client(network, session_timeout=2) as one, world.client() as other:
         work = Work()

@@ -29,7 +29,7 @@ each_attempt = pytest.mark.parametrize(
 async def test_an_object_belongs_to_its_body_until_that_is_left(
     world: MemoryCluster, attempt: Attempt
 ) -> None:
-    """Also when the body has lost its grant and cleans up: nobody else gets in over it (S082)."""
+    """Also when the body has lost its grant and cleans up: nobody else gets in over it."""
     network = world.network()
     async with world.client(network, session_timeout=2) as client, world.client() as observer:
         shared: Any = attempt(client)
@@ -63,7 +63,7 @@ async def test_an_object_belongs_to_its_body_until_that_is_left(
 async def test_who_has_lost_its_grant_does_not_release_its_successors(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """Taken over one object by one task after another, each gives back its own (S003)."""
+    """Taken over one object by one task after another, each gives back its own."""
     network = world.network()
     async with world.client(network, session_timeout=2) as client:
         shared = kind(client, "daily")
@@ -109,7 +109,7 @@ async def test_a_body_may_take_anew_what_it_gave_back(world: MemoryCluster, kind
 async def test_a_body_is_stopped_when_it_loses_what_it_has_taken_anew(
     world: MemoryCluster, ends: str
 ) -> None:
-    """Whatever became of the first grant, it is the second one that the body relies on (S041)."""
+    """Whatever became of the first grant, it is the second one that the body relies on."""
     async with world.client() as client, world.client() as operator:
         lock = Lock(client, "daily")
         task = asyncio.current_task()

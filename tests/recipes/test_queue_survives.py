@@ -14,7 +14,7 @@ WAITERS = 20
 async def test_waiters_keep_their_order_over_leaders_and_restarts(
     coordinator_cluster: LocalCluster,
 ) -> None:
-    """Twenty wait; the leader dies, then all members do; they are granted as they came (S040)."""
+    """Twenty wait; the leader dies, then all members do; they are granted as they came."""
     cluster = coordinator_cluster
     granted: list[tuple[int, int]] = []
 

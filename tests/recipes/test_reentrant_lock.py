@@ -22,7 +22,7 @@ from tests.client.server_thread import serving
 
 @in_memory
 async def test_the_last_release_frees_the_lock(world: MemoryCluster) -> None:
-    """Two bodies, one inside the other, hold one grant; the inner end keeps it (S082)."""
+    """Two bodies, one inside the other, hold one grant; the inner end keeps it."""
     async with world.client() as client, world.client() as other:
         lock = ReentrantLock(client, "daily")
         async with lock as outer:

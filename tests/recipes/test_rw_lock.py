@@ -71,7 +71,7 @@ async def test_nobody_starves(world: MemoryCluster) -> None:
 
 @in_memory
 async def test_a_writer_may_go_on_as_a_reader(world: MemoryCluster) -> None:
-    """Downgraded: place and token stay, waiting readers come in, waiting writers do not (S082)."""
+    """Downgraded: place and token stay, waiting readers come in, waiting writers do not."""
     async with world.client() as client, world.client() as other:
         both = RWLock(other, "accounts", timeout=60)
         async with RWLock(client, "accounts").write() as grant:

@@ -22,7 +22,7 @@ async def try_slot(client: AsyncClient, size: int = 3, **options: Any) -> Any:
 
 @in_memory
 async def test_as_many_hold_as_there_are_slots(world: MemoryCluster) -> None:
-    """The next one does not, until one of them gives its slot back (S038)."""
+    """The next one does not, until one of them gives its slot back."""
     async with world.client() as client:
         grants = [await try_slot(client) for _ in range(3)]
 

@@ -65,7 +65,7 @@ async def test_what_is_out_of_range_is_refused_when_the_lock_is_made(
 @pytest.mark.parametrize("name", [None, True, 4.5, b"daily", ("daily",)], ids=repr)
 @in_memory
 async def test_what_is_no_name_is_refused_and_not_made_one(world: MemoryCluster, name: Any) -> None:
-    """A forgotten order number must not make all orders share the lock "None" (S020)."""
+    """A forgotten order number must not make all orders share the lock "None"."""
     async with world.client() as client:
         for make in (
             *(Lock, ReentrantLock, TreeLock, Election, RWLock, MultiLock),
@@ -82,7 +82,7 @@ async def test_what_is_no_name_is_refused_and_not_made_one(world: MemoryCluster,
 
 @in_memory
 async def test_an_integer_is_a_name_of_every_recipe(world: MemoryCluster) -> None:
-    """As ``pg_advisory_lock`` and ``GET_LOCK`` have it: 42 and "42" are one lock (S020)."""
+    """As ``pg_advisory_lock`` and ``GET_LOCK`` have it: 42 and "42" are one lock."""
     async with world.client() as client:
         for lock in (Lock(client, 42), ReentrantLock(client, 42), TreeLock(client, 42)):
             grant = await lock.acquire()
@@ -95,7 +95,7 @@ async def test_an_integer_is_a_name_of_every_recipe(world: MemoryCluster) -> Non
 
 @in_memory
 async def test_for_correctness_a_lock_insists_on_a_guard_or_a_waiver(world: MemoryCluster) -> None:
-    """Without either no object is handed out; for efficiency nothing is asked (S097)."""
+    """Without either no object is handed out; for efficiency nothing is asked."""
     async with world.client() as client:
         with pytest.raises(BadArgumentsError, match="guards"):
             Lock(client, "daily", purpose="correctness")

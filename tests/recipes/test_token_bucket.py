@@ -30,7 +30,7 @@ async def test_the_burst_is_there_at_once_and_the_rate_after_it(world: MemoryClu
 
 @in_memory
 async def test_one_request_looks_and_takes(world: MemoryCluster) -> None:
-    """Nobody else came between: one request each; empty: none at all (S125)."""
+    """Nobody else came between: one request each; empty: none at all."""
     network = world.network()
     async with world.client(network) as client:
         bucket = TokenBucket(client, "mail", rate=1, burst=3)

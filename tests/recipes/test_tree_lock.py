@@ -13,7 +13,7 @@ from tests.recipes.lock_kinds import KINDS, Kind, now
 async def test_server_run_and_client_made_contenders_stand_in_one_queue(
     world: MemoryCluster,
 ) -> None:
-    """The same znodes, the same decision: they take turns in the order of arrival (S014)."""
+    """The same znodes, the same decision: they take turns in the order of arrival."""
     order: list[str] = []
 
     async def contend(kind: Kind, label: str) -> None:
@@ -36,7 +36,7 @@ async def test_server_run_and_client_made_contenders_stand_in_one_queue(
 async def test_a_predecessor_that_goes_between_listing_and_watching_is_noticed(
     world: MemoryCluster,
 ) -> None:
-    """No missed wake-up in the gap of the client-made recipe (S062)."""
+    """No missed wake-up in the gap of the client-made recipe."""
     async with world.client() as holder, world.client() as client:
         first = Lock(holder, "daily")
         await first.acquire()
@@ -53,7 +53,7 @@ async def test_a_predecessor_that_goes_between_listing_and_watching_is_noticed(
 
 @in_memory
 async def test_a_release_wakes_only_the_next_waiter(world: MemoryCluster) -> None:
-    """Each waits for its predecessor only: one departure, one contender that looks (S063)."""
+    """Each waits for its predecessor only: one departure, one contender that looks."""
     listings = 0
 
     async def looked() -> None:

@@ -109,7 +109,7 @@ async def test_the_elected_proclaims_and_nobody_else() -> None:
 
 @pytest.mark.parametrize("catches_up", [True, False])
 async def test_a_refused_resignation_names_nobody_who_has_resigned(catches_up: bool) -> None:
-    """A member that lags behind names who is elected now, or nobody (T64)."""
+    """A member that lags behind names who is elected now, or nobody."""
     async with cluster() as world:
         first, second, third = [await opened(world) for _ in range(3)]
         lost = await soon(campaigned(world, first))

@@ -272,7 +272,7 @@ async def test_a_write_under_a_grant_is_done_only_while_it_holds() -> None:
 async def test_a_late_write_is_in_the_audit_log_of_the_leader_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What was to be written, and by the holder of which token; other refusals are not (S122)."""
+    """What was to be written, and by the holder of which token; other refusals are not."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         held = await soon(acquired(world, session_id))
@@ -432,7 +432,7 @@ async def test_a_deposed_leader_promises_nothing() -> None:
 
 
 async def test_a_look_says_how_long_waits_and_holds_took() -> None:
-    """By the history; nothing where it knows nothing (S079)."""
+    """By the history; nothing where it knows nothing."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         assert (await looked(world)).waits is None
@@ -451,7 +451,7 @@ async def test_a_look_says_how_long_waits_and_holds_took() -> None:
 
 
 async def test_a_look_sets_the_lease_of_each_beside_the_holds() -> None:
-    """Of who holds and of who waits, each by its own session (S079)."""
+    """Of who holds and of who waits, each by its own session."""
     async with cluster(config=WITHOUT_LEASES) as world:
         holder, waiter = await opened(world, 5_000), await opened(world, 20_000)
         grant = await soon(acquired(world, holder))

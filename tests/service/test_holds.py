@@ -1,4 +1,4 @@
-"""Locks that are held suspiciously long: seen, counted, named once (S050)."""
+"""Locks that are held suspiciously long: seen, counted, named once."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_hold_is_counted_from_when_it_was_first_seen() -> None:
 
 
 def test_a_long_hold_is_counted_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    """One log line when it becomes long, a gauge for as long as it lasts (S050)."""
+    """One log line when it becomes long, a gauge for as long as it lasts."""
     room = Room()
     room.enter()
     room.pass_ms(0)

@@ -283,7 +283,7 @@ async def test_a_number_used_for_another_kind_gets_no_grant() -> None:
 
 
 async def test_the_grant_before_says_how_it_ended_and_what_was_noted() -> None:
-    """Where to go on: the last holder's note, also when it was lost (S069)."""
+    """Where to go on: the last holder's note, also when it was lost."""
     async with cluster() as world:
         session_id, lost = await opened(world), await opened(world)
         first = await soon(acquired(world, lost))

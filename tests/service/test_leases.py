@@ -36,7 +36,7 @@ async def is_open(world: World, session_id: str) -> bool:
 
 
 async def test_a_silent_session_ends_between_its_timeout_and_one_tick_more() -> None:
-    """Never before the timeout, at most a tick after it, its ephemerals too (S016, S046)."""
+    """Never before the timeout, at most a tick after it, its ephemerals too."""
     async with cluster() as world:
         session_id = await opened(world)
         ephemeral = Create("/e", mode=CreateMode.EPHEMERAL, session_id=session_id)
@@ -69,7 +69,7 @@ async def test_heartbeats_keep_a_session_through_any_member(is_follower: bool) -
 
 
 async def test_a_heartbeat_after_the_end_is_refused_and_revives_nothing() -> None:
-    """The old holder's heartbeat cannot extend anything (S003, S060, E09)."""
+    """The old holder's heartbeat cannot extend anything."""
     async with cluster() as world:
         session_id = await opened(world)
         await world.advance(2_200)
@@ -79,7 +79,7 @@ async def test_a_heartbeat_after_the_end_is_refused_and_revives_nothing() -> Non
 
 
 async def test_a_leader_without_a_quorum_acknowledges_no_heartbeat() -> None:
-    """A deposed leader that has not noticed keeps no client believing (S045)."""
+    """A deposed leader that has not noticed keeps no client believing."""
     async with cluster() as world:
         session_id = await opened(world)
         world.has_quorum = False
@@ -108,7 +108,7 @@ async def test_a_round_that_a_change_of_leader_crosses_is_not_an_answer() -> Non
 
 
 async def test_a_new_leader_starts_every_lease_in_full() -> None:
-    """A change of leader delays an expiry, and never hastens one (S046, house law 10)."""
+    """A change of leader delays an expiry, and never hastens one."""
     async with cluster() as world:
         session_id = await opened(world)
         await world.advance(1_900)
@@ -233,7 +233,7 @@ async def test_a_refusal_says_nothing_of_an_earlier_expiry_nobody_knows_of() -> 
 
 
 async def test_a_step_of_the_wall_clock_ends_nothing() -> None:
-    """Leases are counted on the monotonic clock only (S049)."""
+    """Leases are counted on the monotonic clock only."""
     async with cluster() as world:
         session_id = await opened(world)
         world.clock.step_wall(3_600_000)

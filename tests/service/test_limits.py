@@ -222,7 +222,7 @@ async def test_a_member_says_in_what_its_configuration_differs(
 
 
 def test_a_state_of_other_rules_stops_the_member() -> None:
-    """A release in which a constant differs does not replay the log of one before (T01)."""
+    """A release in which a constant differs does not replay the log of one before."""
     first = encode_command(Command(SetLimits(UNSET.items(), 0, RULES), 0))
     other = tuple([(name, "0" if name == "decisions" else value) for name, value in RULES])
 

@@ -179,7 +179,7 @@ class Storm:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_a_storm_leaves_one_holder_at_a_time_and_nothing_behind(seed: int) -> None:
-    """Twenty seeds of 300 steps; the name of a failed run is its seed (S005, S040, S053)."""
+    """Twenty seeds of 300 steps; the name of a failed run is its seed."""
     async with cluster(config=CONFIG) as world:
         storm = Storm(world, seed)
         for _ in range(6):

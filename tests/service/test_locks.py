@@ -80,7 +80,7 @@ async def test_an_acquire_and_a_release_without_contention_are_two_proposals() -
 
 
 async def test_contenders_are_granted_in_the_order_of_arrival_with_growing_tokens() -> None:
-    """Twenty waiters through different members, one after the other (S040)."""
+    """Twenty waiters through different members, one after the other."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         members = list(world.members.values())
@@ -99,7 +99,7 @@ async def test_contenders_are_granted_in_the_order_of_arrival_with_growing_token
 
 
 async def test_a_release_wakes_one_of_a_thousand_waiters() -> None:
-    """One notification, one grant (S014, S063)."""
+    """One notification, one grant."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         holder = await soon(acquired(world, session_id))
@@ -118,7 +118,7 @@ async def test_a_release_wakes_one_of_a_thousand_waiters() -> None:
 
 
 async def test_whoever_leaves_the_middle_of_the_queue_grants_nobody() -> None:
-    """The woken contender looks again and waits for the one before (house rule of the recipe)."""
+    """The woken contender looks again and waits for the one before."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         first = await soon(acquired(world, session_id))
@@ -136,7 +136,7 @@ async def test_whoever_leaves_the_middle_of_the_queue_grants_nobody() -> None:
 
 
 async def test_a_predecessor_that_goes_at_once_is_not_missed() -> None:
-    """Looking and registering are one step, so a release in between is seen (S062)."""
+    """Looking and registering are one step, so a release in between is seen."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         first = await soon(acquired(world, session_id))
@@ -147,7 +147,7 @@ async def test_a_predecessor_that_goes_at_once_is_not_missed() -> None:
 
 
 async def test_the_end_of_a_session_grants_the_next() -> None:
-    """A crashed holder is found by silence and deadlocks nobody (S036, S056)."""
+    """A crashed holder is found by silence and deadlocks nobody."""
     async with cluster() as world:
         dead, alive = await opened(world), await opened(world)
         await soon(acquired(world, dead))
@@ -161,7 +161,7 @@ async def test_the_end_of_a_session_grants_the_next() -> None:
 
 
 async def test_a_waiter_whose_session_ended_is_told_so_and_never_granted() -> None:
-    """The grant and the check of the own session are one look (field notes 4 and 6)."""
+    """The grant and the check of the own session are one look."""
     async with cluster() as world:
         holder, waiter = await opened(world), await opened(world)
         grant = await soon(acquired(world, holder))
@@ -200,7 +200,7 @@ async def test_a_member_that_was_paused_does_not_grant_what_has_ended_meanwhile(
 
 
 async def test_try_once_answers_at_once_and_leaves_nothing() -> None:
-    """timeout 0: held or not, with the holder, in one proposal (S072, S001)."""
+    """timeout 0: held or not, with the holder, in one proposal."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id, other = await opened(world), await opened(world)
         grant = await soon(acquired(world, session_id, is_try=True, wait_deadline_ms=0))
@@ -220,7 +220,7 @@ async def test_try_once_answers_at_once_and_leaves_nothing() -> None:
 async def test_a_refusal_names_nobody_who_has_given_it_back(
     is_try: bool, catches_up: bool
 ) -> None:
-    """A member that lags behind names the holder of now, or nobody; never the one before (T64)."""
+    """A member that lags behind names the holder of now, or nobody; never the one before."""
     async with cluster(config=WITHOUT_LEASES) as world:
         first, second, third = [await opened(world) for _ in range(3)]
         former = await soon(acquired(world, first))
@@ -265,7 +265,7 @@ async def test_a_try_that_repeats_a_wait_answers_at_once_too() -> None:
 
 
 async def test_fifty_tries_at_once_have_one_winner() -> None:
-    """Exactly one grant, and 49 refusals that name it (S001)."""
+    """Exactly one grant, and 49 refusals that name it."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_ids = [await opened(world) for _ in range(50)]
         members = list(world.members.values())
@@ -286,7 +286,7 @@ async def test_fifty_tries_at_once_have_one_winner() -> None:
 
 
 async def test_a_wait_that_ends_leaves_the_queue() -> None:
-    """One overall deadline; the error names holder and position (S073, field note 21)."""
+    """One overall deadline; the error names holder and position."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         holder = await soon(acquired(world, session_id))
@@ -308,7 +308,7 @@ async def test_a_wait_that_ends_leaves_the_queue() -> None:
 
 
 async def test_a_cancelled_wait_leaves_the_queue() -> None:
-    """A client that went away leaves no contender behind (field notes 21 and 27)."""
+    """A client that went away leaves no contender behind."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         holder = await soon(acquired(world, session_id))
@@ -346,7 +346,7 @@ async def queue_tokens(world: World) -> list[int]:
 
 
 async def test_an_acquire_whose_reply_was_lost_gets_the_same_grant() -> None:
-    """Same grant, same token, same place; never a second contender (S053)."""
+    """Same grant, same token, same place; never a second contender."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id, request = await opened(world), RequestId("client", 1)
 
@@ -358,7 +358,7 @@ async def test_an_acquire_whose_reply_was_lost_gets_the_same_grant() -> None:
 
 
 async def test_a_grant_is_known_to_every_later_leader() -> None:
-    """The leader dies right after it answered: no second holder (S005)."""
+    """The leader dies right after it answered: no second holder."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         grant = await soon(acquired(world, session_id))
@@ -392,7 +392,7 @@ async def test_an_attempt_that_ended_cannot_be_had_again() -> None:
 
 
 async def test_an_acquire_repeated_after_the_end_of_its_session_is_refused() -> None:
-    """The old contender went with the session, and nothing revives it (field note 13)."""
+    """The old contender went with the session, and nothing revives it."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id, request = await opened(world), RequestId("client", 1)
         await soon(acquired(world, session_id, request=request))
@@ -415,7 +415,7 @@ async def test_a_request_number_of_another_acquire_is_a_mistake() -> None:
 
 
 async def test_a_release_can_be_repeated_and_never_frees_a_later_grant() -> None:
-    """By grant id, not by name: S002, S054, S057 (field note 8)."""
+    """By grant id, not by name."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         first = await soon(acquired(world, session_id))
@@ -429,7 +429,7 @@ async def test_a_release_can_be_repeated_and_never_frees_a_later_grant() -> None
 
 
 async def test_a_release_after_the_lease_ended_is_not_the_owners() -> None:
-    """NotOwner names the present holder, who keeps the lock (S002, S048, S086)."""
+    """NotOwner names the present holder, who keeps the lock."""
     async with cluster() as world:
         slow, quick = await opened(world), await opened(world)
         lost = await soon(acquired(world, slow))
@@ -444,7 +444,7 @@ async def test_a_release_after_the_lease_ended_is_not_the_owners() -> None:
 
 @pytest.mark.parametrize("catches_up", [True, False])
 async def test_a_refused_release_names_nobody_who_has_given_it_back(catches_up: bool) -> None:
-    """A member that lags behind names the holder of now, or nobody; never the one before (T64)."""
+    """A member that lags behind names the holder of now, or nobody; never the one before."""
     async with cluster(config=WITHOUT_LEASES) as world:
         first, second, third = [await opened(world) for _ in range(3)]
         lost = await soon(acquired(world, first))
@@ -473,7 +473,7 @@ async def test_a_refused_release_names_nobody_who_has_given_it_back(catches_up: 
 
 
 async def test_without_a_quorum_an_acquire_ends_with_an_error_and_no_grant() -> None:
-    """Nothing is entered without a grant (S078): definite if nothing was proposed."""
+    """Nothing is entered without a grant: definite if nothing was proposed."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         world.elect(None)
@@ -602,7 +602,7 @@ async def test_very_many_are_told_more_seldom() -> None:
 
 
 async def test_a_lock_shows_who_holds_and_who_waits() -> None:
-    """With host, pid, label and trace id: two acquisitions of one session are two grants (S075)."""
+    """With host, pid, label and trace id: two acquisitions of one session are two grants."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         grant = await soon(acquired(world, session_id))
@@ -646,7 +646,7 @@ async def test_locks_are_listed_in_pages() -> None:
     "name", ["a/b", ".", "..", "%2E", "a b", "ü☃", "lock-0000000001", "x" * 200]
 )
 async def test_any_name_is_one_lock_of_its_own(name: str) -> None:
-    """Names are opaque: slashes, dots and escapes neither nest nor collide (field note 10)."""
+    """Names are opaque: slashes, dots and escapes neither nest nor collide."""
     async with cluster(1, config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         grant = await soon(acquired(world, session_id, name=name))
@@ -668,7 +668,7 @@ async def test_a_name_that_cannot_be_is_refused(name: str) -> None:
 
 
 async def test_contenders_made_over_the_plain_tree_stand_in_the_same_queue() -> None:
-    """The recipe by hand and the lock of the server interoperate (S014)."""
+    """The recipe by hand and the lock of the server interoperate."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         create = Create(

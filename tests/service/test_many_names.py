@@ -16,7 +16,7 @@ CONFIG = Config(
 
 @pytest.mark.parametrize("names", [500, pytest.param(10_000, marks=pytest.mark.slow)])
 async def test_many_names_do_not_meet_and_clean_up_after_themselves(names: int) -> None:
-    """Each is granted at once while all the others are held; no empty parent is left (S084)."""
+    """Each is granted at once while all the others are held; no empty parent is left."""
     async with cluster(config=CONFIG) as world:
         holder = await opened(world)
         for number in range(names):

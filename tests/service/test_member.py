@@ -205,7 +205,7 @@ async def test_sessions_are_listed_and_shown_with_their_ephemerals() -> None:
 
 
 async def test_a_session_opened_twice_by_one_request_is_one_session() -> None:
-    """The id drawn by the second member is not used (S053)."""
+    """The id drawn by the second member is not used."""
     async with cluster() as world:
         request = RequestId("client", 1)
 

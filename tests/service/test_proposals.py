@@ -26,7 +26,7 @@ REQUEST = RequestId("client", 1)
 
 
 async def test_a_follower_sends_a_write_to_the_leader_and_then_shows_it() -> None:
-    """A write through a follower is readable there, even stale, once it has returned (S015)."""
+    """A write through a follower is readable there, even stale, once it has returned."""
     async with cluster() as world:
         committed = await soon(
             world.follower.submit(Create("/a", b"x"), request=None, deadline_ms=world.deadline())
@@ -65,7 +65,7 @@ async def test_without_a_number_a_lost_reply_is_unknown_and_not_sent_again() -> 
 
 @pytest.mark.parametrize("fault", ["request", "reply", "unsent"])
 async def test_with_a_number_a_lost_request_is_sent_again_and_done_once(fault: str) -> None:
-    """Whatever was lost, the repeat is answered with the first outcome (S053)."""
+    """Whatever was lost, the repeat is answered with the first outcome."""
     async with cluster() as world:
         faults = [fault, fault]
         world.fault = lambda _sender, _receiver, _kind: faults.pop() if faults else None
@@ -179,7 +179,7 @@ async def test_a_write_waits_for_a_leader_within_its_deadline() -> None:
 
 
 async def test_no_leader_until_the_deadline_means_nothing_was_proposed() -> None:
-    """The definite error comes at the deadline, not before and not much after (S018, S078)."""
+    """The definite error comes at the deadline, not before and not much after."""
     async with cluster(leader_id=None) as world:
         writing = asyncio.create_task(
             world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline(1_000))
@@ -195,7 +195,7 @@ async def test_no_leader_until_the_deadline_means_nothing_was_proposed() -> None
 
 @pytest.mark.parametrize("is_follower", [True, False])
 async def test_a_deadline_under_way_is_unknown(is_follower: bool) -> None:
-    """Without a quorum nobody can say what becomes of a logged proposal (S018)."""
+    """Without a quorum nobody can say what becomes of a logged proposal."""
     async with cluster() as world:
         world.has_quorum = False
         member = world.follower if is_follower else world.leader
@@ -257,7 +257,7 @@ async def test_the_reply_waits_until_the_outcome_is_applied_here() -> None:
 
 
 async def test_too_much_under_way_is_throttled_at_once() -> None:
-    """A follower refuses more than its share in flight; nothing was proposed (S067)."""
+    """A follower refuses more than its share in flight; nothing was proposed."""
     async with cluster(config=Config(raft=RaftConfig(proposals_in_flight_max=1))) as world:
         world.has_quorum = False
         first = asyncio.create_task(

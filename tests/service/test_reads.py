@@ -17,7 +17,7 @@ async def write(world: World, path: str, data: bytes = b"") -> None:
 
 
 async def test_a_read_on_another_member_sees_what_was_written_before() -> None:
-    """Default mode never answers with the older value, however far the member lags (S015, S044)."""
+    """Default mode never answers with the older value, however far the member lags."""
     async with cluster() as world:
         await write(world, "/a", b"old")
         engine = world.engines["3"]
@@ -36,7 +36,7 @@ async def test_a_read_on_another_member_sees_what_was_written_before() -> None:
 
 
 async def test_a_stale_read_answers_at_once_with_its_age() -> None:
-    """It is labelled with its zxid and how long ago there was contact (E14)."""
+    """It is labelled with its zxid and how long ago there was contact."""
     async with cluster() as world:
         await write(world, "/a", b"old")
         await world.advance(100)

@@ -165,7 +165,7 @@ async def test_a_thread_that_hangs_does_not_hold_the_process() -> None:
 
 
 def test_members_of_releases_that_decide_differently_refuse_each_other() -> None:
-    """Every rule of the state is shown in the handshake; the first that differs is named (T01)."""
+    """Every rule of the state is shown in the handshake; the first that differs is named."""
     own = facts_to_agree_on()
     name, value = RULES[0]
     theirs = [

@@ -21,7 +21,7 @@ def said(engine: EngineStatus) -> str:
 
 
 def test_a_new_cluster_says_whom_it_waits_for() -> None:
-    """Not that an election is under way: none can succeed (T33)."""
+    """Not that an election is under way: none can succeed."""
     engine = replace(WAITS, obstacle="a new cluster ...; not reachable: 3: start it")
 
     assert said(engine) == (
@@ -30,7 +30,7 @@ def test_a_new_cluster_says_whom_it_waits_for() -> None:
 
 
 def test_a_refused_member_is_named_with_the_reason() -> None:
-    """Whether there is a leader or not, and beside what else is wrong (T02)."""
+    """Whether there is a leader or not, and beside what else is wrong."""
     why = "members 1 and 3 differ in the list of members: ...; write the same list"
 
     for engine in (FOLLOWS, WAITS):
@@ -43,7 +43,7 @@ def test_a_refused_member_is_named_with_the_reason() -> None:
 
 
 def test_an_alarm_is_in_the_sentence() -> None:
-    """Somebody must look, though everything goes on (T06)."""
+    """Somebody must look, though everything goes on."""
     words = said(replace(FOLLOWS, alarms={"3": "member 3 claims to lead in term 4"}))
 
     assert words.endswith("; ALARM: member 3 claims to lead in term 4.")

@@ -58,7 +58,7 @@ def told(items: list[WatchItem]) -> list[tuple[int, tuple[str, ...]]]:
 
 
 async def test_each_kind_is_told_what_it_watches() -> None:
-    """The znode itself, its direct children, or everything below: nothing else (S013)."""
+    """The znode itself, its direct children, or everything below: nothing else."""
     async with cluster(1) as world:
         znode = watching(world, "/a")
         children = watching(world, "/a", "children")
@@ -127,7 +127,7 @@ async def test_the_events_of_one_zxid_come_together_and_once() -> None:
 
 
 async def test_a_change_can_be_read_before_it_is_told() -> None:
-    """Whoever is told of a change finds it, on the same member (S013)."""
+    """Whoever is told of a change finds it, on the same member."""
     async with cluster(1) as world:
         stream = watching(world, "/a")
         await write(world, Create("/a", b"x"))

@@ -13,7 +13,7 @@ JUDGED = ("equal outcomes", "equal digests", "one log", "one release", "one lead
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_members_differ_in_changes_no_outcome(name: str) -> None:
-    """The limits of the state hold, and whoever would decide otherwise gets nowhere (T01)."""
+    """The limits of the state hold, and whoever would decide otherwise gets nowhere."""
     verdict = simulate(3, Settings(seconds=6, only_faults=(name,)))
 
     assert not [each for each in verdict.violations if each.promise in JUDGED]

@@ -78,7 +78,7 @@ def test_a_few_worlds_keep_every_promise() -> None:
 @pytest.mark.check
 @pytest.mark.timeout(3_000)
 def test_every_world_keeps_every_promise() -> None:
-    """A hundred worlds break nothing, and finish (S044)."""
+    """A hundred worlds break nothing, and finish."""
     total = total_of(SEEDS)
 
     assert not [name for name in HAPPENS if total.locks[name] < len(SEEDS) / 4]

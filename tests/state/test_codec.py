@@ -331,7 +331,7 @@ def as_format(number: int, operation: Operation) -> Command:
 @pytest.mark.parametrize("number", [2, 3, 4])
 def test_what_stood_in_a_queue_by_a_former_format_still_does(number: int) -> None:
     """A log of before is replayed as it was meant, alone, in a multi, and in a guarded write;
-    only commands of today are refused (T21)."""
+    only commands of today are refused."""
     made = Create("/locks/a/lock-", mode=CreateMode.PERSISTENT_SEQUENTIAL)
     parent = Create("/locks/a", parents=CreateMode.PERSISTENT)
     guarded = Guarded((), (Create("/locks/a/deep/x", parents=CreateMode.CONTAINER),), ())

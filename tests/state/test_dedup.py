@@ -46,7 +46,7 @@ def code_of(outcome: Outcome) -> str:
 
 
 def test_a_lost_reply_of_acquire_gets_the_same_grant() -> None:
-    """The retry of an acquire has the same path, token and place; there is one contender (S053)."""
+    """The retry of an acquire has the same path, token and place; there is one contender."""
     member = Member()
     member.apply(OpenSession("s1", 5000))
     acquire = Create(

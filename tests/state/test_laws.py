@@ -250,7 +250,7 @@ def test_law_6_events_tell_the_whole_change_in_order(history: list[Command]) -> 
 @thorough
 @given(histories)
 def test_law_7_ephemerals_belong_to_open_sessions(history: list[Command]) -> None:
-    """Every ephemeral znode has one open session, which knows it; ending it takes all (S011)."""
+    """Every ephemeral znode has one open session, which knows it; ending it takes all."""
     machine = Observed(SMALL_LIMITS)
     for index, command in enumerate(history, 1):
         machine.apply(command, index, 1)
@@ -278,7 +278,7 @@ def test_law_7_ephemerals_belong_to_open_sessions(history: list[Command]) -> Non
 @thorough
 @given(histories)
 def test_law_8_sequence_numbers_never_repeat(history: list[Command]) -> None:
-    """No two sequential znodes of one parent path ever get the same number (S012)."""
+    """No two sequential znodes of one parent path ever get the same number."""
     machine = Observed(SMALL_LIMITS)
     seen: set[tuple[str, int]] = set()
     for index, command in enumerate(history, 1):
@@ -427,7 +427,7 @@ def test_limits_hold(history: list[Command]) -> None:
 @thorough
 @given(histories, st.integers(1, 8))
 def test_an_abandoned_request_never_runs_afterwards(history: list[Command], number: int) -> None:
-    """After Abandon the request is refused, or was known to have run and left nothing (S007)."""
+    """After Abandon the request is refused, or was known to have run and left nothing."""
     machine = machine_after(history)
     index = len(history) + 1
     abandon = Command(Abandon("c1", number, 1_000), 0)

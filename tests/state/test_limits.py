@@ -119,7 +119,7 @@ LOW = {
 
 @pytest.mark.parametrize("name", GROWTH)
 def test_a_limit_counts_from_its_place_in_the_log(name: str) -> None:
-    """What was refused never happened and what was done stays, whatever is set later (T01)."""
+    """What was refused never happened and what was done stays, whatever is set later."""
     low, high = LOW.get(name, 2), getattr(UNSET, name)
     log: list[Operation] = [SetLimits(((name, low),), 0)]
     log += GROWTH[name](1)

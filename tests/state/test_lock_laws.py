@@ -111,7 +111,7 @@ def test_every_contender_is_recorded_and_no_other(history: list[Command]) -> Non
 @thorough
 @given(lock_histories)
 def test_who_holds_follows_the_rule(history: list[Command]) -> None:
-    """Holders exclude whom they must, and nobody waits who may hold (S014, S063)."""
+    """Holders exclude whom they must, and nobody waits who may hold."""
     for machine, command in steps(history):
         apply(machine, command)
 
@@ -161,7 +161,7 @@ def is_first(machine: StateMachine, path: str) -> bool:
 @thorough
 @given(lock_histories)
 def test_tokens_grow_in_the_order_of_the_queue_and_of_the_grants(history: list[Command]) -> None:
-    """No later grant of a queue has a lower fencing token than an earlier one (S039, E05)."""
+    """No later grant of a queue has a lower fencing token than an earlier one."""
     highest: dict[str, int] = {}
     for machine, command in steps(history):
         before = holders_of(machine)

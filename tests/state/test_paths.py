@@ -100,7 +100,7 @@ def test_split_join_depth() -> None:
 
 
 def test_sequence_suffix_grows_beyond_ten_digits() -> None:
-    """Ten digits, zero-padded; wider beyond; no wrap at 2^31 (S012)."""
+    """Ten digits, zero-padded; wider beyond; no wrap at 2^31."""
     assert paths.sequence_suffix(42) == "0000000042"
     assert paths.sequence_suffix(2**31) == "2147483648"
     assert paths.sequence_suffix(10**10) == "10000000000"

@@ -48,7 +48,7 @@ class Room:
 
 
 def test_each_release_in_a_queue_of_a_thousand_grants_to_one() -> None:
-    """One departure tells of one grant, to the next in the queue (S063)."""
+    """One departure tells of one grant, to the next in the queue."""
     room = Room()
     contenders = [room.enter() for _ in range(1_000)]
     following = [path for path, _ in contenders[1:]]

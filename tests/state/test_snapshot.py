@@ -341,7 +341,7 @@ def test_the_smallest_snapshot_is_taken() -> None:
 
 
 def test_an_older_snapshot_is_refused() -> None:
-    """The zxid is never lowered by a restore (house law 5)."""
+    """The zxid is never lowered by a restore."""
     machine = small_machine()
     old = list(machine.snapshot())
     machine.apply(Command(Create("/new"), 0), 12, 1)

@@ -31,7 +31,7 @@ def labels(client: Client, name: str) -> list[str]:
 def test_frozen_heartbeats_lose_the_lock_and_the_next_one_is_granted(
     coordinator_cluster: LocalCluster,
 ) -> None:
-    """The holder's grant says so before anybody else is granted (S051, S059)."""
+    """The holder's grant says so before anybody else is granted."""
     lost_before_the_next = threading.Event()
     with (
         coordinator_cluster.connect(session_timeout=SESSION_S) as client,
@@ -49,7 +49,7 @@ def test_frozen_heartbeats_lose_the_lock_and_the_next_one_is_granted(
 
 
 def test_heartbeats_frozen_for_a_moment_cost_nothing(coordinator_cluster: LocalCluster) -> None:
-    """Shorter than the lease: no effect (S059)."""
+    """Shorter than the lease: no effect."""
     with coordinator_cluster.connect(timeout=0.3) as client:
         grant = Lock(client, "report").acquire()
 
@@ -63,7 +63,7 @@ def test_heartbeats_frozen_for_a_moment_cost_nothing(coordinator_cluster: LocalC
 def test_a_heartbeat_that_comes_after_the_take_over_is_refused(
     coordinator_cluster: LocalCluster,
 ) -> None:
-    """It extends nothing and frees nothing: the new holder's grant stays what it is (S060)."""
+    """It extends nothing and frees nothing: the new holder's grant stays what it is."""
     with coordinator_cluster.connect() as client, coordinator_cluster.connect() as other:
         old = Lock(client, "report").acquire()
         with coordinator_cluster.freeze_heartbeats(client):
@@ -82,7 +82,7 @@ def test_a_heartbeat_that_comes_after_the_take_over_is_refused(
 def test_an_acquire_whose_reply_is_dropped_is_the_same_grant(
     coordinator_cluster: LocalCluster, kind: type[Lock[Client]], deed: Deed
 ) -> None:
-    """One contender, one grant: the retry finds the first one's outcome (S053)."""
+    """One contender, one grant: the retry finds the first one's outcome."""
     with coordinator_cluster.connect() as client:
         client.session()
         dropped = coordinator_cluster.drop_reply(client, deed)
@@ -96,7 +96,7 @@ def test_an_acquire_whose_reply_is_dropped_is_the_same_grant(
 
 
 def test_an_election_whose_reply_is_dropped_is_won_once(coordinator_cluster: LocalCluster) -> None:
-    """The same holds for elections (S053)."""
+    """The same holds for elections."""
     with coordinator_cluster.connect() as client:
         client.session()
         dropped = coordinator_cluster.drop_reply(client, "acquire")
@@ -112,7 +112,7 @@ def test_an_election_whose_reply_is_dropped_is_won_once(coordinator_cluster: Loc
 def test_a_release_whose_reply_is_dropped_frees_only_its_own_grant(
     coordinator_cluster: LocalCluster,
 ) -> None:
-    """It is a success, and repeating it can never free a later grant (S054)."""
+    """It is a success, and repeating it can never free a later grant."""
     with coordinator_cluster.connect() as client:
         lock = Lock(client, "report")
         first = lock.acquire()
@@ -150,7 +150,7 @@ def test_a_reply_is_dropped_by_a_rule_of_the_tests_own(coordinator_cluster: Loca
 
 
 def test_an_expired_holder_is_told_at_its_next_question(coordinator_cluster: LocalCluster) -> None:
-    """The cluster has ended the session; the next contender holds at once (S051, S113)."""
+    """The cluster has ended the session; the next contender holds at once."""
     with coordinator_cluster.connect() as client, coordinator_cluster.connect() as other:
         grant = Lock(client, "report").acquire()
 
@@ -175,7 +175,7 @@ def test_only_a_session_that_is_there_can_be_expired(coordinator_cluster: LocalC
 def test_a_holder_that_is_cut_off_loses_before_the_next_is_granted(
     coordinator_cluster: LocalCluster,
 ) -> None:
-    """It cannot reach the cluster, and knows by itself when to stop (S045, S121)."""
+    """It cannot reach the cluster, and knows by itself when to stop."""
     with (
         coordinator_cluster.connect(session_timeout=SESSION_S) as client,
         coordinator_cluster.connect() as other,
@@ -207,7 +207,7 @@ def test_what_was_under_way_when_it_was_cut_off_arrives_late(
 def test_a_client_cut_off_from_one_member_goes_to_another(
     coordinator_cluster: LocalCluster,
 ) -> None:
-    """Silence of one member costs an attempt, not the lock (S157)."""
+    """Silence of one member costs an attempt, not the lock."""
     with coordinator_cluster.connect(timeout=3) as client:
         grant = Lock(client, "report").acquire()
 
@@ -220,7 +220,7 @@ def test_a_client_cut_off_from_one_member_goes_to_another(
 def test_after_a_pause_the_first_question_has_the_true_answer(
     coordinator_cluster: LocalCluster,
 ) -> None:
-    """Nothing ran meanwhile, and yet nothing is believed that is not so (S061)."""
+    """Nothing ran meanwhile, and yet nothing is believed that is not so."""
     with (
         coordinator_cluster.connect(session_timeout=SESSION_S) as client,
         coordinator_cluster.connect() as other,
@@ -234,7 +234,7 @@ def test_after_a_pause_the_first_question_has_the_true_answer(
 
 
 async def test_a_paused_body_is_cancelled_and_told_why(coordinator_cluster: LocalCluster) -> None:
-    """asyncio: the loop stands still; when it goes on the ``async with`` raises (S061)."""
+    """asyncio: the loop stands still; when it goes on the ``async with`` raises."""
     async with coordinator_cluster.connect(session_timeout=SESSION_S) as client:
         with pytest.raises(LockLostError):  # noqa: PT012
             async with Lock(client, "report") as grant:
@@ -264,7 +264,7 @@ async def test_the_faults_are_the_same_on_asyncio(coordinator_cluster: LocalClus
 def test_a_stepped_wall_clock_of_a_client_changes_nothing(
     coordinator_cluster: LocalCluster,
 ) -> None:
-    """An hour forward, two back: the lease is counted on another clock (S049, S109, E03)."""
+    """An hour forward, two back: the lease is counted on another clock."""
     with coordinator_cluster.connect() as client, coordinator_cluster.connect() as other:
         grant = Lock(client, "report").acquire()
         for by_ms in (3_600_000, -7_200_000):
@@ -276,7 +276,7 @@ def test_a_stepped_wall_clock_of_a_client_changes_nothing(
 
 
 def test_a_fast_clock_of_a_client_gives_up_earlier(coordinator_cluster: LocalCluster) -> None:
-    """Ten times as fast: its lease is over in a tenth, on the safe side (S110)."""
+    """Ten times as fast: its lease is over in a tenth, on the safe side."""
     with coordinator_cluster.connect(session_timeout=2) as client:
         grant = Lock(client, "report").acquire()
         lost = threading.Event()

@@ -21,7 +21,7 @@ from tests.recipes.cancelling import standing
 
 
 def test_a_lock_outlives_the_leader_that_granted_it(coordinator_cluster: LocalCluster) -> None:
-    """Killed just after the answer: the next leader knows the grant (S005, S051)."""
+    """Killed just after the answer: the next leader knows the grant."""
     with coordinator_cluster.connect() as client, coordinator_cluster.connect() as other:
         grant = Lock(client, "report").acquire()
 
@@ -61,7 +61,7 @@ def test_an_orderly_stop_hands_the_leadership_over(coordinator_cluster: LocalClu
 
 
 def test_a_leader_cut_off_from_the_others_is_replaced(coordinator_cluster: LocalCluster) -> None:
-    """The majority elects another one; the grant keeps its token (S112)."""
+    """The majority elects another one; the grant keeps its token."""
     with coordinator_cluster.connect() as client:
         grant = Lock(client, "report").acquire()
         old = coordinator_cluster.leader
@@ -80,7 +80,7 @@ def test_a_leader_cut_off_from_the_others_is_replaced(coordinator_cluster: Local
 def test_without_a_quorum_nothing_is_granted_until_it_heals(
     coordinator_cluster: LocalCluster,
 ) -> None:
-    """Every member alone: the same error everywhere, and no manual step afterwards (S156)."""
+    """Every member alone: the same error everywhere, and no manual step afterwards."""
     with coordinator_cluster.connect(timeout=0.5) as client:
         client.session()
         parted = coordinator_cluster.partition(*([each] for each in coordinator_cluster.members))
@@ -94,7 +94,7 @@ def test_without_a_quorum_nothing_is_granted_until_it_heals(
 
 
 def test_stepped_wall_clocks_of_members_change_nothing(coordinator_cluster: LocalCluster) -> None:
-    """An hour forward or back, on the leader and on a follower (S049, S109, E03)."""
+    """An hour forward or back, on the leader and on a follower."""
     with coordinator_cluster.connect() as client, coordinator_cluster.connect() as other:
         grant = Lock(client, "report").acquire()
         for member_id in coordinator_cluster.members:
@@ -146,7 +146,7 @@ def test_only_members_that_are_there_can_be_named(coordinator_cluster: LocalClus
 async def test_attempts_cancelled_while_leaders_die_leave_nothing(
     coordinator_cluster: LocalCluster,
 ) -> None:
-    """Cancelled at some moment around the death of the leader that they asked (S005, S007)."""
+    """Cancelled at some moment around the death of the leader that they asked."""
     async with coordinator_cluster.connect() as client, coordinator_cluster.connect() as other:
         await client.session()
         for number in range(6):

@@ -1,4 +1,4 @@
-"""Leases given with an acquire, over plain HTTP, while members of a real cluster die (T04)."""
+"""Leases given with an acquire, over plain HTTP, while members of a real cluster die."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ async def test_a_held_lock_is_refused_with_who_holds_it(api: Api) -> None:
 
 
 async def test_a_late_release_frees_nobody_else(api: Api) -> None:
-    """Whoever lost the lock is told so, and by whom it is held (S048)."""
+    """Whoever lost the lock is told so, and by whom it is held."""
     first_session = await api.session_id()
     first = (await api.post("/v1/locks/daily", {"session_id": first_session})).body["grant"]
     await api.delete(f"/v1/sessions/{first_session}")
@@ -417,7 +417,7 @@ async def test_a_precondition_that_nobody_would_judge_is_refused(api: Api, name:
     ],
 )  # fmt: skip
 async def test_an_empty_name_is_called_so(api: Api, method: str, path: str) -> None:
-    """It is no route that does not exist; what is none still is none (T34)."""
+    """It is no route that does not exist; what is none still is none."""
     refused = await api.call(method, path, {"lease_ms": 60_000} if method == "POST" else None)
     unknown = await api.call(method, "/v1/keys/")
 
@@ -427,7 +427,7 @@ async def test_an_empty_name_is_called_so(api: Api, method: str, path: str) -> N
 
 
 async def test_a_mistyped_field_is_named_with_the_one_that_was_meant(api: Api) -> None:
-    """In bodies and in queries (T34)."""
+    """In bodies and in queries."""
     body = await api.post("/v1/multi", {"operatons": []})
     query = await api.delete("/v1/tree/a?exepcted_version=3")
 

@@ -1,4 +1,4 @@
-"""Nothing that a client writes ends a line of the log, or moves a cursor (T23)."""
+"""Nothing that a client writes ends a line of the log, or moves a cursor."""
 
 from __future__ import annotations
 

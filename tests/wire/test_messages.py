@@ -267,7 +267,7 @@ def test_a_multi_lock_names_its_locks() -> None:
     ],
 )
 def test_nothing_is_held_without_a_lease(body: dict[str, Any], said: str) -> None:
-    """An acquire names exactly one lease, and nothing that a lock does not know (S047)."""
+    """An acquire names exactly one lease, and nothing that a lock does not know."""
     with pytest.raises(BadArgumentsError, match=said):
         acquire.Acquire.from_body(body)
 

@@ -1,4 +1,4 @@
-"""/metrics follows the rules of Prometheus, and says what an operator looks for (T47).
+"""/metrics follows the rules of Prometheus, and says what an operator looks for.
 
 ``promtool`` is asked where it is installed (``make promtool``); the same rules are written out here
 for where it is not.

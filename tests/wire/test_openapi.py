@@ -366,7 +366,7 @@ def schemas_in(value: Any) -> Iterator[dict[str, Any]]:
 
 def test_generators_find_what_they_ask_for() -> None:
     """One tag that is explained, a description, a body that is required: also where no linter and
-    no generator is installed (tests/openapi_clients has those) (T46)."""
+    no generator is installed (tests/openapi_clients has those)."""
     tags = {each["name"] for each in DOCUMENT["tags"]}
     assert DOCUMENT["servers"]
     assert DOCUMENT["security"] == []
@@ -382,7 +382,7 @@ def test_generators_find_what_they_ask_for() -> None:
 
 
 def test_no_alternative_is_only_a_list_of_required_fields() -> None:
-    """Generators make a class of each alternative, and of one without fields nonsense (T46)."""
+    """Generators make a class of each alternative, and of one without fields nonsense."""
     for schema in schemas_in(DOCUMENT):
         for kind in ("anyOf", "oneOf", "allOf"):
             for each in schema.get(kind, ()):

@@ -126,7 +126,7 @@ async def left_behind(world: MemoryCluster) -> list[str]:
 async def test_a_lease_outlasts_the_wait_and_begins_in_full(
     world: MemoryCluster, face: Face
 ) -> None:
-    """Twenty leases of waiting, then the whole of one from the grant on (T04)."""
+    """Twenty leases of waiting, then the whole of one from the grant on."""
     network = world.network()
     async with held(world, face) as give_back:
         asking = asyncio.create_task(face.ask(network, timeout_ms=600_000))
@@ -165,7 +165,7 @@ async def test_a_grant_at_once_has_its_lease_in_full(world: MemoryCluster, face:
 async def test_an_attempt_out_of_time_leaves_no_session(
     world: MemoryCluster, face: Face, timeout_ms: int
 ) -> None:
-    """Tried once, or waited for five leases; the answer says so and nothing stays (T54)."""
+    """Tried once, or waited for five leases; the answer says so and nothing stays."""
     network = world.network()
     async with held(world, face):
         problem = await face.ask(network, timeout_ms=timeout_ms)
@@ -178,7 +178,7 @@ async def test_an_attempt_out_of_time_leaves_no_session(
 @every_face
 @in_memory
 async def test_a_client_that_hangs_up_leaves_no_session(world: MemoryCluster, face: Face) -> None:
-    """Neither while it waits, nor in the queue (T54)."""
+    """Neither while it waits, nor in the queue."""
     network = world.network()
     async with held(world, face):
         asking = asyncio.create_task(face.ask(network, timeout_ms=600_000))

@@ -36,7 +36,7 @@ def test_every_route_that_writes_by_post_is_known() -> None:
 async def test_what_any_page_can_post_is_refused(
     api: Api, template: str, content_type: str
 ) -> None:
-    """With an empty body, with one, and raw: nothing of it reaches a route (T21)."""
+    """With an empty body, with one, and raw: nothing of it reaches a route."""
     query = "?raw&mode=persistent_sequential&parents=persistent" if "tree" in template else ""
     for data in (b"", b"{}", b'{"timeout_ms": 60000}'):
         reply = await api.call(
@@ -78,7 +78,7 @@ async def test_an_empty_body_says_what_it_is(api: Api, headers: dict[str, str]) 
     ],
 )  # fmt: skip
 async def test_a_foreign_origin_does_not_write(api: Api, origin: str, status: int) -> None:
-    """Also where the browser sends no Sec-Fetch headers: beyond https and localhost (T21)."""
+    """Also where the browser sends no Sec-Fetch headers: beyond https and localhost."""
     host = api.server.url.removeprefix("http://")
     headers = {"Origin": origin.format(host=host), "Content-Type": "application/json"}
 

@@ -604,7 +604,7 @@ async def test_another_site_cannot_make_a_browser_write() -> None:
 @pytest.mark.parametrize("bind_host", ["127.0.0.1", "0.0.0.0"])
 async def test_only_known_names_are_answered(host: bytes, status: int, bind_host: str) -> None:
     """A site whose name was made to point here (DNS rebinding) gets nothing, not even reads,
-    wherever the member listens; names are compared label by label (T20, T55)."""
+    wherever the member listens; names are compared label by label."""
     urls = ["http://db.internal:7071"]
     told = {"allowed_hosts": "h, *.Locks.example", "bind_host": bind_host, "is_insecure": True}
     async with serving(client_urls=urls, **told) as server:

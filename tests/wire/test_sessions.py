@@ -35,7 +35,7 @@ async def test_a_session_lives_and_ends(api: Api) -> None:
 
 
 async def test_a_session_may_end_as_a_loss(api: Api) -> None:
-    """What its client says of itself is in the history, and the lock stays closed (S019)."""
+    """What its client says of itself is in the history, and the lock stays closed."""
     session_id = (await api.post("/v1/sessions", {})).body["session_id"]
     acquire = {"session_id": session_id, "timeout_ms": 0, "lock_delay_ms": 60_000}
     grant_id = (await api.post("/v1/locks/a", acquire)).body["grant"]["grant_id"]
