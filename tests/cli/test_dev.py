@@ -18,26 +18,12 @@ from coordinator.cli.dev_layout import Layout, write_files
 from coordinator.cli.main import cli
 from coordinator.config_file import load
 from tests.cli.test_supervisor import eventually, is_alive
-from tests.cluster.processes import free_ports
+from tests.ports import free_ports
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEADLINE_S = 60.0
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs prctl and /proc")
-
-
-def free_range(length: int) -> int:
-    """Return the first of ``length`` ports in a row that were free a moment ago."""
-    for _ in range(100):
-        first = free_ports(1)[0]
-        try:
-            sockets = [socket.create_server(("127.0.0.1", first + n)) for n in range(length)]
-        except OSError:
-            continue
-        for one in sockets:
-            one.close()
-        return first
-    raise AssertionError("no free ports in a row")
 
 
 class Dev:
@@ -46,8 +32,8 @@ class Dev:
     def __init__(self, directory: Path, members: int) -> None:
         self.directory = directory
         self.members = members
-        self.client_port = free_range(members)
-        self.member_port = free_range(members)
+        self.client_port = free_ports(members)[0]
+        self.member_port = free_ports(members)[0]
         self.process: subprocess.Popen[str] | None = None
         self._output = directory.with_name("output")
 
@@ -198,7 +184,7 @@ def test_a_taken_port_is_named_before_anything_starts(three: Dev) -> None:
 
 def test_ports_of_clients_and_members_must_differ(tmp_path: Path) -> None:
     """Overlapping ranges are refused, naming both options."""
-    first = free_range(4)
+    first = free_ports(4)[0]
     ports = ["--client-port", str(first), "--member-port", str(first + 1)]
 
     result = CliRunner().invoke(cli, ["dev", "--members", "3", "--data", str(tmp_path), *ports])

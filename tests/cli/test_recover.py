@@ -18,7 +18,7 @@ from coordinator.raft.disk import OsDisk
 from coordinator.raft.messages import INTEGER_MAX
 from coordinator.server import ZXIDS_SKIPPED, Server
 from recipes import Lock
-from tests.cluster.processes import free_ports
+from tests.ports import free_ports
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.http.app import create_app
 from coordinator.wire.http.server import HttpServer
+from tests.ports import free_ports
 
 Side = Literal["request", "answer"]
 
@@ -30,7 +31,7 @@ class BreakingDoor:
 
     def __init__(self, member_port: int) -> None:
         self._member_port = member_port
-        self._port = 0
+        self._port = free_ports(1)[0]  # it is opened again there
         self._server: asyncio.Server | None = None
         self._links: set[asyncio.Task[None]] = set()
         self._left: int | None = None
@@ -50,7 +51,6 @@ class BreakingDoor:
         """Accept connections, if it does not."""
         if self._server is None:
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
-            self._port = self._server.sockets[0].getsockname()[1]
 
     def break_after(self, side: Side, byte_count: int, *, goes: bool) -> None:
         self._side, self._left, self._goes = side, byte_count, goes

@@ -23,7 +23,7 @@ from urllib.request import urlopen
 import pytest
 
 from coordinator.cli.parent_death import dying_with_parent
-from tests.cluster.processes import free_ports
+from tests.ports import free_ports
 
 OBJECT_KEY = "tester-of-guards"
 """The key and the secret of the object store."""

@@ -28,6 +28,7 @@ from coordinator.raft.handshake import Acceptor, Dialer, HandshakeError, Identit
 from coordinator.raft.messages import FrameError, Message, decode, encode
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.transport import UNPROVED_CALLERS_MAX, TcpTransport
+from tests.ports import free_ports
 from tests.raft.message_table import EXAMPLES
 from tests.raft.simulated_cluster import ListReplica
 
@@ -75,7 +76,7 @@ class Network:
     def _bind(self) -> socket.socket:
         bound = socket.socket()
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(("127.0.0.1", 0))
+        bound.bind(("127.0.0.1", free_ports(1)[0]))  # some are bound again
         return bound
 
     def port(self, number: int) -> int:
