@@ -21,7 +21,7 @@ help:
 	@echo "make house   figures of the source: sizes, imports, duplicates, the way of one write"
 	@echo "make simulate SEEDS=100 START=0   simulated clusters under faults, one for each seed"
 	@echo "make mutants [NAMES='...']   plant known bugs in a copy of the code: each must be found"
-	@echo "make mutate MODULE=coordinator/state/queues.py   do the tests see every small change?"
+	@echo "make mutate MODULE=coordinator/state/locks/queues.py   do the tests see every small change?"
 	@echo "make faults OPTIONS='--rows 1-3'   kill, cut and damage real clusters; root for all of it"
 	@echo "make bench   measure locks, writes, reads, and the pause when a leader dies"
 	@echo "make guard-servers   install the databases that the guards are tried against; root, Debian"

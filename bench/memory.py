@@ -19,11 +19,11 @@ from collections.abc import Callable
 from coordinator.clock import SystemClock
 from coordinator.config import Config
 from coordinator.raft.loopback import LoopbackEngine
-from coordinator.service.holder_info import HolderInfo
+from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.service.locks.queues import Wish
 from coordinator.service.member import Member
-from coordinator.service.queues import Wish
 from coordinator.state.commands import Command, Enter, Kind, OpenSession, Release, RequestId
-from coordinator.state.grants import GrantQuery
+from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered
 

@@ -28,13 +28,13 @@ from coordinator import log_lines
 from coordinator.clock import Clock, SystemClock
 from coordinator.config import Config, MemberAddress
 from coordinator.errors import CoordinatorError, StorageError
-from coordinator.raft.agreement import Fact
-from coordinator.raft.disk import OsDisk
 from coordinator.raft.engine import Engine
 from coordinator.raft.loopback import LoopbackEngine
-from coordinator.raft.ownership import CLUSTER_ID_BYTES, Owner
+from coordinator.raft.network.agreement import Fact
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
-from coordinator.raft.refounding import HeldData, Position, read_note, write
+from coordinator.raft.rejoin.refounding import HeldData, Position, read_note, write
+from coordinator.raft.storage.disk import OsDisk
+from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Owner
 from coordinator.service.member import Member
 from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import COMMAND_FORMAT, OUTCOME_FORMAT

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Generic, Literal
 
 from coordinator.client import AsyncClient, Client
-from coordinator.client.facing import ClientT, expect_face
 from coordinator.client.hints import Contending
+from coordinator.client.sync_and_async import ClientT, expect_face
 from recipes.grant import Grant
 from recipes.holding import Holding
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.client.facing import ClientT, both
+from coordinator.client.sync_and_async import ClientT, both
 from recipes.body import Body
 from recipes.grant import Grant
 from recipes.guards.raising import Guard
 from recipes.holding import Holding
 from recipes.obtaining import obtain
-from recipes.terms import Terms
+from recipes.options import Terms
 from recipes.waiting import Timeout, wait_ms_of
 
 

@@ -1,8 +1,8 @@
 """The one decision of every lock and election: who holds, and whom the others watch.
 
 Pure, and from names alone, so that it can be taken over the plain tree. The members take the same
-decision (``coordinator/state/queues.py``, which also knows what no name tells); a test holds the
-two together, so contenders of both kinds can stand in one queue.
+decision (``coordinator/state/locks/queues.py``, which also knows what no name tells); a test holds
+the two together, so contenders of both kinds can stand in one queue.
 
 1. Contenders stand in the order of the number at the end of their names, never of whole strings: a
    prefix (a GUID, another recipe's word) must not change the order.

@@ -26,7 +26,7 @@ from coordinator.client import (
     ElectionStream,
     ElectionView,
 )
-from coordinator.client.facing import ClientT, both
+from coordinator.client.sync_and_async import ClientT, both
 from coordinator.errors import NotOwnerError
 from recipes.body import Body
 from recipes.grant import Grant
@@ -34,7 +34,7 @@ from recipes.guards.raising import Guard, checked_guards, raise_guards
 from recipes.holding import Holding
 from recipes.naming import name_of
 from recipes.obtaining import grants_of
-from recipes.terms import WhenUnsure, checked_when_unsure, wish_of
+from recipes.options import WhenUnsure, checked_when_unsure, wish_of
 from recipes.waiting import FOREVER, Timeout, wait_ms_of
 
 

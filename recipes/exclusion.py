@@ -26,10 +26,10 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from coordinator.client import AsyncClient, Client, connect
-from coordinator.client.facing import expect_face
+from coordinator.client.sync_and_async import expect_face
 from recipes.grant import Grant
 from recipes.lock import Lock
-from recipes.terms import LockOptions
+from recipes.options import LockOptions
 
 P = ParamSpec("P")
 T = TypeVar("T")

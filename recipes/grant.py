@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from coordinator.client import Check, Client, Previous, Session
-from coordinator.client.facing import ClientT, both, expect_face
+from coordinator.client.sync_and_async import ClientT, both, expect_face
 from coordinator.errors import BadArgumentsError, LockLostError, SessionExpiredError
 from recipes.hold import Life, Queue
 from recipes.interrupting import Interrupting

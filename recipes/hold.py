@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from coordinator.client import AsyncClient, Session, SessionState
-from coordinator.client.award import remaining_safe_ms
+from coordinator.client.locks.acquired import remaining_safe_ms
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 
 _AGAIN_S = 1.0

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic
 
-from coordinator.client.facing import ClientT
-from coordinator.client.owner import current_owner
+from coordinator.client.locks.owner import current_owner
+from coordinator.client.sync_and_async import ClientT
 from coordinator.errors import CoordinatorError, DeadlockError, LockLostError, LockTimeoutError
 from recipes.grant import Grant
-from recipes.terms import WhenUnsure
+from recipes.options import WhenUnsure
 
 _OUTLIVED_MAX = 100
 

@@ -25,11 +25,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator.client.facing import ClientT, FaceT
+from coordinator.client.sync_and_async import ClientT, FaceT
 from recipes.contender import Contender
 from recipes.guards.raising import Guard
 from recipes.naming import name_of
-from recipes.terms import Purpose, Terms, WhenUnsure
+from recipes.options import Purpose, Terms, WhenUnsure
 from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout
 
 

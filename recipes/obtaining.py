@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.client.award import Award
-from coordinator.client.contest import Contest
-from coordinator.client.facing import FaceT
+from coordinator.client.locks.acquired import Award
+from coordinator.client.locks.lock_queue import Contest
+from coordinator.client.sync_and_async import FaceT
 from coordinator.errors import DeadlockError
 from recipes.grant import Grant
 from recipes.guards.raising import raise_guards
 from recipes.hold import Hold
-from recipes.terms import Terms
+from recipes.options import Terms
 
 
 async def obtain(

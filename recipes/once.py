@@ -31,7 +31,7 @@ from typing import Any, Generic, Literal, overload
 from urllib.parse import quote
 
 from coordinator.client import AsyncClient, Client
-from coordinator.client.facing import ClientT, both
+from coordinator.client.sync_and_async import ClientT, both
 from coordinator.errors import (
     BadArgumentsError,
     DataTooLargeError,

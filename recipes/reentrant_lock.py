@@ -32,16 +32,16 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Unpack
 
 from coordinator.client import AsyncClient, Client
-from coordinator.client.facing import ClientT, both, expect_face
 from coordinator.client.hints import Contending
-from coordinator.client.owner import current_owner
+from coordinator.client.locks.owner import current_owner
+from coordinator.client.sync_and_async import ClientT, both, expect_face
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
 from recipes.grant import Grant
 from recipes.hold import Shares
 from recipes.holding import Holding
 from recipes.naming import name_of
 from recipes.obtaining import obtain
-from recipes.terms import LockOptions, Terms
+from recipes.options import LockOptions, Terms
 from recipes.waiting import Timeout, wait_ms_of
 
 

@@ -23,11 +23,11 @@ from __future__ import annotations
 
 from typing import Generic, Unpack
 
-from coordinator.client.facing import ClientT
 from coordinator.client.hints import Contending
+from coordinator.client.sync_and_async import ClientT
 from recipes.lock import Lock
 from recipes.naming import name_of
-from recipes.terms import Kind, LockOptions, Terms
+from recipes.options import Kind, LockOptions, Terms
 
 
 class RWLock(Contending, Generic[ClientT]):

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from coordinator.client.facing import ClientT, both
+from coordinator.client.sync_and_async import ClientT, both
 from coordinator.errors import BadArgumentsError
 from recipes.contender import Contender
 from recipes.naming import name_of
-from recipes.terms import LockOptions, Terms
+from recipes.options import LockOptions, Terms
 
 SIZE_MAX = 10_000
 

@@ -27,7 +27,7 @@ from typing import Generic
 from urllib.parse import quote
 
 from coordinator.client import Check, Create, Operation, Read, SetData, Stat
-from coordinator.client.facing import ClientT, both
+from coordinator.client.sync_and_async import ClientT, both
 from coordinator.errors import BadArgumentsError, NoNodeError, TooManyRetriesError
 from recipes.naming import name_of
 from recipes.waiting import Timeout, is_seconds, wait_ms_of

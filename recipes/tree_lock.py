@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from coordinator.client import AsyncClient, Check, Create, Result, Session
-from coordinator.client.facing import ClientT, both
+from coordinator.client.sync_and_async import ClientT, both
 from coordinator.errors import (
     BadArgumentsError,
     CompactedError,
@@ -40,7 +40,7 @@ from recipes.grant import Grant
 from recipes.hold import Hold
 from recipes.holding import Holding
 from recipes.naming import name_of
-from recipes.terms import WhenUnsure, checked_when_unsure, wish_of
+from recipes.options import WhenUnsure, checked_when_unsure, wish_of
 from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, checked_blocking, wait_ms_of
 
 _ROOT = "/locks"

@@ -102,7 +102,7 @@ def test_less_than_the_level_is_not_said(root: logging.Logger) -> None:
 def test_a_proven_member_cannot_flood_the_log(root: logging.Logger) -> None:
     """So many lines of a kind in ten seconds; the next window says how many there were."""
     flood = FloodFilter()
-    logger = "coordinator.raft.chapters"
+    logger = "coordinator.raft.rejoin.incarnations"
 
     def line(at_s: float, name: str = logger, text: str = "member %s lies") -> str | None:
         record = logging.LogRecord(name, logging.ERROR, "", 0, text, ("2",), None)
@@ -124,6 +124,6 @@ def test_the_handler_of_a_member_has_the_filter(root: logging.Logger) -> None:
     configure("info", "text", stream)
 
     for _ in range(1_000):
-        logging.getLogger("coordinator.raft.transport").info("member %s connected", "2")
+        logging.getLogger("coordinator.raft.network.transport").info("member %s connected", "2")
 
     assert stream.getvalue().count("\n") <= 40

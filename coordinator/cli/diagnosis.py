@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from coordinator.cli.sentences import counted, lasting
+from coordinator.cli.wording import counted, lasting
 from coordinator.client import GrantRecord
 
 WAIT_DOMINATES_RATIO = 2

@@ -32,8 +32,8 @@ from coordinator.cli.supervisor import (
     Supervisor,
 )
 from coordinator.client import AsyncClient
-from coordinator.client.award import Award
-from coordinator.client.contest import Wish
+from coordinator.client.locks.acquired import Award
+from coordinator.client.locks.lock_queue import Wish
 from coordinator.clock import SystemClock
 from coordinator.errors import (
     CoordinatorError,
@@ -42,7 +42,7 @@ from coordinator.errors import (
     SessionError,
     UnavailableError,
 )
-from recipes.terms import LOCK_DELAY_S_MAX, MAX_HOLD_S_MAX, OWNER_CHARACTERS_MAX
+from recipes.options import LOCK_DELAY_S_MAX, MAX_HOLD_S_MAX, OWNER_CHARACTERS_MAX
 
 EXIT_NOT_ACQUIRED = 75
 EXIT_UNAVAILABLE = 77

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from coordinator.cli.connection import Settings, shared_options, verb
+from coordinator.cli.history import login_name
 from coordinator.cli.output import document, one_line, show_table
-from coordinator.cli.past import login_name
-from coordinator.cli.sentences import moment
+from coordinator.cli.wording import moment
 from coordinator.client import AsyncClient
 from coordinator.wire.messages.limits import LimitsView
 from coordinator.wire.messages.operations import ANY_VERSION

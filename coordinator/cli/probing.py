@@ -24,7 +24,7 @@ from coordinator.cli.parent_death import dying_with_parent
 from coordinator.cli.seconds import Seconds
 from coordinator.cli.supervisor import Patience, SafeTime
 from coordinator.client import AsyncClient
-from coordinator.client.award import Award
+from coordinator.client.locks.acquired import Award
 from coordinator.client.probing import FAILURES_MAX, SECONDS_MAX, Probe, Prober
 from coordinator.clock import Clock
 

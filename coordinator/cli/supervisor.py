@@ -39,7 +39,7 @@ _RENEW_INTERVAL_MS = 100
 # Isolated and without site-packages: the guard starts in milliseconds and needs only this package.
 _GUARD_PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
-    "from coordinator.cli.guard import main; main()"
+    "from coordinator.cli.watchdog import main; main()"
 )
 
 

@@ -10,7 +10,7 @@ import click
 
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, one_line
-from coordinator.cli.sentences import counted, lasting, moment, who
+from coordinator.cli.wording import counted, lasting, moment, who
 from coordinator.client import AsyncClient, Contender, GrantRecord, GrantStory, LockView
 from coordinator.clock import SystemClock
 from coordinator.errors import NoNodeError

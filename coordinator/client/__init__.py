@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coordinator.client.connecting import Connector as Connector
     from coordinator.client.connecting import connect as connect
     from coordinator.client.in_process import InProcessTransport as InProcessTransport
-    from coordinator.client.observing import ElectionStream as ElectionStream
+    from coordinator.client.locks.observing import ElectionStream as ElectionStream
     from coordinator.client.probing import Probe as Probe
     from coordinator.client.retry import RetryPolicy as RetryPolicy
     from coordinator.client.session import Session as Session
@@ -70,7 +70,7 @@ _HOMES = {
     "coordinator.client.conditions": ("Conditions", "HoldsLock", "IfHeld"),
     "coordinator.client.connecting": ("Connector", "connect"),
     "coordinator.client.in_process": ("InProcessTransport",),
-    "coordinator.client.observing": ("ElectionStream",),
+    "coordinator.client.locks.observing": ("ElectionStream",),
     "coordinator.client.probing": ("Probe",),
     "coordinator.client.retry": ("RetryPolicy",),
     "coordinator.client.session": ("Session", "SessionState"),

@@ -18,14 +18,14 @@ from coordinator.client.calls import (
 )
 from coordinator.client.chores import Chores
 from coordinator.client.conditions import Conditions, conditions_of
-from coordinator.client.contest import Contest
 from coordinator.client.current_session import CurrentSession
 from coordinator.client.delivery import Delivery
 from coordinator.client.hints import CLIENT, LockQuestion, answering, missing
-from coordinator.client.leftovers import Leftovers
+from coordinator.client.locks.leftovers import Leftovers
+from coordinator.client.locks.lock_queue import Contest
+from coordinator.client.locks.observing import ElectionStream
 from coordinator.client.modes import Mode as Mode
 from coordinator.client.modes import WatchKind as WatchKind
-from coordinator.client.observing import ElectionStream
 from coordinator.client.operating import OperatorVerbs
 from coordinator.client.session import Session
 from coordinator.client.settings import ClientSettings

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from coordinator.client.lanes import Lane
+from coordinator.client.request_ids import Lane
 from coordinator.client.transport import Request
 from coordinator.errors import BadArgumentsError
 from coordinator.wire.encoding import Encoding, encode

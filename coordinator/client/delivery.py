@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from coordinator.client.calls import Call
-from coordinator.client.lanes import Lane, Lanes
+from coordinator.client.request_ids import Lane, Lanes
 from coordinator.client.retry import RetryPolicy
 from coordinator.client.transport import Request, Response, ResponseStream, Transport
 from coordinator.clock import Clock

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from coordinator.client.owner import context_of_caller
+from coordinator.client.locks.owner import context_of_caller
 from coordinator.errors import (
     BadArgumentsError,
     ClientClosedError,

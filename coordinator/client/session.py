@@ -31,8 +31,8 @@ from urllib.parse import quote
 from coordinator.client.calls import Call
 from coordinator.client.delivery import Delivery, Trouble
 from coordinator.client.lease import Lease, margin_ms
+from coordinator.client.locks.grant_watch import Tidings
 from coordinator.client.probing import Prober
-from coordinator.client.tidings import Tidings
 from coordinator.errors import (
     CoordinatorError,
     OutcomeUnknownError,

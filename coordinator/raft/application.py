@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from coordinator.errors import CoordinatorError, LeaderChangedError
 from coordinator.raft.engine import Applied, Replica
 from coordinator.raft.hardening import FOUNDING, NO_OP, REGULAR, InvariantError
-from coordinator.raft.ownership import CLUSTER_ID_BYTES
 from coordinator.raft.proposals import Proposals, Waiter, fail_waiters, unpack_group
+from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES
 
 _PASS_MS = 5
 _PASS_COMMANDS_MAX = 500

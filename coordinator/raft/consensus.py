@@ -23,17 +23,17 @@ from random import Random
 from typing import Any
 
 from coordinator.config import RaftConfig
-from coordinator.raft import messages as say
 from coordinator.raft.barrier import QuorumRounds
 from coordinator.raft.elections import Elections
 from coordinator.raft.engine import Role
 from coordinator.raft.hardening import FOUNDING, NO_OP, HardenedSyncObj, InvariantError
-from coordinator.raft.messages import Message
-from coordinator.raft.outbox import Outbox
-from coordinator.raft.probation import Probation, Proof, ask_after_ms
+from coordinator.raft.network import messages as say
+from coordinator.raft.network.messages import Message
+from coordinator.raft.network.outbox import Outbox
 from coordinator.raft.proposals import NOTHING
+from coordinator.raft.rejoin.recovering import Probation, Proof, ask_after_ms
+from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.replication import Replication
-from coordinator.raft.trust import Trust
 
 
 class Consensus:

@@ -22,12 +22,12 @@ from random import Random
 from typing import Any, Protocol
 
 from coordinator.config import RaftConfig
-from coordinator.raft import messages as say
 from coordinator.raft.engine import Role
 from coordinator.raft.hardening import HardenedSyncObj
-from coordinator.raft.messages import Message
-from coordinator.raft.probation import Probation
-from coordinator.raft.trust import Trust
+from coordinator.raft.network import messages as say
+from coordinator.raft.network.messages import Message
+from coordinator.raft.rejoin.recovering import Probation
+from coordinator.raft.rejoin.trust import Trust
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Role
-from coordinator.raft.messages import StandNow
+from coordinator.raft.network.messages import StandNow
 
 DRAIN_MS_MAX = 1_000
 """How long proposals under way are waited for before the leadership is given away all the same."""

@@ -31,7 +31,7 @@ from pysyncobj.transport import Transport
 
 from coordinator.config import RaftConfig
 from coordinator.raft.engine import Role
-from coordinator.raft.messages import Appended, Message, VoteGrant, VoteRequest
+from coordinator.raft.network.messages import Appended, Message, VoteGrant, VoteRequest
 
 LIBRARY_VERSION = "0.3.17"
 LIBRARY_FILES = ("syncobj", "transport", "node", "journal", "config", "serializer", "fast_queue")

@@ -23,15 +23,8 @@ from typing import Any
 
 from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
-from coordinator.errors import (
-    LeaderChangedError,
-    NoLeaderError,
-    ShuttingDownError,
-    StorageError,
-)
-from coordinator.raft import facts, ownership
-from coordinator.raft import messages as say
-from coordinator.raft.agreement import Fact, fact_of_id, facts_of_cluster, facts_of_raft
+from coordinator.errors import LeaderChangedError, NoLeaderError, ShuttingDownError, StorageError
+from coordinator.raft import status as facts
 from coordinator.raft.application import Application
 from coordinator.raft.blocking import (
     RunBlocking,
@@ -40,11 +33,8 @@ from coordinator.raft.blocking import (
     start_in_place,
     start_in_thread,
 )
-from coordinator.raft.chapter_record import load as load_chapters
-from coordinator.raft.chapters import Chapters
 from coordinator.raft.consensus import Consensus
-from coordinator.raft.disk import Disk, OsDisk, join
-from coordinator.raft.durability import TRY_AGAIN_S, Durability
+from coordinator.raft.disk_health import Fitness
 from coordinator.raft.engine import (
     Applied,
     EngineStatus,
@@ -54,24 +44,30 @@ from coordinator.raft.engine import (
     Role,
     RoleListener,
 )
-from coordinator.raft.fitness import Fitness
 from coordinator.raft.handover import Handovers
-from coordinator.raft.inbox import Inbox
-from coordinator.raft.journal import Journal, salts
 from coordinator.raft.listeners import Listeners
 from coordinator.raft.membership import check_members, check_timing
-from coordinator.raft.messages import Message
-from coordinator.raft.ownership import Owner, Ownership
-from coordinator.raft.passes import Passes
-from coordinator.raft.probation import Probation
+from coordinator.raft.network import messages as say
+from coordinator.raft.network.agreement import Fact, fact_of_id, facts_of_cluster, facts_of_raft
+from coordinator.raft.network.inbox import Inbox
+from coordinator.raft.network.messages import Message
+from coordinator.raft.network.rpc import RequestDesk
+from coordinator.raft.network.transport import MemberTransport, TcpTransport
 from coordinator.raft.proposals import Proposals
-from coordinator.raft.quarantine import quarantine, refuse_quarantined
 from coordinator.raft.read_index import READ_INDEX, ReadIndex
-from coordinator.raft.requests import RequestDesk
-from coordinator.raft.snapshot_exchange import SnapshotExchange
-from coordinator.raft.snapshots import SnapshotStore
-from coordinator.raft.transport import MemberTransport, TcpTransport
-from coordinator.raft.trust import Trust
+from coordinator.raft.rejoin.incarnation_record import load as load_chapters
+from coordinator.raft.rejoin.incarnations import Chapters
+from coordinator.raft.rejoin.recovering import Probation
+from coordinator.raft.rejoin.trust import Trust
+from coordinator.raft.run_loop import Passes
+from coordinator.raft.storage import ownership
+from coordinator.raft.storage.disk import Disk, OsDisk, join
+from coordinator.raft.storage.journal import Journal, salts
+from coordinator.raft.storage.ownership import Owner, Ownership
+from coordinator.raft.storage.quarantine import quarantine, refuse_quarantined
+from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
+from coordinator.raft.storage.snapshot_store import SnapshotStore
+from coordinator.raft.storage.sync import TRY_AGAIN_S, Durability
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.config import RaftConfig
-from coordinator.raft.messages import (
+from coordinator.raft.network.messages import (
     Append,
     Appended,
     CommitNotice,

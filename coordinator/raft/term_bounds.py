@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.raft import messages as say
-from coordinator.raft.messages import Message
+from coordinator.raft.network import messages as say
+from coordinator.raft.network.messages import Message
 
 TERM_JUMP_MAX = 2**32
 TERM_MAX = 2**62

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from coordinator.raft.engine import Engine
-from coordinator.service.holds import Holds
 from coordinator.service.leadership import Leadership
+from coordinator.service.locks.hold_times import Holds
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
 

@@ -35,13 +35,13 @@ from coordinator.errors import (
     to_problem,
 )
 from coordinator.raft.engine import Engine
-from coordinator.service.hold_timers import HoldTimers
 from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
+from coordinator.service.locks.hold_timers import HoldTimers
+from coordinator.service.locks.revocations import LostGrant, TakenGrants
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
 from coordinator.service.slices import in_slices
-from coordinator.service.taken import LostGrant, TakenGrants
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
 

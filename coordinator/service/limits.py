@@ -18,8 +18,8 @@ from coordinator.clock import Clock
 from coordinator.config import Config
 from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.raft.engine import Engine
-from coordinator.service.holding import Asked
 from coordinator.service.leadership import Leadership
+from coordinator.service.locks.admin import Asked
 from coordinator.service.proposals import Proposals
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica

@@ -20,25 +20,26 @@ from coordinator.clock import Clock
 from coordinator.config import Config
 from coordinator.errors import BadArgumentsError, NoNodeError, SessionExpiredError, StorageError
 from coordinator.raft.engine import Engine, Role
-from coordinator.service.denials import Denials
 from coordinator.service.divergence import SLICE_EVERY_MS, Difference, Divergence
-from coordinator.service.elections import ElectionService
 from coordinator.service.figures import show_figures
-from coordinator.service.grant_history import GrantHistory
 from coordinator.service.heartbeats import HeartbeatAck, Heartbeats
-from coordinator.service.hold_timers import HoldTimers
-from coordinator.service.holding import HoldingService
-from coordinator.service.holds import LOOK_EVERY_MS, Holds, LockClasses
 from coordinator.service.kept_sessions import KeptSessions
 from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
 from coordinator.service.limits import LimitsService
-from coordinator.service.lock_views import LockViews
-from coordinator.service.locks import LockService
+from coordinator.service.locks.admin import HoldingService
+from coordinator.service.locks.denials import Denials
+from coordinator.service.locks.elections import ElectionService
+from coordinator.service.locks.history import GrantHistory
+from coordinator.service.locks.hold_timers import HoldTimers
+from coordinator.service.locks.hold_times import LOOK_EVERY_MS, Holds, LockClasses
+from coordinator.service.locks.lease_remaining import Promises
+from coordinator.service.locks.queues import Queues
+from coordinator.service.locks.revocations import TakenGrants
+from coordinator.service.locks.service import LockService
+from coordinator.service.locks.views import LockViews
 from coordinator.service.metrics import Metrics
-from coordinator.service.promises import Promises
 from coordinator.service.proposals import Committed, Proposals
-from coordinator.service.queues import Queues
 from coordinator.service.reads import (
     LINEARIZABLE,
     ChildrenPage,
@@ -53,7 +54,6 @@ from coordinator.service.reaper import Reaper
 from coordinator.service.replica import MachineReplica
 from coordinator.service.session_ends import ENDED_AT_ONCE, SessionEnds
 from coordinator.service.status import MemberStatus, status_of, what_is_wrong
-from coordinator.service.taken import TakenGrants
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
 from coordinator.service.watches import WatchHub, WatchSelector, WatchStream

@@ -19,10 +19,10 @@ from enum import StrEnum
 
 from coordinator.config import LimitsConfig
 from coordinator.errors import BadArgumentsError, QuotaExceededError, ThrottledError
-from coordinator.service.history import History
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
 from coordinator.service.wakes import Wakes
+from coordinator.service.watch_history import History
 from coordinator.service.watch_stream import Bookmark, Resync, WatchItem, WatchStream
 from coordinator.state import paths
 from coordinator.state.commands import Command

@@ -55,16 +55,18 @@ from coordinator.state.commands import (
     SetData,
     SetLimits,
 )
-from coordinator.state.contenders import ContenderOperations
 from coordinator.state.dedup import ReleasedTable, RequestTable
-from coordinator.state.departures import departure_of
 from coordinator.state.limits import UNSET, LimitsRecord, MachineLimits
-from coordinator.state.lock_operations import (
+from coordinator.state.locks.contender import Departure
+from coordinator.state.locks.departures import departure_of
+from coordinator.state.locks.operations import (
     REASON_CHARACTERS_MAX,
     LockOperations,
     check_text,
 )
-from coordinator.state.lock_reads import LockReads
+from coordinator.state.locks.queues import LockTable
+from coordinator.state.locks.reads import LockReads
+from coordinator.state.locks.release import ContenderOperations
 from coordinator.state.multi import MultiOperations
 from coordinator.state.operations import ZnodeOperations
 from coordinator.state.outcomes import (
@@ -82,8 +84,6 @@ from coordinator.state.outcomes import (
     SessionOpened,
     Stat,
 )
-from coordinator.state.places import Departure
-from coordinator.state.queues import LockTable
 from coordinator.state.session_operations import SessionOperations
 from coordinator.state.sessions import Session, SessionTable
 from coordinator.state.slices import Cursor, Slice, Whole, slice_at

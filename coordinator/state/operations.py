@@ -39,10 +39,10 @@ from coordinator.state.commands import (
     ZnodeOperation,
 )
 from coordinator.state.limits import MachineLimits
+from coordinator.state.locks.contender import CONTENDER_DEPTH, QUEUE_ROOTS
+from coordinator.state.locks.queues import LockTable, check_newcomer
 from coordinator.state.outcomes import Checked, Created, DataSet, Deleted, ReadDone, ZnodeResult
 from coordinator.state.paths import ROOT
-from coordinator.state.places import CONTENDER_DEPTH, QUEUE_ROOTS
-from coordinator.state.queues import LockTable, check_newcomer
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import EPHEMERAL, SEQUENTIAL, TTL, Tree, Znode, state_bytes_of
 

@@ -18,48 +18,39 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from coordinator.state import (
-    contenders,
-    deadlock,
-    dedup,
-    grants,
-    limits,
-    lock_operations,
-    paths,
-    places,
-    sessions,
-    tree,
-)
+from coordinator.state import dedup, limits, paths, sessions, tree
+from coordinator.state.locks import contender, deadlock, grant_history, operations, release
 
 DECISIONS = 1
 """What ``apply`` decides in words of code; see 3."""
 
-_DECIDING: tuple[tuple[Any, tuple[str, ...]], ...] = (
-    (contenders, ("_SHOWN_DIRECTORIES_MAX",)),
-    (deadlock, ("CYCLE_SHOWN_MAX",)),
-    (dedup, ("CLIENT_ID", "_OUTCOME_BYTES", "_RESULT_BYTES")),
-    (grants, ("_GRANT_BYTES",)),
-    (limits, ("DROPPED_AT_ONCE", "BY_CHARACTERS_MAX", "RULES_MAX", "_NAME_SHOWN_MAX")),
+_DECIDING: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+    ("contenders", release, ("_SHOWN_DIRECTORIES_MAX",)),
+    ("deadlock", deadlock, ("CYCLE_SHOWN_MAX",)),
+    ("dedup", dedup, ("CLIENT_ID", "_OUTCOME_BYTES", "_RESULT_BYTES")),
+    ("grants", grant_history, ("_GRANT_BYTES",)),
+    ("limits", limits, ("DROPPED_AT_ONCE", "BY_CHARACTERS_MAX", "RULES_MAX", "_NAME_SHOWN_MAX")),
     (
-        lock_operations,
+        "lock_operations", operations,
         (
             "BY_CHARACTERS_MAX", "CONDITIONS_MAX", "GROUP_MAX", "LOCK_DELAY_MS_MAX",
             "MAX_HOLD_MS_MAX", "NOTE_BYTES_MAX", "OWNER_CHARACTERS_MAX", "PREFIX_CHARACTERS_MAX",
             "REASON_CHARACTERS_MAX", "SIZE_MAX", "_LONGEST_DELAY", "_SHOWN_TOKENS_MAX",
         ),
     ),
-    (paths, ("SEQUENCE_DIGITS", "_PATH", "_FORBIDDEN_CHARACTER", "_SHOWN_CHARACTERS_MAX")),
+    ("paths", paths, ("SEQUENCE_DIGITS", "_PATH", "_FORBIDDEN_CHARACTER", "_SHOWN_CHARACTERS_MAX")),
     (
-        places,
+        "places", contender,
         (
             "CONTENDER_DEPTH", "DELAY_PREFIX", "HAND_MADE_NUMBER_MAX", "QUEUE_DEPTH",
             "QUEUE_ROOTS", "RECORDED_DATA_BYTES_MAX", "_KINDS_BY_PREFIX", "_KIND_PREFIX_LENGTH",
             "_LONG_NUMBER",
         ),
     ),
-    (sessions, ("LABEL_CHARACTERS_MAX", "SESSION_ID")),
-    (tree, ("ZNODE_OVERHEAD_BYTES",)),
+    ("sessions", sessions, ("LABEL_CHARACTERS_MAX", "SESSION_ID")),
+    ("tree", tree, ("ZNODE_OVERHEAD_BYTES",)),
 )  # fmt: skip
+"""By the name that states are stamped with, which a module that moves does not change."""
 
 
 def _text_of(value: Any) -> str:
@@ -73,8 +64,7 @@ def _text_of(value: Any) -> str:
 
 def _find() -> tuple[tuple[str, str], ...]:
     found = {"decisions": str(DECISIONS)}
-    for module, names in _DECIDING:
-        room = module.__name__.rpartition(".")[2]
+    for room, module, names in _DECIDING:
         for name in names:
             found[f"{room}.{name.strip('_').lower()}"] = _text_of(getattr(module, name))
     for name, value in limits.MachineLimits().items():

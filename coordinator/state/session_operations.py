@@ -14,10 +14,10 @@ from coordinator.errors import BadArgumentsError
 from coordinator.state import paths
 from coordinator.state.commands import FinishSession, OpenSession
 from coordinator.state.dedup import RequestTable
-from coordinator.state.lock_operations import LockOperations
+from coordinator.state.locks.contender import Departure, Ending
+from coordinator.state.locks.operations import LockOperations
+from coordinator.state.locks.queues import LockTable
 from coordinator.state.outcomes import SessionEnded, SessionFinished, SessionOpened
-from coordinator.state.places import Departure, Ending
-from coordinator.state.queues import LockTable
 from coordinator.state.sessions import Session, SessionTable
 from coordinator.state.tree import Tree
 

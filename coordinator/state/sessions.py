@@ -18,7 +18,7 @@ from operator import attrgetter
 from coordinator.errors import BadArgumentsError, QuotaExceededError
 from coordinator.state.commands import OpenSession
 from coordinator.state.limits import MachineLimits
-from coordinator.state.places import Departure
+from coordinator.state.locks.contender import Departure
 
 SESSION_ID = re.compile(r"[!-~]{1,64}")
 LABEL_CHARACTERS_MAX = 256

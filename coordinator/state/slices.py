@@ -26,6 +26,8 @@ from typing import Any, NamedTuple
 from coordinator.state.codec import outcome_row
 from coordinator.state.dedup import ClientRecord, ReleasedTable, RequestTable, remembered_bytes_of
 from coordinator.state.limits import LimitsRecord
+from coordinator.state.locks.contender import CONTENDER_DEPTH, QUEUE_DEPTH, QUEUE_ROOTS
+from coordinator.state.locks.queues import LockTable, Queue
 from coordinator.state.outcomes import (
     GuardedDone,
     MultiDone,
@@ -35,8 +37,6 @@ from coordinator.state.outcomes import (
 )
 from coordinator.state.packing import pack
 from coordinator.state.paths import shown
-from coordinator.state.places import CONTENDER_DEPTH, QUEUE_DEPTH, QUEUE_ROOTS
-from coordinator.state.queues import LockTable, Queue
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
 

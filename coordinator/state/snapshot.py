@@ -25,11 +25,11 @@ from dataclasses import dataclass
 
 from coordinator.state.codec import outcome_of, outcome_row
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
-from coordinator.state.grants import Ended
 from coordinator.state.limits import NAMES, UNSET, LimitsRecord, MachineLimits
+from coordinator.state.locks.contender import Closing, Contender, Departure, Ending
+from coordinator.state.locks.grant_history import Ended
+from coordinator.state.locks.queues import LocksCapture
 from coordinator.state.packing import pack, unpack_rows
-from coordinator.state.places import Closing, Contender, Departure, Ending
-from coordinator.state.queues import LocksCapture
 from coordinator.state.sessions import Session
 from coordinator.state.shapes import (
     BOOL,

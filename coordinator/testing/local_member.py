@@ -16,9 +16,9 @@ from coordinator.config import (
     SessionConfig,
 )
 from coordinator.errors import SessionExpiredError
-from coordinator.raft.disk import DiskFile, OsDisk, OsFile
+from coordinator.raft.network.transport import TcpTransport
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
-from coordinator.raft.transport import TcpTransport
+from coordinator.raft.storage.disk import DiskFile, OsDisk, OsFile
 from coordinator.server import Server, facts_to_agree_on
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.service.status import MemberStatus

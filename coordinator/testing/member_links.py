@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from coordinator.raft.agreement import Fact
-from coordinator.raft.messages import Message
-from coordinator.raft.transport import MemberTransport, TransportListener
+from coordinator.raft.network.agreement import Fact
+from coordinator.raft.network.messages import Message
+from coordinator.raft.network.transport import MemberTransport, TransportListener
 
 
 class Links:

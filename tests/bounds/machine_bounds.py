@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from coordinator.state import lock_operations, places, sessions
+from coordinator.state import sessions
 from coordinator.state.commands import (
     CloseSession,
     Command,
@@ -28,9 +28,11 @@ from coordinator.state.commands import (
     SetData,
     SetLimits,
 )
-from coordinator.state.grants import GrantQuery
 from coordinator.state.limits import BOUNDS as LIMIT_BOUNDS
 from coordinator.state.limits import RULES_MAX, MachineLimits
+from coordinator.state.locks import contender as places
+from coordinator.state.locks import operations as operations
+from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
 
@@ -236,7 +238,7 @@ def of_limits() -> Iterator[Bound]:
 
 def of_rules() -> Iterator[Bound]:
     """One bound for each constant of the rules of locks and sessions."""
-    named, module = "lock_operations.", lock_operations
+    named, module = "operations.", operations
     yield Bound(f"{named}GROUP_MAX", module.GROUP_MAX, lambda n: Room().takes(
         enter(*[f"/locks/l{number:03d}" for number in range(n)])))  # fmt: skip
     yield Bound(f"{named}PREFIX_CHARACTERS_MAX", module.PREFIX_CHARACTERS_MAX, lambda n: Room(
@@ -250,17 +252,17 @@ def of_rules() -> Iterator[Bound]:
     yield Bound(f"{named}NOTE_BYTES_MAX", module.NOTE_BYTES_MAX, accepts_note)
     yield Bound(f"{named}LOCK_DELAY_MS_MAX", module.LOCK_DELAY_MS_MAX, lambda n: Room().takes(
         enter(lock_delay_ms=n)))  # fmt: skip
-    yield Bound("lock_operations: least lock-delay", 0, lambda n: Room().takes(
+    yield Bound("operations: least lock-delay", 0, lambda n: Room().takes(
         enter(lock_delay_ms=n)), is_least=True)  # fmt: skip
     yield Bound(f"{named}MAX_HOLD_MS_MAX", module.MAX_HOLD_MS_MAX, lambda n: Room().takes(
         enter(max_hold_ms=n)))  # fmt: skip
-    yield Bound("lock_operations: least hold", 0, lambda n: Room().takes(
+    yield Bound("operations: least hold", 0, lambda n: Room().takes(
         enter(max_hold_ms=n)), is_least=True)  # fmt: skip
     yield Bound(f"{named}SIZE_MAX", module.SIZE_MAX, accepts_size)
-    yield Bound("lock_operations: least size", 1, accepts_size, is_least=True)
+    yield Bound("operations: least size", 1, accepts_size, is_least=True)
     yield Bound(f"{named}CONDITIONS_MAX", module.CONDITIONS_MAX, accepts_conditions)
-    yield Bound("places.HAND_MADE_NUMBER_MAX", places.HAND_MADE_NUMBER_MAX, accepts_number)
-    yield Bound("places.RECORDED_DATA_BYTES_MAX", places.RECORDED_DATA_BYTES_MAX, keeps_data)
+    yield Bound("contender.HAND_MADE_NUMBER_MAX", places.HAND_MADE_NUMBER_MAX, accepts_number)
+    yield Bound("contender.RECORDED_DATA_BYTES_MAX", places.RECORDED_DATA_BYTES_MAX, keeps_data)
     yield Bound("sessions.LABEL_CHARACTERS_MAX", sessions.LABEL_CHARACTERS_MAX, lambda n: Room(
         ).takes(OpenSession("t", 10_000, "x" * n)))  # fmt: skip
     yield Bound("sessions: characters of an id", 64, lambda n: Room().takes(

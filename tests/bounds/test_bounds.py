@@ -22,7 +22,7 @@ ROOMS = ("coordinator/state", "coordinator/wire", "coordinator/raft", "coordinat
 
 ELSEWHERE = {
     "remembered_bytes_max": "bytes by estimate: tests/state/test_dedup.py",
-    "grant_history_bytes_max": "bytes by estimate: tests/state/test_grants.py, law 'limits hold'",
+    "grant_history_bytes_max": "bytes by estimate: locks/test_grant_history.py, law 'limits hold'",
 }
 """Limits of the state that are no count of one kind of thing."""
 

@@ -10,9 +10,9 @@ import msgpack  # type: ignore[import-untyped]
 
 from coordinator import secret_file
 from coordinator.errors import CoordinatorError
-from coordinator.raft import agreement, frames
-from coordinator.raft.messages import FrameError
-from coordinator.service import contenders, holder_info
+from coordinator.raft.network import agreement, frames
+from coordinator.raft.network.messages import FrameError
+from coordinator.service.locks import contenders, holder_info
 from coordinator.wire import strict_json
 from coordinator.wire.http import queries
 from coordinator.wire.messages import acquire, holding, if_held, operations, sessions

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 from coordinator import connect
 from coordinator.cli.main import cli
 from coordinator.config_file import load
-from coordinator.raft import term
-from coordinator.raft.disk import OsDisk
-from coordinator.raft.messages import INTEGER_MAX
+from coordinator.raft.network.messages import INTEGER_MAX
+from coordinator.raft.storage import hard_state as term
+from coordinator.raft.storage.disk import OsDisk
 from coordinator.server import ZXIDS_SKIPPED, Server
 from recipes import Lock
 from tests.ports import free_ports

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.sentences import who
 from coordinator.cli.why import look, story_of, told, told_of
+from coordinator.cli.wording import who
 from coordinator.client import AsyncClient, Client, connect
 from coordinator.errors import NoNodeError
 from recipes import Election, Lock, MultiLock, RWLock, Semaphore

@@ -23,8 +23,8 @@ from typing import Any
 
 from coordinator import connect
 from coordinator.client import AsyncClient, Client
-from coordinator.client.facing import ClientT
 from coordinator.client.retry import RetryPolicy
+from coordinator.client.sync_and_async import ClientT
 from coordinator.clock import SystemClock
 from coordinator.errors import CoordinatorError
 from recipes import (

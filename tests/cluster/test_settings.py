@@ -18,8 +18,8 @@ pytestmark = pytest.mark.check
 
 ANOTHER_RELEASE = """
 import sys
-import coordinator.state.lock_operations
-coordinator.state.lock_operations.GROUP_MAX = 63
+import coordinator.state.locks.operations
+coordinator.state.locks.operations.GROUP_MAX = 63
 from coordinator.cli.main import main
 main()
 """

@@ -20,10 +20,10 @@ import atheris  # type: ignore[import-not-found]
 
 with atheris.instrument_imports(include=["coordinator"]):
     from coordinator.errors import BadArgumentsError
-    from coordinator.raft.frames import FrameReader
-    from coordinator.raft.handshake import Acceptor, Identity
-    from coordinator.raft.messages import FrameError, decode
-    from coordinator.raft.messages import encode as encode_message
+    from coordinator.raft.network.frames import FrameReader
+    from coordinator.raft.network.handshake import Acceptor, Identity
+    from coordinator.raft.network.messages import FrameError, decode
+    from coordinator.raft.network.messages import encode as encode_message
     from coordinator.state.codec import decode_command, encode_command
     from coordinator.state.machine import StateMachine
     from coordinator.wire.encoding import Encoding, encode

@@ -25,17 +25,17 @@ import pytest
 
 from coordinator.clock import SystemClock
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
-from coordinator.raft.frames import FrameReader, frame
-from coordinator.raft.handshake import (
+from coordinator.raft.network.frames import FrameReader, frame
+from coordinator.raft.network.handshake import (
     PROTOCOL_VERSION,
     Acceptor,
     Dialer,
     HandshakeError,
     Identity,
 )
-from coordinator.raft.messages import FrameError, Message, Ping, decode
-from coordinator.raft.seals import SEAL_BYTES, Seals
-from coordinator.raft.transport import UNPROVED_CALLERS_MAX, TcpTransport
+from coordinator.raft.network.messages import FrameError, Message, Ping, decode
+from coordinator.raft.network.seals import SEAL_BYTES, Seals
+from coordinator.raft.network.transport import UNPROVED_CALLERS_MAX, TcpTransport
 from tests.cluster.processes import ProcessCluster
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.mutation import damaged

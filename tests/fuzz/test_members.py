@@ -17,16 +17,16 @@ from typing import Any
 
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import CoordinatorError, StorageError
-from coordinator.raft import probation
 from coordinator.raft.hardening import InvariantError
-from coordinator.raft.messages import FrameError, Message, Ping, decode, encode
+from coordinator.raft.network.messages import FrameError, Message, Ping, decode, encode
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
+from coordinator.raft.rejoin import recovering as probation
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.mutation import damaged, repacked
 from tests.fuzz.watch import watching
 from tests.raft.simulated_cluster import ListReplica, SimulatedCluster
-from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulated_loop import SimulatedClock, run
+from tests.raft.storage.simulated_disk import SimulatedDisk
 
 
 def recorded(seed: int, seconds: float = 6.0) -> list[tuple[str, str, bytes]]:
@@ -152,9 +152,9 @@ async def at_once(call: Any, /) -> Any:
 
 
 OTHERS = 2
-ACCUSATION = "coordinator.raft.chapters: member "
+ACCUSATION = "coordinator.raft.rejoin.incarnations: member "
 """Said once of a member whose words are those of an older copy; a lie may well be."""
-ALARM = "coordinator.raft.trust: ALARM: member "
+ALARM = "coordinator.raft.rejoin.trust: ALARM: member "
 """Said once a minute of a member whose words cannot be true."""
 REASONS = (InvariantError, CoordinatorError, FrameError)
 """Why a member may stop for what a proved member said: all of them say what was wrong."""

@@ -19,10 +19,10 @@ from coordinator.clock import SystemClock
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import CoordinatorError
 from coordinator.raft.engine import Role
-from coordinator.raft.frames import frame
-from coordinator.raft.handshake import Acceptor, Dialer, HandshakeError, Identity
+from coordinator.raft.network.frames import frame
+from coordinator.raft.network.handshake import Acceptor, Dialer, HandshakeError, Identity
+from coordinator.raft.network.transport import TcpTransport
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
-from coordinator.raft.transport import TcpTransport
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.mutation import damaged, repacked
 from tests.fuzz.test_members import recorded

@@ -58,7 +58,7 @@ def test_a_circle_for_type_checking_is_a_circle() -> None:
 @pytest.mark.parametrize(
     ("importer", "imported", "is_up"),
     [
-        ("coordinator.service.locks", "recipes.lock", True),
+        ("coordinator.service.locks.service", "recipes.lock", True),
         ("coordinator.state.machine", "coordinator.raft.engine", False),
         ("coordinator.wire.http.locks", "coordinator.service.member", False),
         ("recipes.lock", "coordinator", False),

@@ -8,7 +8,7 @@
     find: simulation seconds=30 seeds=0..19
     find: pytest tests/raft/test_engine_rows.py::test_row_8_replies_of_an_older_term_commit_nothing
 
-    --- coordinator/raft/durability.py
+    --- coordinator/raft/storage/sync.py
     @@
              context, exactly as it stands
     -        a line that goes

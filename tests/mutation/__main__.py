@@ -1,4 +1,4 @@
-"""``python -m tests.mutation coordinator/state/queues.py``: do the tests see every small change?
+"""``python -m tests.mutation MODULE``: do the tests see every small change of a pure module?
 
     python -m tests.mutation                                  # which modules there are
     python -m tests.mutation coordinator/state/dedup.py       # all mutants of one
@@ -19,21 +19,22 @@ from tests.mutation.trial import try_all
 HARMLESS = Path(__file__).with_name("harmless.txt")
 LEAST_KILLED = 0.95
 STATE = "tests/state"
+LOCKS = "tests/state/locks"
 TESTS = {
-    "coordinator/state/queues.py": [
-        f"{STATE}/test_queues.py", f"{STATE}/test_lock_rule.py", f"{STATE}/test_traces.py",
-        f"{STATE}/test_lock_laws.py", f"{STATE}/test_laws.py", f"{STATE}/test_snapshot.py",
+    "coordinator/state/locks/queues.py": [
+        f"{LOCKS}/test_queues.py", f"{LOCKS}/test_lock_rule.py", f"{STATE}/test_traces.py",
+        f"{LOCKS}/test_lock_laws.py", f"{STATE}/test_laws.py", f"{STATE}/test_snapshot.py",
     ],
     "coordinator/state/dedup.py": [
         f"{STATE}/test_dedup.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
     ],
-    "coordinator/state/contenders.py": [
-        f"{STATE}/test_contenders.py", f"{STATE}/test_traces.py", f"{STATE}/test_lock_laws.py",
+    "coordinator/state/locks/release.py": [
+        f"{LOCKS}/test_release.py", f"{STATE}/test_traces.py", f"{LOCKS}/test_lock_laws.py",
     ],
-    "coordinator/state/deadlock.py": [f"{STATE}/test_deadlock.py", f"{STATE}/test_traces.py"],
-    "coordinator/state/places.py": [
-        "tests/bounds/test_bounds.py", f"{STATE}/test_queues.py", f"{STATE}/test_traces.py",
-        f"{STATE}/test_lock_laws.py",
+    "coordinator/state/locks/deadlock.py": [f"{LOCKS}/test_deadlock.py", f"{STATE}/test_traces.py"],
+    "coordinator/state/locks/contender.py": [
+        "tests/bounds/test_bounds.py", f"{LOCKS}/test_queues.py", f"{STATE}/test_traces.py",
+        f"{LOCKS}/test_lock_laws.py",
     ],
     "coordinator/state/tree.py": [
         f"{STATE}/test_tree_edges.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
@@ -46,7 +47,7 @@ TESTS = {
     ],
     "recipes/contention.py": [
         "tests/recipes/test_contention.py", "tests/recipes/test_contention_edges.py",
-        f"{STATE}/test_lock_laws.py",
+        f"{LOCKS}/test_lock_laws.py",
     ],
     "coordinator/service/leases.py": [
         "tests/service/test_lease_rules.py", "tests/service/test_leases.py",

@@ -39,13 +39,13 @@ from itertools import groupby
 from typing import Any
 
 from coordinator.errors import CoordinatorError
-from coordinator.raft import messages as say
-from coordinator.raft.messages import Message
+from coordinator.raft.network import messages as say
+from coordinator.raft.network.messages import Message
 from tests.golden_traces import Words, commands_of, parsed, text_of
 from tests.raft.engine_trace_record import Record, shown_entry, shown_error, shown_message
+from tests.raft.network.simulated_network import SimulatedNetwork
 from tests.raft.simulated_cluster import Member, SimulatedCluster
 from tests.raft.simulated_loop import run
-from tests.raft.simulated_network import SimulatedNetwork
 
 Link = tuple[str, str]
 

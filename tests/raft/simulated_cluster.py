@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import msgpack
 
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
-from coordinator.raft.agreement import Fact
 from coordinator.raft.engine import LeaderListener, RequestHandler, Role
-from coordinator.raft.messages import (
+from coordinator.raft.network.agreement import Fact
+from coordinator.raft.network.messages import (
     Appended,
     Message,
     ProbeReply,
@@ -26,9 +26,9 @@ from coordinator.raft.messages import (
     VoteRequest,
 )
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
-from tests.raft.simulated_disk import SimulatedDisk
+from tests.raft.network.simulated_network import SimulatedNetwork, SimulatedTransport
 from tests.raft.simulated_loop import SimulatedClock
-from tests.raft.simulated_network import SimulatedNetwork, SimulatedTransport
+from tests.raft.storage.simulated_disk import SimulatedDisk
 
 Result = TypeVar("Result")
 

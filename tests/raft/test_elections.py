@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.raft import messages as say
 from coordinator.raft.engine import Role
+from coordinator.raft.network import messages as say
 from tests.raft.test_engine_rows import Bench
 
 FIVE = ("1", "2", "3", "4", "5")

@@ -17,15 +17,15 @@ import pytest
 from coordinator.clock import ManualClock
 from coordinator.config import RaftConfig
 from coordinator.raft import hardening
-from coordinator.raft import messages as say
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Role
 from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
-from coordinator.raft.journal import Journal
-from coordinator.raft.messages import Message
-from coordinator.raft.probation import Probation
-from coordinator.raft.trust import Trust
-from tests.raft.simulated_disk import SimulatedDisk
+from coordinator.raft.network import messages as say
+from coordinator.raft.network.messages import Message
+from coordinator.raft.rejoin.recovering import Probation
+from coordinator.raft.rejoin.trust import Trust
+from coordinator.raft.storage.journal import Journal
+from tests.raft.storage.simulated_disk import SimulatedDisk
 
 X = REGULAR + b"\x91\xc4\x01x"
 """An entry with the one command b"x"."""

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from coordinator.errors import CoordinatorError, UnavailableError
-from coordinator.raft import messages as say
 from coordinator.raft.engine import Role
 from coordinator.raft.handover import HANDOVER_MS_MAX
-from coordinator.raft.probation import Standing
+from coordinator.raft.network import messages as say
+from coordinator.raft.rejoin.recovering import Standing
 from tests.raft.simulated_cluster import SimulatedCluster
 from tests.raft.simulated_loop import run
 from tests.raft.test_engine_rows import Bench

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.raft import chapter_record, ownership, probation, quarantine, segments, term
-from coordinator.raft.disk import OsDisk, replace_file
-from coordinator.raft.journal import Journal
-from coordinator.raft.ownership import Owner
-from coordinator.raft.probation import Probation, Proof
-from coordinator.raft.snapshots import SnapshotStore
-from tests.raft.simulated_disk import SimulatedDisk
-from tests.raft.test_full_disk import fill
+from coordinator.raft.rejoin import incarnation_record as chapter_record
+from coordinator.raft.rejoin import recovering as probation
+from coordinator.raft.rejoin.recovering import Probation, Proof
+from coordinator.raft.storage import hard_state as term
+from coordinator.raft.storage import ownership, quarantine, segments
+from coordinator.raft.storage.disk import OsDisk, replace_file
+from coordinator.raft.storage.journal import Journal
+from coordinator.raft.storage.ownership import Owner
+from coordinator.raft.storage.snapshot_store import SnapshotStore
+from tests.raft.storage.simulated_disk import SimulatedDisk
+from tests.raft.storage.test_full_disk import fill
 
 HINTS = frozenset({"synced", "term.spare", "term.before"})
 """Names that nothing depends on."""

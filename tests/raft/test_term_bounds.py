@@ -7,8 +7,9 @@ import logging
 
 import pytest
 
-from coordinator.raft import messages as say
-from coordinator.raft.messages import INTEGER_MAX, Message
+from coordinator.raft.network import messages as say
+from coordinator.raft.network.messages import INTEGER_MAX, Message
+from coordinator.raft.rejoin.trust import KEPT_MS, LOG_INTERVAL_MS, Alarms
 from coordinator.raft.term_bounds import (
     FIELDS,
     NOT_BOUNDED,
@@ -16,8 +17,7 @@ from coordinator.raft.term_bounds import (
     TERM_MAX,
     why_not_believed,
 )
-from coordinator.raft.trust import KEPT_MS, LOG_INTERVAL_MS, Alarms
-from tests.raft.message_table import EXAMPLES
+from tests.raft.network.message_table import EXAMPLES
 from tests.raft.simulated_cluster import SimulatedCluster
 from tests.raft.simulated_loop import run
 

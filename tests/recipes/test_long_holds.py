@@ -16,7 +16,7 @@ LONG_MS = Config().limits.long_hold_ms
 async def test_long_holders_can_be_listed(world: MemoryCluster) -> None:
     """Those who hold for longer than asked, and nobody else; one log line, one count."""
     async with world.client() as client, world.client() as operator:
-        logger, told = logging.getLogger("coordinator.service.holds"), Told()
+        logger, told = logging.getLogger("coordinator.service.locks.hold_times"), Told()
         logger.addHandler(told)
         try:
             async with Lock(client, "import"):

@@ -9,7 +9,7 @@ import pytest
 from coordinator.cli.why import look, story_of
 from coordinator.client import IfHeld
 from coordinator.errors import RequestError
-from coordinator.service.contenders import LOCKS
+from coordinator.service.locks.contenders import LOCKS
 from recipes import (
     Election,
     Lock,

@@ -13,8 +13,8 @@ from coordinator.config import Config
 from coordinator.errors import CoordinatorError
 from coordinator.raft.engine import Applied
 from coordinator.service.heartbeats import HeartbeatAck
-from coordinator.service.lock_views import LockView
-from coordinator.service.locks import Grant
+from coordinator.service.locks.service import Grant
+from coordinator.service.locks.views import LockView
 from coordinator.service.reads import ReadReply
 from coordinator.service.watches import Bookmark, Resync, WatchItem
 from coordinator.state import commands as do

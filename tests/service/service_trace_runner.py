@@ -43,10 +43,10 @@ from typing import Any, TypeVar
 
 from coordinator.config import Config, LimitsConfig, SessionConfig
 from coordinator.errors import CoordinatorError
-from coordinator.service.holding import Asked
-from coordinator.service.locks import Grant, HolderInfo
+from coordinator.service.locks.admin import Asked
+from coordinator.service.locks.queues import Wish
+from coordinator.service.locks.service import Grant, HolderInfo
 from coordinator.service.member import Member
-from coordinator.service.queues import Wish
 from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, ReadReply, at_least
 from coordinator.service.watches import WatchSelector, WatchStream
 from coordinator.state import commands as do

@@ -11,7 +11,14 @@ import pytest
 from coordinator.errors import ConnectionLostError, LockTimeoutError, NoSpaceError
 from coordinator.state.commands import RequestId
 from tests.service.fake_cluster import World, cluster, settle, soon
-from tests.service.lock_scenes import WITHOUT_LEASES, acquired, acquiring, looked, opened, released
+from tests.service.locks.lock_scenes import (
+    WITHOUT_LEASES,
+    acquired,
+    acquiring,
+    looked,
+    opened,
+    released,
+)
 
 NUMBERED = RequestId("client", 7, 0)
 

@@ -10,10 +10,10 @@ import pytest
 from coordinator.config import Config, RaftConfig
 from coordinator.errors import SessionExpiredError
 from coordinator.service.heartbeats import HeartbeatAck, _decode_reply, _encode_reply
-from coordinator.service.holding import Asked
-from coordinator.service.taken import LostGrant
+from coordinator.service.locks.admin import Asked
+from coordinator.service.locks.revocations import LostGrant
 from tests.service.fake_cluster import World, cluster, soon
-from tests.service.lock_scenes import acquired, opened
+from tests.service.locks.lock_scenes import acquired, opened
 
 FRAME_BYTES_MAX = 8_192
 LOST = tuple([LostGrant(f"/locks/orders-{n}/lock-0000000001", n, "forced") for n in range(100)])

@@ -16,8 +16,8 @@ from coordinator.errors import (
     QuotaExceededError,
     StorageError,
 )
-from coordinator.service.holding import Asked
 from coordinator.service.limits import LimitsChanged
+from coordinator.service.locks.admin import Asked
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.service.replica import MachineReplica

@@ -16,7 +16,7 @@ from coordinator.errors import (
     StorageError,
 )
 from coordinator.raft.loopback import LoopbackEngine
-from coordinator.service.locks import HolderInfo
+from coordinator.service.locks.service import HolderInfo
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE, at_least
 from coordinator.service.tasks import Tasks

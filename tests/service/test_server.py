@@ -15,7 +15,7 @@ import pytest
 
 from coordinator.config import Config, HttpConfig, MemberConfig
 from coordinator.errors import ConfigError, StorageError
-from coordinator.raft.agreement import check_facts, difference, shown
+from coordinator.raft.network.agreement import check_facts, difference, shown
 from coordinator.server import Server, facts_to_agree_on
 from coordinator.state.rules import RULES
 from tests.service.fake_cluster import World, soon

@@ -18,7 +18,7 @@ from coordinator.errors import (
 )
 from coordinator.state.commands import Create
 from tests.service.fake_cluster import World, cluster, settle, soon
-from tests.service.lock_scenes import acquired, looked
+from tests.service.locks.lock_scenes import acquired, looked
 
 GARBAGE = [b"", b"\x00", b"\xc1" * 20, b"null", b"5", b"{}", b"[" * 5_000, b'[{"a":1}]', b"[[]]"]
 

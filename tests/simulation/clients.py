@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.client import RetryPolicy, connect
 from coordinator.client.async_client import AsyncClient
-from coordinator.client.award import Award
+from coordinator.client.locks.acquired import Award
 from coordinator.client.session import Session, SessionState
 from coordinator.client.watching import ChangeStream
 from coordinator.errors import (

@@ -11,8 +11,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from coordinator.client.award import Award
-from coordinator.client.contest import Contest, Wish
+from coordinator.client.locks.acquired import Award
+from coordinator.client.locks.lock_queue import Contest, Wish
 from coordinator.errors import CoordinatorError, LockTimeoutError, UnavailableError
 from coordinator.wire.messages.if_held import IfHeld
 from tests.simulation.told import Looked, Written

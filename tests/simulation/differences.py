@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.raft.simulated_disk import SimulatedDisk
+from tests.raft.storage.simulated_disk import SimulatedDisk
 from tests.simulation.members import SimulatedMember
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ import coordinator.state.commands as commands
 from coordinator.client.transport import Request, Response
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, UnknownRouteError, to_problem
-from coordinator.service.holder_info import HolderInfo
-from coordinator.service.holding import Asked
+from coordinator.service.locks.admin import Asked
+from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.service.locks.queues import Wish
 from coordinator.service.member import Member
-from coordinator.service.queues import Wish
 from coordinator.service.reads import ReadReply
 from coordinator.service.watches import Bookmark, Resync, WatchSelector
 from coordinator.state.commands import RequestId

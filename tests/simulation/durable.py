@@ -9,10 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from coordinator.raft import chapter_record as chapters
-from coordinator.raft import probation
-from coordinator.raft.records import HEADER_BYTES, MAGIC
-from tests.raft.simulated_disk import Directory, Inode, SimulatedDisk
+from coordinator.raft.rejoin import incarnation_record as chapters
+from coordinator.raft.rejoin import recovering as probation
+from coordinator.raft.storage.records import HEADER_BYTES, MAGIC
+from tests.raft.storage.simulated_disk import Directory, Inode, SimulatedDisk
 
 Found = Iterator[tuple[str, str]]
 

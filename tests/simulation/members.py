@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from coordinator.config import Config, MemberConfig
 from coordinator.errors import StorageError
-from coordinator.raft import probation
 from coordinator.raft.engine import Applied, Replica, Role
 from coordinator.raft.hardening import HardenedSyncObj
-from coordinator.raft.messages import Appended, Message
+from coordinator.raft.network.messages import Appended, Message
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
+from coordinator.raft.rejoin import recovering as probation
 from coordinator.service.member import Member
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, ExpireSession, Operation, Reopen
-from tests.raft.simulated_disk import SimulatedCrashError, SimulatedDisk
+from tests.raft.storage.simulated_disk import SimulatedCrashError, SimulatedDisk
 from tests.simulation.loop import NOBODY, OwnClock, Owner
 from tests.simulation.network import NetworkEnd
 from tests.simulation.record import ObservedReplica, Record

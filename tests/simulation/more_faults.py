@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from coordinator.raft.messages import Chapter, Message
+from coordinator.raft.network.messages import Chapter, Message
 from tests.simulation import durable
 from tests.simulation.members import STOP_S_MAX, SimulatedMember
 from tests.simulation.schemes import both_ways

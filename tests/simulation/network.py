@@ -12,9 +12,9 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from coordinator.raft.agreement import Fact, difference, merged, shown
-from coordinator.raft.messages import Message, Request, decode, encode
-from coordinator.raft.transport import TransportListener
+from coordinator.raft.network.agreement import Fact, difference, merged, shown
+from coordinator.raft.network.messages import Message, Request, decode, encode
+from coordinator.raft.network.transport import TransportListener
 from tests.simulation.loop import Owner
 
 NOTICE_S = (1.0, 3.0)

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from coordinator.raft.messages import Appended, Message, VoteGrant
-from tests.raft.simulated_disk import SimulatedDisk
+from coordinator.raft.network.messages import Appended, Message, VoteGrant
+from tests.raft.storage.simulated_disk import SimulatedDisk
 from tests.simulation.loop import NOBODY
 from tests.simulation.members import SimulatedMember
 

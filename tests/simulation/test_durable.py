@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.raft.journal import Journal
-from tests.raft.simulated_disk import SimulatedDisk, SimulatedFile
+from coordinator.raft.storage.journal import Journal
+from tests.raft.storage.simulated_disk import SimulatedDisk, SimulatedFile
 from tests.simulation.durable import check_quorum, is_stable
 from tests.simulation.world import Settings, simulate
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from coordinator.errors import BadArgumentsError
-from coordinator.raft import chapters
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
-from coordinator.service import taken
-from coordinator.service.lock_views import LockView, LockViews
+from coordinator.raft.rejoin import incarnations as chapters
+from coordinator.service.locks import revocations as taken
+from coordinator.service.locks.views import LockView, LockViews
 from coordinator.service.member import Member
 from coordinator.service.reads import STALE, ReadMode, ReadReply, Reads
-from coordinator.state.places import Ending
+from coordinator.state.locks.contender import Ending
 from tests.simulation.door import Door
 from tests.simulation.world import Settings, Verdict, simulate
 

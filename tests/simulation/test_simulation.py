@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.tidings import Tidings
+from coordinator.client.locks.grant_watch import Tidings
 from coordinator.client.transport import Request, Response
-from coordinator.service.hold_timers import HoldTimers
+from coordinator.service.locks.hold_timers import HoldTimers
 from tests.simulation.campaign import COUNTED, Total, failure_text, verdicts
 from tests.simulation.door import Door
 from tests.simulation.world import Settings, simulate

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from coordinator.client.award import Award
+from coordinator.client.locks.acquired import Award
 from coordinator.client.transport import Request, Response
 from coordinator.config import (
     ClusterConfig,

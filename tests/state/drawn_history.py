@@ -31,8 +31,8 @@ from coordinator.state.commands import (
     RequestId,
 )
 from coordinator.state.limits import MachineLimits
+from coordinator.state.locks.contender import Contender
 from coordinator.state.machine import StateMachine
-from coordinator.state.places import Contender
 
 CLIENTS = ("c1", "c2")
 TERM = 1

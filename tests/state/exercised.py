@@ -3,8 +3,8 @@
     python -m tests.state.exercised          # prints the table of two thousand histories
 
 A property that holds of histories in which nothing happens says nothing. ``about`` lets one fail
-whose histories did not hold what it is about; ``tests/state/test_lock_coverage.py`` asks the same
-of the whole table.
+whose histories did not hold what it is about; ``tests/state/locks/test_lock_coverage.py`` asks the
+same of the whole table.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from coordinator.state.commands import (
     Revoke,
 )
 from coordinator.state.limits import MachineLimits
+from coordinator.state.locks.contender import Contender, kind_of
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, HoldEnded, Outcome, Reopened, SessionEnded
-from coordinator.state.places import Contender, kind_of
 from tests.state.drawn_history import TERM
-from tests.state.lock_histories import lock_history
+from tests.state.locks.lock_histories import lock_history
 
 Cell = tuple[str, str, str]
 """Command, outcome, and kind of lock: a ``Kind``, "several" for a multi-lock, "-" for neither."""

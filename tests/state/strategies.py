@@ -33,8 +33,8 @@ from coordinator.state.commands import (
 from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
-from tests.state.lock_histories import lock_history
-from tests.state.lock_strategies import conditions, lock_operations
+from tests.state.locks.lock_histories import lock_history
+from tests.state.locks.lock_strategies import conditions, lock_operations
 from tests.state.znode_histories import mixed_history, znode_history
 
 SMALL_LIMITS = MachineLimits(

@@ -40,7 +40,7 @@ from coordinator.state.commands import (
     Reopen,
     RequestId,
 )
-from coordinator.state.grants import GrantQuery
+from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.snapshot import Capture
 from tests.state.alterations import alterations, other

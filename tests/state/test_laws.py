@@ -23,11 +23,11 @@ from coordinator.state.commands import (
     RequestId,
 )
 from coordinator.state.events import EventType
-from coordinator.state.grants import GrantQuery
+from coordinator.state.locks.contender import Contender
+from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Created, Entered, GuardedDone, MultiDone, Outcome, Stat
 from coordinator.state.paths import split
-from coordinator.state.places import Contender
 from coordinator.state.tree import Tree
 from tests.state.exercised import Observed, about
 from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories

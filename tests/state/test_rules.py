@@ -19,10 +19,10 @@ DECIDES_NOTHING = {
     "rules": "this table",
     "slices": "how states are compared; the format has a number of its own",
     "commands.ANY_VERSION": "a value of commands, written in them",
-    "grants._NUMBER": "an accessor",
-    "grants._ENDED_ZXID": "an accessor",
-    "grants._GRANTED_ZXID": "an accessor",
-    "grants.LIMIT_DEFAULT": "how long a page of a read is",
+    "locks.grant_history._NUMBER": "an accessor",
+    "locks.grant_history._ENDED_ZXID": "an accessor",
+    "locks.grant_history._GRANTED_ZXID": "an accessor",
+    "locks.grant_history.LIMIT_DEFAULT": "how long a page of a read is",
     "limits._MIB": "part of BOUNDS",
     "limits._BYTES": "part of BOUNDS",
     "limits._MS": "part of BOUNDS",
@@ -30,8 +30,8 @@ DECIDES_NOTHING = {
     "limits.BOUNDS": "part of the bounds of each limit",
     "limits.NAMES": "the names of the limits, each with its value before it is set",
     "limits.UNSET": "each limit before it is set",
-    "lock_reads._ABSENT": "an answer to a read",
-    "departures._ENDINGS": "classes of commands by their endings, as code",
+    "locks.reads._ABSENT": "an answer to a read",
+    "locks.departures._ENDINGS": "classes of commands by their endings, as code",
     "operations._PARENT_MODES": "create modes, as code",
     "paths.ROOT": "the one name of the root",
     "paths._FORBIDDEN": "part of _PATH",
@@ -46,23 +46,25 @@ DECIDES_NOTHING = {
 def constants() -> list[str]:
     """Return every constant of the room, as module.NAME."""
     found = []
-    for path in sorted(ROOM.glob("*.py")):
+    for path in sorted(ROOM.rglob("*.py")):
+        module = ".".join(path.relative_to(ROOM).with_suffix("").parts)
         for node in ast.parse(path.read_text()).body:
             targets = node.targets if isinstance(node, ast.Assign) else []
             if isinstance(node, ast.AnnAssign):
                 targets = [node.target]
             for target in targets:
                 if isinstance(target, ast.Name) and target.id.isupper():
-                    found.append(f"{path.stem}.{target.id}")
+                    found.append(f"{module}.{target.id}")
     return found
 
 
 @pytest.mark.parametrize("constant", constants())
 def test_each_constant_is_a_rule_or_decides_nothing(constant: str) -> None:
     """Add a new one to ``rules._DECIDING`` (it decides) or above (why it does not)."""
-    module, _, name = constant.partition(".")
+    module, _, name = constant.rpartition(".")
     is_rule = any(
-        room.__name__.endswith(f".{module}") and name in names for room, names in rules._DECIDING
+        room.__name__ == f"coordinator.state.{module}" and name in names
+        for _, room, names in rules._DECIDING
     )
 
     assert is_rule != (module in DECIDES_NOTHING or constant in DECIDES_NOTHING)

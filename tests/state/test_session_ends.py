@@ -20,10 +20,10 @@ from coordinator.state.commands import (
     Operation,
     SetData,
 )
-from coordinator.state.grants import GrantQuery
+from coordinator.state.locks.contender import Ending
+from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, Outcome, SessionEnded, SessionFinished
-from coordinator.state.places import Ending
 
 
 class Room:

@@ -22,9 +22,9 @@ from coordinator.state.commands import (
     RequestId,
     SetData,
 )
-from coordinator.state.grants import GrantQuery
+from coordinator.state.locks.contender import Ending
+from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
-from coordinator.state.places import Ending
 
 
 def small_machine() -> StateMachine:

@@ -72,8 +72,9 @@ from coordinator.state.commands import (
     SetLimits,
     ZnodeOperation,
 )
-from coordinator.state.grants import GrantQuery
 from coordinator.state.limits import MachineLimits
+from coordinator.state.locks.contender import Ending
+from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import (
     Abandoned,
@@ -99,7 +100,6 @@ from coordinator.state.outcomes import (
     SessionOpened,
     Stat,
 )
-from coordinator.state.places import Ending
 from tests.golden_traces import commands_of, parsed, text_of
 
 TERM = 1

@@ -22,7 +22,7 @@ from coordinator.state.commands import (
 from coordinator.state.limits import MachineLimits
 from coordinator.state.outcomes import Stat
 from tests.state.drawn_history import Action, DrawnHistory
-from tests.state.lock_histories import LockHistory
+from tests.state.locks.lock_histories import LockHistory
 
 NAMES = ("a", "b", "c", "n-", "n-0000000001")
 _PARENT_MODES = (None, CreateMode.CONTAINER, CreateMode.PERSISTENT)

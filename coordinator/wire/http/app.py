@@ -9,6 +9,7 @@ from aiohttp import web
 from coordinator.clock import Clock
 from coordinator.config import HttpConfig
 from coordinator.service.member import Member
+from coordinator.wire.http.admin import OperationRoutes, product_version
 from coordinator.wire.http.door import DOOR, Door
 from coordinator.wire.http.elections import ElectionRoutes
 from coordinator.wire.http.etags import unconditional
@@ -19,7 +20,6 @@ from coordinator.wire.http.limits import LimitRoutes
 from coordinator.wire.http.locks import LockRoutes
 from coordinator.wire.http.multi import MultiRoutes
 from coordinator.wire.http.openapi import openapi_document
-from coordinator.wire.http.operations import OperationRoutes, product_version
 from coordinator.wire.http.paths import TREE_PREFIX
 from coordinator.wire.http.problems import problem_middleware
 from coordinator.wire.http.routes import Handler, Route

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.service.contenders import ELECTIONS, LOCKS
+from coordinator.service.locks.contenders import ELECTIONS, LOCKS
 from coordinator.state.commands import IfHeld
 from coordinator.wire.http.queries import CONDITIONS, Query
 from coordinator.wire.messages import if_held as shapes

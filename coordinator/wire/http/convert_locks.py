@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import coordinator.service.grant_history as history
-import coordinator.service.lock_views as views
-import coordinator.service.locks as service
-from coordinator.service.denials import Denied
-from coordinator.service.taken import LostGrant
+import coordinator.service.locks.history as history
+import coordinator.service.locks.service as service
+import coordinator.service.locks.views as views
+from coordinator.service.locks.denials import Denied
+from coordinator.service.locks.revocations import LostGrant
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.messages import acquire, sessions
 from coordinator.wire.messages import history as history_shapes

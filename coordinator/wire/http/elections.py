@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
-from coordinator.service.elections import CandidateView, ElectionView
+from coordinator.service.locks.elections import CandidateView, ElectionView
 from coordinator.service.watches import Bookmark
 from coordinator.wire import messages
 from coordinator.wire.encoding import Encoding

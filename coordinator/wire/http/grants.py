@@ -7,8 +7,8 @@ from dataclasses import replace
 from aiohttp import web
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
-from coordinator.service.contenders import ELECTIONS, LOCKS
-from coordinator.service.grant_history import GrantsWanted
+from coordinator.service.locks.contenders import ELECTIONS, LOCKS
+from coordinator.service.locks.history import GrantsWanted
 from coordinator.wire import messages
 from coordinator.wire.http.convert_locks import record_body, record_shape
 from coordinator.wire.http.door import Door

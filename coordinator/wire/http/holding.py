@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from coordinator.service.holding import Asked
+from coordinator.service.locks.admin import Asked
 from coordinator.wire.fields import Fields
 from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.convert_locks import grant_shape, record_shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from coordinator.service.holding import Asked
+from coordinator.service.locks.admin import Asked
 from coordinator.state.limits import LimitsRecord
 from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.door import Door

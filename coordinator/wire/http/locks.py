@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
-import coordinator.service.locks as service
-from coordinator.service.contenders import LOCKS
-from coordinator.service.holder_info import HolderInfo
-from coordinator.service.queues import Wish
+import coordinator.service.locks.service as service
+from coordinator.service.locks.contenders import LOCKS
+from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.service.locks.queues import Wish
 from coordinator.state.commands import IfHeld, Kind
 from coordinator.wire.http.attempts import Attempt, Contest, attempt_id, wait_deadline_ms
 from coordinator.wire.http.conditions import conditions

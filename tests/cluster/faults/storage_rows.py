@@ -120,7 +120,7 @@ async def row_17(plan: Plan, tally: Tally) -> None:
                     if not is_needed:
                         harmless += 1
                     elif kind == "zeroed block":
-                        torn += 1  # may look like a torn write, see coordinator/raft/records.py
+                        torn += 1  # may look torn, see coordinator/raft/storage/records.py
                         tally.notes.append(f"started in spite of a {what}")
                     else:
                         world.expect(False, f"H not detected: {what}")

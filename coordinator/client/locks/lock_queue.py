@@ -1,0 +1,485 @@
+"""One place in a queue that the server runs: a lock's, an election's, or several locks' at once.
+
+1. An attempt is one request number. However often it is sent, and to whichever member, it is one
+   contender at one place in the queue; a member that dies while we wait costs nothing.
+2. The server keeps the contender when a connection breaks (``on_disconnect: stay``); the client
+   withdraws it by its number when the attempt fails, times out or is cancelled, and by looking at
+   the queue when the members have forgotten the number. If even that can not be delivered it is
+   tried on in the background until it is, or the session has ended.
+3. The wait has one overall deadline, sent along as what is left of it.
+4. A grant that arrives when the session has no safe time left is given back, not reported;
+   so is a bounded one until a heartbeat has told how much of it is left.
+5. The wait is a stream of lines: a silent member is noticed by its missing keep-alive lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from coordinator.client.calls import Call, quoted
+from coordinator.client.chores import Chores
+from coordinator.client.delivery import Delivery, Trouble
+from coordinator.client.locks.acquired import Award as Award
+from coordinator.client.locks.leftovers import Leftovers
+from coordinator.client.locks.unclaimed import unclaimed
+from coordinator.client.request_ids import Lane
+from coordinator.client.session import Session
+from coordinator.errors import (
+    BadArgumentsError,
+    ConnectionLostError,
+    LockLostError,
+    LockTimeoutError,
+    NotOwnerError,
+    OutcomeUnknownError,
+    RequestError,
+    RequestForgottenError,
+    SessionError,
+    SessionExpiredError,
+    UnavailableError,
+)
+from coordinator.wire.encoding import Encoding, decode
+from coordinator.wire.messages import NDJSON_TYPE
+from coordinator.wire.messages.acquire import (
+    WAIT_MS_MAX,
+    AbandonReply,
+    Acquire,
+    Grant,
+    Granted,
+    Queued,
+    ReleaseReply,
+    read_acquire_line,
+    read_grant_reply,
+)
+from coordinator.wire.messages.elections import ElectionView
+from coordinator.wire.messages.holding import NoteReply, note_body
+from coordinator.wire.messages.locks import LockView
+from coordinator.wire.messages.watches import StreamError
+
+ABANDON_WAIT_MS = 1_000
+"""How long a failed or cancelled attempt waits until it knows that it left nothing."""
+_ABANDON_ATTEMPT_MS = 5_000
+_TRY_MS_MAX = 2_000
+"""How long one try looks for a member that can decide it: as long as an election takes."""
+_SILENCE_MS_MAX = 7_000
+"""A waiting stream that says nothing for so long is taken for dead."""
+_GRACE_MS = 500
+"""How much longer than the deadline we listen for the server's own "timed out"."""
+_LAST_MS_MIN = 300
+_FORGOTTEN_MAX = 3
+_ASK_AGAIN_MS = WAIT_MS_MAX // 2
+"""The server waits for an hour at most; who waits longer asks again, at the same place, in time."""
+
+
+class _AskAgain(Exception):
+    """The stream is old: send the same attempt again."""
+
+
+class _CallbackFailed(Exception):
+    """The caller's ``on_position`` raised ``error``, which no member has said, whatever it is."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Who contends, for people to see, and for what; all from ``kind`` only for locks.
+
+    ``value`` is what an election publishes when won. ``owner`` tells the owners of one session
+    apart for the deadlock detection; "" is an owner of its own. ``size`` is that of a semaphore
+    that does not exist yet. ``when_unsure``, ``purpose`` and ``guard`` are recorded with the grant.
+    """
+
+    label: str = ""
+    host: str = ""
+    pid: int | None = None
+    trace_id: str = ""
+    value: bytes | None = None
+    kind: str = "exclusive"
+    owner: str = ""
+    size: int | None = None
+    lock_delay_ms: int = 0
+    max_hold_ms: int = 0
+    when_unsure: str = ""
+    purpose: str = ""
+    guard: str = ""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    session: Session
+    lane: Lane
+    deadline_ms: int | None
+    is_try: bool
+    may_be_queued: bool = False
+    was_served: bool = False
+    """A member told our position since the last failure."""
+    position: int | None = None
+
+
+class Contest:
+    """The queue of one lock or election, or the queues of several locks that are had together.
+
+    Any number of contenders may come from one client.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        chores: Chores,
+        leftovers: Leftovers,
+        open_session: Callable[[int], Awaitable[Session]],
+        *,
+        room: Literal["locks", "elections"],
+        names: Sequence[str],
+        timeout_ms: int,
+    ) -> None:
+        assert names, "a contest is about something"
+        self.names = tuple(names)
+        self.name = ", ".join(names)
+        self.is_election = room == "elections"
+        self._room = room
+        # What stands in several queues is withdrawn as one, in the name of any of them.
+        self.base = self._base_of(self.names[0])
+        self._target = f"/v1/{room}" if len(names) > 1 else self.base
+        self._delivery = delivery
+        self._chores = chores
+        self._leftovers = leftovers
+        self._open_session = open_session
+        self._timeout_ms = timeout_ms
+
+    async def contend(
+        self,
+        wish: Wish,
+        wait_ms: int | None,
+        on_position: Callable[[int], None] | None = None,
+    ) -> Award:
+        """Wait for the grant, ``wait_ms`` in all (0: try once; None: without end).
+
+        What ``on_position`` raises ends the wait and is raised as it is.
+
+        Raises:
+            LockTimeoutError: others held until the deadline; nothing of the attempt is left.
+            UnavailableError: no member could be reached, or none has a quorum (a try says so within
+                one election); nothing of the attempt is left.
+            OutcomeUnknownError: it is not granted to this caller, but may still be queued until
+                the withdrawal, which goes on in the background, arrives or the session ends.
+            SessionExpiredError: a member said that the session ended while waiting, or the grant
+                came when it could not be relied upon; nothing of the attempt is left.
+        """
+        clock = self._delivery.clock
+        limit_ms = wait_ms or self._timeout_ms
+        if wait_ms == 0:
+            limit_ms = min(limit_ms, _TRY_MS_MAX)
+        deadline_ms = None if wait_ms is None else clock.monotonic_ms() + limit_ms
+        if not await self._leftovers.gone(self.names, wish.owner, limit_ms):
+            raise UnavailableError(
+                f"{self.name}: an earlier contender of {wish.owner} is still being taken back"
+            )
+        if deadline_ms is not None:
+            limit_ms = max(0, deadline_ms - clock.monotonic_ms())
+        session = await self._open_session(limit_ms)
+        attempt = _Attempt(session, self._delivery.lanes.take(), deadline_ms, wait_ms == 0)
+        try:
+            award = await self._awarded(attempt, wish, on_position)
+        except _CallbackFailed as failed:
+            await self._settle(attempt, wish.owner, failed)
+            raise failed.error from None
+        except SessionExpiredError as error:
+            if not session.is_unheard:
+                await self._settle(attempt, wish.owner, error)
+                raise
+            away = UnavailableError(f"{self.name}: {session.reason}; not granted")
+            await self._settle(attempt, wish.owner, away)
+            raise away from error
+        except BaseException as error:
+            await self._settle(attempt, wish.owner, error)
+            raise
+        finally:
+            self._delivery.lanes.give_back(attempt.lane)
+        grant = award.grant
+        try:
+            await award.attend(self._timeout_ms)
+            if session.remaining_safe_ms() == 0:
+                raise SessionExpiredError(
+                    f"{self.name}: the grant {grant.grant_id} came when its session had no safe "
+                    f"time left, and was given back",
+                    session_id=session.session_id,
+                )
+        except BaseException:
+            award.forget()
+            chore = self._chores.start(self._give_back(award), f"give back {grant.grant_id}")
+            self._leftovers.add(self.names, wish.owner, chore)
+            raise
+        return award
+
+    async def release(self, grant_id: str) -> bool:
+        """Release by grant id; False when it was not held any more. Idempotent.
+
+        Of several locks that were had as one this is asked of the contest of the one of them whose
+        grant it is: a grant id names a place in that queue.
+        """
+        return await self._release(self.names[0], grant_id)
+
+    async def _release(self, name: str, grant_id: str) -> bool:
+        call = Call("DELETE", f"{self._base_of(name)}/grants/{quoted(grant_id)}")
+        try:
+            reply = await self._delivery.write(call, ReleaseReply.from_body, self._timeout_ms)
+        except NotOwnerError:
+            return False
+        return reply.released
+
+    async def downgrade(self, grant_id: str) -> Grant:
+        """Turn an exclusive grant into a shared one, at its place and with its token. Idempotent.
+
+        Raises:
+            NotOwnerError: it does not hold any more.
+            BadArgumentsError: it is not a lock's, or not one that can be shared.
+        """
+        self._refuse_election("be downgraded")
+        call = Call("POST", f"{self.base}/grants/{quoted(grant_id)}/downgrade")
+        return await self._delivery.write(call, read_grant_reply, self._timeout_ms)
+
+    async def note(self, grant_id: str, note: bytes) -> None:
+        """Leave ``note`` (up to 1 KiB) with the grant, for whoever holds next.
+
+        Raises:
+            NotOwnerError: it does not hold any more.
+            BadArgumentsError: the note is too long, or the grant is not a lock's.
+        """
+        self._refuse_election("leave a note")
+        body = note_body(note, Encoding.JSON)
+        call = Call("PUT", f"{self.base}/grants/{quoted(grant_id)}/note", body)
+        await self._delivery.write(call, NoteReply.from_body, self._timeout_ms)
+
+    async def is_current(self, grant_id: str, fencing_token: int) -> tuple[bool, int]:
+        """Ask whether this grant holds, and as of which zxid; the past when it is answered."""
+        if self.is_election:
+            view = await self._delivery.read(
+                Call("GET", self.base), ElectionView.from_body, self._timeout_ms
+            )
+            return view.elected is not None and view.elected.grant_id == grant_id, view.zxid
+        call = Call("GET", f"{self.base}?fencing_token={fencing_token}")
+        lock = await self._delivery.read(call, LockView.from_body, self._timeout_ms)
+        return lock.is_current is True, lock.zxid
+
+    def _base_of(self, name: str) -> str:
+        return f"/v1/{self._room}/{quoted(name)}"
+
+    def _refuse_election(self, deed: str) -> None:
+        if self.is_election:
+            raise BadArgumentsError(
+                f"{self.name}: expected the grant of a lock, found that of an election; it can "
+                f"not {deed}"
+            )
+
+    # --- waiting
+
+    async def _awarded(
+        self, attempt: _Attempt, wish: Wish, on_position: Callable[[int], None] | None
+    ) -> Award:
+        session = attempt.session
+        with self._leftovers.contending([self._base_of(each) for each in self.names], wish.owner):
+            grant = await session.while_alive(self._until_answered(attempt, wish, on_position))
+            award = Award(grant, session)
+            session.tidings.attend(award.paths, grant.fencing_token)  # it has a claimant now
+            return award
+
+    async def _until_answered(
+        self, attempt: _Attempt, wish: Wish, on_position: Callable[[int], None] | None
+    ) -> Grant:
+        trouble = Trouble()
+        forgotten = 0
+        while (remaining_ms := self._remaining_ms(attempt)) > 0:
+            if trouble.failures and not attempt.may_be_queued and remaining_ms < _LAST_MS_MIN:
+                break  # certain so far; a sending without its answer would leave it open
+            try:
+                return await self._listen(attempt, wish, remaining_ms, on_position)
+            except RequestForgottenError:
+                forgotten += 1
+                if attempt.may_be_queued or forgotten > _FORGOTTEN_MAX:
+                    raise
+                attempt.lane.renew(self._delivery.index_seen)
+                continue
+            except _AskAgain:
+                continue
+            except (UnavailableError, OutcomeUnknownError) as error:
+                if attempt.was_served:
+                    trouble.failures = 0  # begin again with short delays
+                    attempt.was_served = False
+                trouble.note(error)
+            deadline_ms = self._delivery.clock.monotonic_ms() + self._remaining_ms(attempt)
+            if not await self._delivery.pause(trouble, deadline_ms):
+                break
+        if attempt.position is not None:
+            raise LockTimeoutError(
+                f"{self.name}: not granted in time, {attempt.position} before us in the queue",
+                position=attempt.position,
+            )
+        raise trouble.verdict(is_write=True)
+
+    async def _listen(
+        self,
+        attempt: _Attempt,
+        wish: Wish,
+        remaining_ms: int,
+        on_position: Callable[[int], None] | None,
+    ) -> Grant:
+        was_maybe_queued = attempt.may_be_queued
+        attempt.may_be_queued = True
+        whole_ms = _TRY_MS_MAX if attempt.is_try else self._timeout_ms
+        headers_ms = self._delivery.attempt_ms(whole_ms, remaining_ms)
+        try:
+            call = self._call(attempt, wish, remaining_ms)
+            async with self._delivery.stream(
+                call, headers_ms, attempt.lane, is_bounded=attempt.is_try
+            ) as stream:
+                opened_ms = self._delivery.clock.monotonic_ms()
+                while True:
+                    if self._delivery.clock.monotonic_ms() - opened_ms > _ASK_AGAIN_MS:
+                        raise _AskAgain
+                    limit_ms = min(self._remaining_ms(attempt) + _GRACE_MS, _SILENCE_MS_MAX)
+                    try:
+                        async with asyncio.timeout(max(limit_ms, 0) / 1000):
+                            line = await stream.line()
+                    except TimeoutError:
+                        raise ConnectionLostError(
+                            f"{self.name}: silent for {limit_ms} ms"
+                        ) from None
+                    if line is None:
+                        raise ConnectionLostError(f"{self.name}: the stream ended without a grant")
+                    if not line.strip():
+                        continue  # a keep-alive
+                    grant = _read(line, attempt, on_position)
+                    if grant is not None:
+                        return grant
+        except (LockTimeoutError, SessionExpiredError, LockLostError):
+            attempt.may_be_queued = False  # the server says that it is gone
+            raise
+        except (RequestError, SessionError, UnavailableError, RequestForgottenError):
+            attempt.may_be_queued = was_maybe_queued  # this sending certainly changed nothing
+            raise
+
+    def _call(self, attempt: _Attempt, wish: Wish, remaining_ms: int) -> Call:
+        acquire = Acquire(
+            session_id=attempt.session.session_id,
+            timeout_ms=0 if attempt.is_try else min(remaining_ms, WAIT_MS_MAX),
+            label=wish.label,
+            host=wish.host,
+            pid=wish.pid,
+            trace_id=wish.trace_id,
+            on_disconnect="stay",
+            value=wish.value,
+            kind=wish.kind,
+            owner=wish.owner,
+            size=wish.size,
+            lock_delay_ms=wish.lock_delay_ms,
+            max_hold_ms=wish.max_hold_ms,
+            when_unsure=wish.when_unsure,
+            purpose=wish.purpose,
+            guard=wish.guard,
+            names=self.names if len(self.names) > 1 else (),
+        )
+        return Call("POST", self._target, acquire.to_body(Encoding.JSON), accept=NDJSON_TYPE)
+
+    def _remaining_ms(self, attempt: _Attempt) -> int:
+        if attempt.deadline_ms is None:
+            return WAIT_MS_MAX
+        return attempt.deadline_ms - self._delivery.clock.monotonic_ms()
+
+    # --- leaving nothing behind
+
+    async def _settle(self, attempt: _Attempt, owner: str, error: BaseException) -> None:
+        """Withdraw what the failed attempt may have left, and say what is known of it."""
+        if not attempt.may_be_queued:
+            return
+        lane = attempt.lane
+        target = f"{self.base}/attempts/{lane.client_id}/{lane.number}"
+        call = Call("DELETE", f"{target}?floor_index={lane.floor_index}")
+        chore = self._chores.start(
+            self._withdraw(call, attempt.session, owner), f"withdraw {target}"
+        )
+        self._leftovers.add(self.names, owner, chore)
+        # A second cancellation does not wait any longer; the chore goes on in any case.
+        await asyncio.wait({chore}, timeout=ABANDON_WAIT_MS / 1000)
+        has_come_to_it = chore.done() and not chore.cancelled() and chore.exception() is None
+        is_withdrawn = has_come_to_it and chore.result()
+        if is_withdrawn and isinstance(error, OutcomeUnknownError):
+            raise UnavailableError(
+                f"{self.name}: no answer in time; the attempt was withdrawn: {error.message}"
+            ) from error
+        if not is_withdrawn and isinstance(error, LockTimeoutError | UnavailableError):
+            if not attempt.session.is_unheard:
+                attempt.session.check()
+            raise OutcomeUnknownError(
+                f"{error.message}; it may stand in the queue until its withdrawal arrives or "
+                f"session {attempt.session.session_id} ends",
+                **error.fields,
+            ) from error
+
+    async def _give_back(self, award: Award) -> None:
+        """Release what is not reported; once if its session is lost, else until it is known."""
+        while True:
+            try:
+                await self._release(award.grant.lock, award.grant.grant_id)
+            except (UnavailableError, OutcomeUnknownError):
+                if award.session.is_lost:
+                    return  # it goes with its session, at the server's time
+                await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
+            else:
+                return
+
+    async def _withdraw(self, call: Call, session: Session, owner: str) -> bool:
+        """Withdraw; False when only the end of the session, at the server, will do it."""
+        while not session.is_lost:
+            try:
+                await self._delivery.read(call, AbandonReply.from_body, _ABANDON_ATTEMPT_MS)
+            except UnavailableError:
+                await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
+            except RequestForgottenError:
+                return await self._withdraw_by_sight(session, owner)
+            else:
+                return True
+        return False
+
+    async def _withdraw_by_sight(self, session: Session, owner: str) -> bool:
+        """Withdraw what is nobody's, when its number is forgotten; False as ``_withdraw``."""
+        if not owner and not self.is_election:
+            return False  # what is another's of this session can not be told apart
+        while not session.is_lost:
+            with suppress(UnavailableError, OutcomeUnknownError):
+                found = await unclaimed(self._delivery, self.base, session, owner, self._timeout_ms)
+                # Looked at after the answer: who came meanwhile may be what was seen.
+                if not self._leftovers.is_contending(self.base, owner):
+                    for grant_id in found:
+                        await self._release(self.names[0], grant_id)
+                    return True
+            await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
+        return False
+
+
+def _read(
+    line: bytes, attempt: _Attempt, on_position: Callable[[int], None] | None
+) -> Grant | None:
+    try:
+        said = read_acquire_line(decode(line))
+    except BadArgumentsError as error:
+        raise ConnectionLostError(f"the stream could not be read: {error.message}") from error
+    match said:
+        case Granted(grant):
+            return grant
+        case Queued(position):
+            attempt.position = position
+            attempt.was_served = True
+            if on_position is not None:
+                try:
+                    on_position(position)
+                except Exception as error:
+                    raise _CallbackFailed(error) from error
+        case StreamError(problem):
+            raise problem
+    return None

@@ -1,0 +1,87 @@
+"""Whether this member's disk is fit to lead with, and what is said where it is not.
+
+1. A leader without room on its disk takes nothing from its clients, and says so definitely: nothing
+   of it was proposed. What was under way stays unknown, until there is room or another leader.
+2. A leader whose disk keeps waiting what a follower has on its own hands the leadership over. One
+   that no follower has overtaken stays: where all disks are bad, moving heals nothing.
+3. Who is not fit does not take a leadership that is offered, and lets others stand first.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from coordinator.errors import NoSpaceError
+from coordinator.raft.consensus import Consensus
+from coordinator.raft.storage.journal import Journal
+from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
+from coordinator.raft.storage.sync import Durability
+
+logger = logging.getLogger(__name__)
+
+
+class Fitness:
+    """One member's; ``slow_ms``: how long a leader's disk may keep its followers waiting."""
+
+    def __init__(
+        self,
+        member_id: str,
+        log: Journal,
+        durability: Durability,
+        snapshots: SnapshotExchange,
+        *,
+        slow_ms: int,
+    ) -> None:
+        self._member_id = member_id
+        self._log = log
+        self._durability = durability
+        self._snapshots = snapshots
+        self._slow_ms = slow_ms
+        self._said = ""
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the disk, in words; "" when nothing is."""
+        if self.is_disk_full:
+            return "its disk is full"
+        return "its disk is slow" if self._durability.is_slow else ""
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether what was written last, an entry or a snapshot, found no room."""
+        return self._log.is_full or self._snapshots.lacks_room
+
+    @property
+    def may_lead(self) -> bool:
+        # Looked at, too: a disk that is full since the last write has not been in trouble yet, and
+        # a term finds room where the first entry of a leader does not.
+        return not self.trouble and self._log.has_room
+
+    def is_overtaken(self, consensus: Consensus) -> bool:
+        """Whether a follower has what this disk has kept waiting for too long."""
+        waited_ms = self._durability.waiting_seconds * 1000
+        if not self._log.is_full and waited_ms < self._slow_ms:
+            return False
+        followers = consensus.replication.followers.values()
+        durable_index = self._log.durable_index
+        return any(progress.match_index > durable_index for progress in followers)
+
+    def refusal(self) -> NoSpaceError:
+        """Return what is told to whoever wants something proposed."""
+        return NoSpaceError(f"the disk of member {self._member_id}, which leads, is full")
+
+    def observe(self) -> None:
+        """Say in the log what has changed."""
+        trouble = self.trouble
+        if trouble == self._said:
+            return
+        if self.is_disk_full:
+            logger.error(
+                "member %s: its disk is full (No space left on device); it acknowledges nothing"
+                " new and tries again by itself", self._member_id,
+            )  # fmt: skip
+        elif trouble:
+            logger.warning("member %s: %s", self._member_id, trouble)
+        else:
+            logger.warning("member %s: its disk is well again", self._member_id)
+        self._said = trouble

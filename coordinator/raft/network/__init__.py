@@ -1,0 +1,1 @@
+"""How members reach each other: connections, handshake, sealed frames, messages, requests."""

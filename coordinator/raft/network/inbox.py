@@ -1,0 +1,106 @@
+"""What the transport tells a member: who is there, and what they say.
+
+1. A message about the log goes to consensus only from one that has shown on which copy of its data
+   it runs (``chapters``). Questions and answers about votes to come promise nothing, and pass.
+2. What names a term that cannot be is dropped, and the connection with it (``term_bounds``).
+3. Whatever is raised here ends the member: it would be a broken invariant, or the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.raft.consensus import Consensus
+from coordinator.raft.engine import Role
+from coordinator.raft.network import messages as say
+from coordinator.raft.network.messages import Message
+from coordinator.raft.network.rpc import RequestDesk
+from coordinator.raft.rejoin.incarnations import Chapters
+from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
+from coordinator.raft.term_bounds import why_not_believed
+
+_ABOUT_CHAPTERS = (say.Chapter, say.ChapterSeen, say.ChapterLost, say.Doubt, say.Vouch)
+_ABOUT_VOTES_TO_COME = (say.PreVoteRequest, say.PreVoteGrant)
+
+
+class Inbox:
+    """One member's ``TransportListener``; ``on_heard`` is told of what may change what is known,
+    ``on_lie`` of a member that said what cannot be, and what that was."""
+
+    def __init__(
+        self,
+        desk: RequestDesk,
+        consensus: Consensus,
+        snapshots: SnapshotExchange,
+        chapters: Chapters,
+        *,
+        is_running: Callable[[], bool],
+        on_heard: Callable[[], None],
+        on_lie: Callable[[str, str], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._desk = desk
+        self._consensus = consensus
+        self._snapshots = snapshots
+        self._chapters = chapters
+        self._is_running = is_running
+        self._on_heard = on_heard
+        self._on_lie = on_lie
+        self._on_failure = on_failure
+
+    def on_message(self, member_id: str, message: Message) -> None:
+        if self._is_running():
+            self._guarded(lambda: self._take(member_id, message))
+
+    def on_connected(self, member_id: str) -> None:
+        if self._is_running():
+            self._guarded(lambda: self._on_connected(member_id))
+
+    def on_disconnected(self, member_id: str) -> None:
+        if self._is_running():
+            self._guarded(lambda: self._on_disconnected(member_id))
+
+    def on_met(self, member_id: str) -> None:
+        """It and this member hear each other now; what was said before may not have counted."""
+        if self._is_running():
+            self._guarded(lambda: self._on_met(member_id))
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:
+            self._on_failure(error)
+
+    def _take(self, member_id: str, message: Message) -> None:
+        if why := why_not_believed(message, self._consensus.core.term):
+            self._on_lie(member_id, why)
+        elif isinstance(message, say.Request):
+            self._desk.on_request(member_id, message)
+        elif isinstance(message, say.Reply):
+            self._desk.on_reply(member_id, message)
+        elif isinstance(message, _ABOUT_CHAPTERS):
+            self._chapters.on_message(member_id, message)
+        elif self._chapters.hears(member_id) or isinstance(message, _ABOUT_VOTES_TO_COME):
+            self._consensus.on_message(member_id, message)
+            self._on_heard()
+
+    def _on_connected(self, member_id: str) -> None:
+        self._forget_connection(member_id)
+        self._chapters.on_connected(member_id)
+        self._consensus.on_connected(member_id)
+        self._on_heard()
+
+    def _on_disconnected(self, member_id: str) -> None:
+        self._forget_connection(member_id)
+        self._chapters.on_disconnected(member_id)
+        self._consensus.on_disconnected(member_id)
+        self._on_heard()
+
+    def _on_met(self, member_id: str) -> None:
+        if self._consensus.core.role is Role.LEADER:
+            self._consensus.on_connected(member_id)
+        self._on_heard()
+
+    def _forget_connection(self, member_id: str) -> None:
+        self._desk.on_connection_changed(member_id)
+        self._snapshots.forget(member_id)

@@ -1,0 +1,176 @@
+"""One connection between two members, from its handshake to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from coordinator.clock import Clock
+from coordinator.config import RaftConfig
+from coordinator.raft.network.frames import FrameReader, frame
+from coordinator.raft.network.handshake import HANDSHAKE_FRAME_BYTES_MAX, Acceptor, Dialer
+from coordinator.raft.network.messages import FrameError, Message, decode
+from coordinator.raft.network.seals import SEAL_BYTES, Seals
+
+SILENT_PINGS_MAX = 4
+"""A link that brought nothing for this many ping intervals is dead."""
+WHOLE_FRAME_FACTOR = 10
+"""So many times longer the largest frame may take over the slowest line."""
+
+
+class LinkOwner(Protocol):
+    """Whom a link tells what becomes of it."""
+
+    @property
+    def raft(self) -> RaftConfig: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def link_made(self, link: Link) -> bool:
+        """Count a new, unproved connection; False when there shall be none any more."""
+        ...
+
+    def why_not_a_member(self, member_id: str) -> str:
+        """Return why no member has this id, "" if one has."""
+        ...
+
+    def link_proved(self, link: Link) -> None:
+        """Both ends are members that agree."""
+        ...
+
+    def link_refused(self, link: Link, why: str) -> None:
+        """Both ends know the secret, and must not talk."""
+        ...
+
+    def link_lost(self, link: Link, reason: str) -> None: ...
+
+
+class Link(asyncio.Protocol):
+    """One connection, from its handshake to its end."""
+
+    def __init__(
+        self,
+        owner: LinkOwner,
+        handshake: Dialer | Acceptor,
+        deliver: Callable[[Link, Message], None],
+    ) -> None:
+        self._owner = owner
+        self._handshake = handshake
+        self._deliver = deliver
+        self._reader = FrameReader(HANDSHAKE_FRAME_BYTES_MAX)
+        self._sent: Seals | None = None
+        self._received: Seals | None = None
+        self._stream: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._reason = ""
+        self._is_over = False
+        """Nothing that arrives is read any more."""
+        self.is_dialed = isinstance(handshake, Dialer)
+        self.is_proved = False
+        self.is_settled = asyncio.Event()
+        """Set when the handshake is over, either way."""
+        self.heard_ms = self.whole_ms = owner.clock.monotonic_ms()
+        """When anything came, and when a whole frame did."""
+
+    @property
+    def peer_id(self) -> str:
+        return self._handshake.peer_id
+
+    def is_silent(self) -> bool:
+        """Return whether nothing came for so long that the other end must be gone.
+
+        Or no whole frame for much longer: whoever holds frames back may send a byte now and then.
+        """
+        limit_ms = SILENT_PINGS_MAX * self._owner.raft.election_timeout_ms_min
+        now_ms = self._owner.clock.monotonic_ms()
+        is_stuck = now_ms - self.whole_ms > WHOLE_FRAME_FACTOR * limit_ms
+        return is_stuck or now_ms - self.heard_ms > limit_ms
+
+    def note_own_pause(self, now_ms: int) -> None:
+        """It was this member that did not read."""
+        self.heard_ms = self.whole_ms = now_ms
+
+    def sealed(self, payload: bytes) -> bytes:
+        """Return ``payload`` as the next frame; what is sealed must be written, in order."""
+        assert self._sent is not None, "proved before it is used"
+        return self._sent.sealed_frame(payload)
+
+    def write(self, chunks: list[bytes]) -> bool:
+        """Write; False when the peer leaves too much unread."""
+        if self._stream is None:
+            return True
+        self._stream.write(b"".join(chunks))
+        return self._stream.get_write_buffer_size() <= self._owner.raft.send_buffer_bytes_max
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def abort(self, reason: str = "") -> None:
+        self._is_over = True
+        self._reason = self._reason or reason
+        if self._stream is not None:
+            self._stream.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._stream = transport
+        if not self._owner.link_made(self):
+            self.abort()
+            return
+        self._deadline = asyncio.get_running_loop().call_later(
+            self._owner.raft.handshake_deadline_ms / 1000, self.abort, "handshake took too long"
+        )
+        if isinstance(self._handshake, Dialer):
+            transport.write(frame(self._handshake.begin()))
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_ms = self._owner.clock.monotonic_ms()
+        self._reader.feed(data)
+        try:
+            while not self._is_over and (payload := self._reader.next()) is not None:
+                if self._received is not None:
+                    opened = self._received.open(payload)
+                    self.whole_ms = self.heard_ms
+                    self._deliver(self, decode(opened))
+                else:
+                    self._shake_hands(payload)
+        except FrameError as error:
+            self.abort(str(error))
+
+    def _shake_hands(self, payload: bytes) -> None:
+        answer = self._handshake.receive(payload)
+        assert self._stream is not None
+        if answer is not None:
+            self._stream.write(frame(answer))
+        if not self._handshake.is_done:
+            return
+        why = self._handshake.disagreement or self._owner.why_not_a_member(self.peer_id)
+        if why:
+            # What was answered still leaves, so that the other side can say why, too.
+            self._is_over = True
+            self._owner.link_refused(self, why)
+            self.close()
+        else:
+            self.is_proved = True
+            keys = self._handshake.keys()
+            sent, received = keys.dialed, keys.accepted
+            if not self.is_dialed:
+                sent, received = received, sent
+            self._sent, self._received = Seals(sent), Seals(received)
+            self._reader.frame_bytes_max = self._owner.raft.frame_bytes_max + SEAL_BYTES
+            self._settle()
+            self._owner.link_proved(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._settle()
+        self._owner.link_lost(self, self._reason)
+
+    def _settle(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self.is_settled.set()

@@ -1,0 +1,174 @@
+"""Questions between members and their answers (``Engine.request``): correlation and bounds.
+
+Every question ends in exactly one of: its answer, an error of the tree that the handler raised,
+NoLeaderError (certainly not handled), ConnectionLostError or LeaderChangedError (nobody knows). An
+answer goes over the connection over which the question came, or nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+
+from coordinator.errors import (
+    REGISTRY,
+    ConnectionLostError,
+    CoordinatorError,
+    DataTooLargeError,
+    LeaderChangedError,
+    NoLeaderError,
+    OutcomeUnknownError,
+    ShuttingDownError,
+    from_code,
+)
+from coordinator.raft.engine import RequestHandler
+from coordinator.raft.network.messages import REPLY_ERROR, REPLY_OK, REPLY_REFUSED, Reply, Request
+from coordinator.raft.network.transport import MemberTransport
+
+logger = logging.getLogger(__name__)
+
+REQUESTS_IN_FLIGHT_MAX = 4_096
+"""Questions of one member that are being answered here at once."""
+FRAME_OVERHEAD_BYTES = 512
+
+
+class RequestDesk:
+    """Asks and answers over a transport."""
+
+    def __init__(self, transport: MemberTransport, payload_bytes_max: int) -> None:
+        self._transport = transport
+        self._payload_bytes_max = payload_bytes_max - FRAME_OVERHEAD_BYTES
+        self._handlers: dict[str, RequestHandler] = {}
+        self._next_id = 0
+        self._asked: dict[int, tuple[str, asyncio.Future[bytes]]] = {}
+        self._answering: dict[str, set[asyncio.Task[None]]] = {}
+        self._connections: dict[str, int] = {}
+        """How often the connection to each member has changed."""
+        self._is_silent = False
+
+    def set_handler(self, kind: str, handler: RequestHandler) -> None:
+        self._handlers[kind] = handler
+
+    def silence(self) -> None:
+        """This member has failed: neither ask nor answer any more, and wait for no answer."""
+        self._is_silent = True
+        self._give_up_all()
+
+    async def ask(self, member_id: str, kind: str, payload: bytes) -> bytes:
+        """Send a question and return its answer; no deadline of its own."""
+        if len(payload) > self._payload_bytes_max:
+            raise DataTooLargeError(
+                f"expected at most {self._payload_bytes_max} bytes between members,"
+                f" found {len(payload)}"
+            )
+        if self._is_silent:
+            raise ShuttingDownError("this member has failed")
+        self._next_id += 1
+        request_id = self._next_id
+        if not self._transport.send(member_id, Request(request_id, kind, payload)):
+            raise NoLeaderError(f"member {member_id!r} is not connected")
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked[request_id] = (member_id, future)
+        try:
+            return await future
+        finally:
+            self._asked.pop(request_id, None)
+
+    def on_reply(self, member_id: str, reply: Reply) -> None:
+        asked = self._asked.get(reply.request_id)
+        if asked is None or asked[0] != member_id or asked[1].done():
+            return
+        future = asked[1]
+        if reply.status == REPLY_OK:
+            future.set_result(reply.payload)
+        elif reply.status == REPLY_REFUSED:
+            future.set_exception(NoLeaderError(f"member {member_id!r} refused the request"))
+        else:
+            future.set_exception(_unpack_error(reply))
+
+    def on_request(self, member_id: str, request: Request) -> None:
+        handler = self._handlers.get(request.kind)
+        tasks = self._answering.setdefault(member_id, set())
+        if handler is None or len(tasks) >= REQUESTS_IN_FLIGHT_MAX:
+            self._transport.send(member_id, Reply(request.request_id, REPLY_REFUSED, "", b""))
+            return
+        connection = self._connections.get(member_id, 0)
+        answering = self._answer(member_id, connection, handler, request)
+        task = asyncio.get_running_loop().create_task(answering)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    def on_connection_changed(self, member_id: str) -> None:
+        """What was asked of ``member_id`` may or may not have reached it.
+
+        Nor is it answered what it asked over the connection that is gone: it may have begun anew
+        since, counts its questions from one again, and would take the answer for another's."""
+        self._connections[member_id] = self._connections.get(member_id, 0) + 1
+        self._give_up(
+            member_id, ConnectionLostError(f"the connection to member {member_id!r} was lost")
+        )
+
+    def on_leader_lost(self, member_id: str) -> None:
+        """``member_id`` is not the leader known here any more: its answer may never come, though
+        its connection stands (a stopped process, a cut that nobody was told of)."""
+        self._give_up(
+            member_id, LeaderChangedError(f"member {member_id!r} is not known to lead any more")
+        )
+
+    def _give_up(self, member_id: str, error: CoordinatorError) -> None:
+        for asked_id, future in self._asked.values():
+            if asked_id == member_id and not future.done():
+                future.set_exception(type(error)(error.message))
+
+    def _give_up_all(self) -> None:
+        for member_id in {asked_id for asked_id, _ in self._asked.values()}:
+            self.on_connection_changed(member_id)
+
+    async def stop(self) -> None:
+        """Give up whatever is under way."""
+        self._give_up_all()
+        tasks = [task for tasks in self._answering.values() for task in tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _answer(
+        self, member_id: str, connection: int, handler: RequestHandler, request: Request
+    ) -> None:
+        try:
+            payload = await handler(member_id, request.payload)
+            reply = Reply(request.request_id, REPLY_OK, "", payload)
+        except CoordinatorError as error:
+            reply = Reply(request.request_id, REPLY_ERROR, error.code, _pack_error(error))
+        except Exception:
+            logger.exception("the handler of %r failed", request.kind)
+            unknown = OutcomeUnknownError(f"the handler of {request.kind!r} failed")
+            reply = Reply(request.request_id, REPLY_ERROR, unknown.code, _pack_error(unknown))
+        if len(reply.payload) > self._payload_bytes_max:
+            unknown = OutcomeUnknownError(f"the answer to {request.kind!r} is too large")
+            reply = Reply(request.request_id, REPLY_ERROR, unknown.code, _pack_error(unknown))
+        if self._connections.get(member_id, 0) == connection and not self._is_silent:
+            self._transport.send(member_id, reply)
+
+
+def _pack_error(error: CoordinatorError) -> bytes:
+    packed: bytes
+    try:
+        packed = msgpack.packb((error.message, error.fields))
+    except (TypeError, ValueError, OverflowError):
+        packed = msgpack.packb((error.message, {}))
+    return packed
+
+
+def _unpack_error(reply: Reply) -> CoordinatorError:
+    try:
+        message, fields = msgpack.unpackb(reply.payload)
+        named: dict[str, Any] = {str(name): value for name, value in fields.items()}
+    except Exception:  # whatever it was, nobody knows what happened there
+        return OutcomeUnknownError("the other member's answer cannot be read")
+    if reply.code not in REGISTRY:
+        return OutcomeUnknownError(str(message))
+    return from_code(reply.code, str(message), named)

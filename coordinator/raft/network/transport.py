@@ -1,0 +1,369 @@
+"""Member to member over TCP: sealed frames of msgpack, and nothing before both sides have proved
+who they are.
+
+Both sides dial, at once and again with a backoff that has jitter; of two connections between the
+same members both keep the same one. What is sent in one pass of the loop leaves in one write. What
+cannot be delivered is dropped: the log is made for that, and a request is told.
+
+Limits: the length of a frame is checked before anything is kept for it; it is 13 KiB until the peer
+is proved, within a deadline; of too many unproved callers the oldest goes (members prove themselves
+at once, so that strangers can not keep them out); a peer that does not read its socket is
+disconnected when its send buffer is full.
+
+``MemberTransport`` is the seam: a simulated network takes the place of this one in tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random as random_module
+import secrets
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from coordinator.clock import Clock
+from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
+from coordinator.errors import ConfigError
+from coordinator.raft.network.agreement import Fact, check_facts, merged
+from coordinator.raft.network.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
+from coordinator.raft.network.link import Link
+from coordinator.raft.network.messages import Message, Ping, encode
+from coordinator.raft.network.refusals import Disagreements, RefusalLog
+from coordinator.secret_file import read_secret
+
+logger = logging.getLogger(__name__)
+
+UNPROVED_CALLERS_MAX = 64
+
+
+class TransportListener(Protocol):
+    """Whom a transport tells; none of these may raise."""
+
+    def on_message(self, member_id: str, message: Message) -> None: ...
+
+    def on_connected(self, member_id: str) -> None:
+        """A new connection is in use; what was sent over an earlier one may be lost."""
+        ...
+
+    def on_disconnected(self, member_id: str) -> None: ...
+
+
+class MemberTransport(Protocol):
+    """Carries messages between members, best effort, in order while a connection lasts."""
+
+    def agree_on(self, facts: Sequence[Fact]) -> None:
+        """Let nobody in from now on who does not show the same; a fact replaces one of its name."""
+        ...
+
+    async def start(self, listener: TransportListener) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def send(self, member_id: str, message: Message) -> bool:
+        """Take ``message`` for sending; False when it certainly is not sent."""
+        ...
+
+    def flush(self) -> None:
+        """Hand over now what was taken; it happens by itself at the end of the loop's pass."""
+        ...
+
+    def drop(self, member_id: str) -> None:
+        """End the connection to a member that said what cannot be; no other follows at once."""
+        ...
+
+    def is_connected(self, member_id: str) -> bool: ...
+
+    def disagreements(self) -> Mapping[str, str]:
+        """Return the members that have proved themselves and are refused, with the reason."""
+        ...
+
+
+class TcpTransport:
+    """The transport of a real member.
+
+    Args:
+        listening_socket: bound already, instead of the member's configured address.
+        server_ssl, client_ssl: contexts for mutual TLS; plain TCP without.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterConfig,
+        member: MemberConfig,
+        raft: RaftConfig,
+        *,
+        clock: Clock,
+        random: random_module.Random,
+        listening_socket: socket.socket | None = None,
+        server_ssl: ssl.SSLContext | None = None,
+        client_ssl: ssl.SSLContext | None = None,
+    ) -> None:
+        self.raft = raft
+        self.clock = clock
+        self._random = random
+        self._addresses = {address.member_id: address for address in cluster.members}
+        own = self._addresses[member.member_id]
+        self._bind = (member.member_bind_host or own.member_host, own.member_port)
+        self.identity = Identity(cluster.name, member.member_id, read_secret(cluster))
+        self._listening_socket = listening_socket
+        self._server_ssl = server_ssl
+        self._client_ssl = client_ssl
+        self._peers = {
+            address.member_id: _Peer(address)
+            for address in cluster.members
+            if address.member_id != member.member_id
+        }
+        self._listener: TransportListener | None = None
+        self._server: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._unproved: dict[Link, None] = {}  # the oldest first
+        self._dirty: list[_Peer] = []
+        self._flush_handle: asyncio.Handle | None = None
+        self._is_stopped = False
+        self._refusals = RefusalLog(clock)
+        self._disagreements = Disagreements(clock)
+        self.sent_bytes_total = 0
+
+    def agree_on(self, facts: Sequence[Fact]) -> None:
+        """Show ``facts``, too, and let nobody in who does not show the same."""
+        self.identity = replace(self.identity, facts=merged(self.identity.facts, facts))
+        check_facts(self.identity.facts)
+
+    async def start(self, listener: TransportListener) -> None:
+        self._listener = listener
+        if not self._peers:
+            return
+        loop = asyncio.get_running_loop()
+        where = (
+            {"sock": self._listening_socket}
+            if self._listening_socket is not None
+            else {"host": self._bind[0], "port": self._bind[1]}
+        )
+        try:
+            self._server = await loop.create_server(
+                self._accept,
+                ssl=self._server_ssl,
+                **where,
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"members: cannot listen on {self._bind[0]}:{self._bind[1]}: {error.strerror}"
+            ) from None
+        for peer in self._peers.values():
+            self._tasks.append(loop.create_task(self._keep_connected(peer)))
+        self._tasks.append(loop.create_task(self._keep_alive()))
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        links = [peer.link for peer in self._peers.values() if peer.link is not None]
+        for link in (*links, *self._unproved):
+            link.abort()
+        await asyncio.sleep(0)  # aborted connections are closed in the next pass
+
+    def is_connected(self, member_id: str) -> bool:
+        return self._peers[member_id].link is not None
+
+    def drop(self, member_id: str) -> None:
+        peer = self._peers[member_id]
+        peer.shunned_until_ms = self.clock.monotonic_ms() + self.raft.reconnect_delay_ms_max
+        if peer.link is not None:
+            peer.link.abort("it said what cannot be")
+
+    def disagreements(self) -> Mapping[str, str]:
+        return self._disagreements.all()
+
+    def send(self, member_id: str, message: Message) -> bool:
+        peer = self._peers[member_id]
+        if peer.link is None or self._is_stopped:
+            return False
+        payload = encode(message)
+        if len(payload) > self.raft.frame_bytes_max:
+            logger.error("message too large: %s, %d bytes", type(message).__name__, len(payload))
+            return False
+        if not peer.pending:
+            self._dirty.append(peer)
+            if self._flush_handle is None:
+                self._flush_handle = asyncio.get_running_loop().call_soon(self.flush)
+        sealed = peer.link.sealed(payload)
+        peer.pending.append(sealed)
+        peer.pending_bytes += len(sealed)
+        if peer.pending_bytes > self.raft.send_buffer_bytes_max:
+            self._drop_slow(peer)
+            return False
+        return True
+
+    def flush(self) -> None:
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_handle = None
+        if not self._dirty:
+            return
+        dirty, self._dirty = self._dirty, []
+        for peer in dirty:
+            data, peer.pending = peer.pending, []
+            self.sent_bytes_total += peer.pending_bytes
+            peer.pending_bytes = 0
+            if peer.link is None or not data:
+                continue
+            if not peer.link.write(data):
+                self._drop_slow(peer)
+
+    def _drop_slow(self, peer: _Peer) -> None:
+        if peer.link is not None:
+            logger.warning("member %s does not read; connection dropped", peer.member_id)
+            peer.link.abort()
+
+    # Connections, as their links report them.
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        acceptor = Acceptor(self.identity, secrets.token_bytes(NONCE_BYTES))
+        return Link(self, acceptor, self._deliver)
+
+    def link_made(self, link: Link) -> bool:
+        """Count a new, unproved connection; False when there shall be none any more."""
+        if self._is_stopped:
+            return False
+        callers = [each for each in self._unproved if not each.is_dialed]
+        if not link.is_dialed and len(callers) >= UNPROVED_CALLERS_MAX:
+            callers[0].abort("too many connections that prove nothing")
+            del self._unproved[callers[0]]
+        self._unproved[link] = None
+        return True
+
+    def why_not_a_member(self, member_id: str) -> str:
+        if member_id in self._peers:
+            return ""
+        return f"no other member is called {member_id!r}; give each member an id of its own"
+
+    def link_proved(self, link: Link) -> None:
+        """Use ``link``, or close it if the one there is to be kept; both sides decide alike."""
+        self._unproved.pop(link, None)
+        peer = self._peers[link.peer_id]
+        self._disagreements.end(peer.member_id)
+        if self.clock.monotonic_ms() < peer.shunned_until_ms:
+            link.close()
+            return
+        old = peer.link
+        if old is not None and not old.is_silent() and not self._is_better(link, old):
+            link.close()
+            return
+        peer.link = link
+        peer.pending, peer.pending_bytes = [], 0
+        if old is not None:
+            old.close()
+        logger.info("member %s connected", peer.member_id)
+        if self._listener is not None:
+            self._listener.on_connected(peer.member_id)
+
+    def link_refused(self, link: Link, why: str) -> None:
+        """Say why a member that has proved itself is not let in."""
+        self._disagreements.add(link.peer_id, why)
+
+    def link_lost(self, link: Link, reason: str) -> None:
+        """Forget ``link``; tell the listener if it was in use."""
+        self._unproved.pop(link, None)
+        if not link.is_proved:
+            if reason:
+                self._refusals.add(reason)
+            return
+        peer = self._peers[link.peer_id]
+        if peer.link is link:
+            peer.link = None
+            peer.pending, peer.pending_bytes = [], 0
+            peer.has_lost_link.set()
+            if self._is_stopped:
+                return
+            logger.info("member %s disconnected%s", peer.member_id, reason and f": {reason}")
+            if self._listener is not None:
+                self._listener.on_disconnected(peer.member_id)
+
+    def _is_better(self, new: Link, old: Link) -> bool:
+        if new.is_dialed == old.is_dialed:
+            return True  # The peer began anew; its old end is gone.
+        # The connection that the member with the lower id dialed stays.
+        return new.is_dialed == (self.identity.member_id < new.peer_id)
+
+    def _deliver(self, link: Link, message: Message) -> None:
+        # A link that lost against another one may still bring something: it is as good.
+        if self._listener is not None and not isinstance(message, Ping):
+            self._listener.on_message(link.peer_id, message)
+
+    # Dialling and keeping alive.
+
+    async def _keep_connected(self, peer: _Peer) -> None:
+        raft = self.raft
+        if peer.member_id < self.identity.member_id:
+            await asyncio.sleep(raft.reconnect_delay_ms_min / 1000)  # its dialling is preferred
+        delay_ms = raft.reconnect_delay_ms_min
+        while True:
+            if peer.link is None and await self._dial(peer):
+                delay_ms = raft.reconnect_delay_ms_min
+            if peer.link is not None:
+                peer.has_lost_link.clear()
+                await peer.has_lost_link.wait()
+                delay_ms = raft.reconnect_delay_ms_min
+            await asyncio.sleep(delay_ms * (0.5 + self._random.random()) / 1000)
+            delay_ms = min(2 * delay_ms, raft.reconnect_delay_ms_max)
+
+    async def _dial(self, peer: _Peer) -> bool:
+        loop = asyncio.get_running_loop()
+        link = Link(
+            self,
+            Dialer(self.identity, peer.member_id, secrets.token_bytes(NONCE_BYTES)),
+            self._deliver,
+        )
+        try:
+            async with asyncio.timeout(self.raft.handshake_deadline_ms / 1000):
+                await loop.create_connection(
+                    lambda: link,
+                    peer.address.member_host,
+                    peer.address.member_port,
+                    ssl=self._client_ssl,
+                )
+                await link.is_settled.wait()
+        except (OSError, TimeoutError) as error:
+            logger.debug("member %s not reached: %s", peer.member_id, error)
+            link.abort()
+        return peer.link is not None
+
+    async def _keep_alive(self) -> None:
+        interval_ms = self.raft.election_timeout_ms_min
+        last_ms = self.clock.monotonic_ms()
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            now_ms = self.clock.monotonic_ms()
+            was_paused = now_ms - last_ms > 2 * interval_ms
+            last_ms = now_ms
+            for peer in self._peers.values():
+                if peer.link is None:
+                    continue
+                if was_paused:
+                    peer.link.note_own_pause(now_ms)
+                if peer.link.is_silent():
+                    peer.link.abort("nothing heard")
+                else:
+                    self.send(peer.member_id, Ping())
+
+
+class _Peer:
+    """Another member: its address, the link in use, what waits to be written to it."""
+
+    def __init__(self, address: MemberAddress) -> None:
+        self.address = address
+        self.member_id = address.member_id
+        self.link: Link | None = None
+        self.pending: list[bytes] = []
+        self.pending_bytes = 0
+        self.has_lost_link = asyncio.Event()
+        self.shunned_until_ms = 0

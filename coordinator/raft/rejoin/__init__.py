@@ -1,0 +1,1 @@
+"""How a member comes back after data loss: incarnations, recovery, a cluster founded again."""

@@ -1,0 +1,133 @@
+"""What a member keeps of chapters, its own and those in which it met others, and how they compare.
+
+The file ``chapters``: a magic, a checksum, and msgpack of ``Record``. The rules are those of
+``chapters``; here is nothing that sends or waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import NamedTuple
+from zlib import crc32
+
+import msgpack  # type: ignore[import-untyped]
+
+from coordinator.errors import StorageError
+from coordinator.raft.network.messages import INTEGER_MAX
+from coordinator.raft.rejoin.recovering import Proof
+from coordinator.raft.storage.disk import Disk, join, replace_file
+
+NAME = "chapters"
+_MAGIC = b"COORDCHP"
+_HEAD_BYTES = len(_MAGIC) + 4
+CHAPTERS_KEPT = 4_096
+"""32 KiB: starts, or minutes, after which a number alone must do."""
+SEAL_BYTES = 16
+
+NO_PROOF_IS_LATER = Proof(INTEGER_MAX, INTEGER_MAX)
+"""Of a life that was not proven when it was met: which one is the later is not known."""
+
+
+class Met(NamedTuple):
+    """A chapter in which a member was met, and with what it was proven then."""
+
+    number: int
+    chapter_id: bytes
+    proof: Proof
+    life_id: bytes = b""
+    """Empty: noted before lives had ids."""
+    seal: bytes = b""
+    """Made by that member, of the number and the id: it knows by this that it was really there."""
+
+
+@dataclass(slots=True)
+class Record:
+    """What the file says: this member's last chapters, and the last one met of each other one."""
+
+    number: int = 0
+    ids: list[bytes] = field(default_factory=list)
+    met: dict[str, Met] = field(default_factory=dict)
+    life_id: bytes = b""
+    """The id of this life's first chapter; of a file of before, of the next that began."""
+    key: bytes = b""
+    """Of the seals of this life; nobody else ever learns it, but it is in all copies."""
+
+    def begin(self, chapter_id: bytes) -> None:
+        self.number += 1
+        self.ids = [*self.ids, chapter_id][-CHAPTERS_KEPT:]
+        self.life_id = self.life_id or chapter_id
+
+    def begun(self, chapter_id: bytes) -> Record:
+        """Return it with one more chapter; this one stays as it is."""
+        record = replace(self)
+        record.begin(chapter_id)
+        return record
+
+
+def knows(number: int, ids: list[bytes], met: Met) -> bool:
+    """Whether one whose last chapter is ``number``, with ``ids``, can have begun ``met``."""
+    behind = number - met.number
+    if behind < 0:
+        return False
+    return behind >= len(ids) or ids[-1 - behind] == met.chapter_id
+
+
+def is_older_copy(number: int, ids: list[bytes], life_id: bytes, proof: Proof, met: Met) -> bool:
+    """Whether a proven member that shows this may have forgotten what it was when it was met."""
+    if met.proof == NO_PROOF_IS_LATER:
+        is_same_life = life_id == met.life_id != b""
+        is_too_far = number - met.number >= len(ids) and not is_same_life
+        return is_too_far or not knows(number, ids, met)
+    if proof != met.proof:
+        return proof < met.proof  # another life: numbers begin anew with each
+    return not knows(number, ids, met)
+
+
+def seal(key: bytes, number: int, chapter_id: bytes) -> bytes:
+    """Return what only the member with this key can have made of a chapter that it was in."""
+    said = number.to_bytes(8, "big") + chapter_id
+    return blake2b(said, key=key, digest_size=SEAL_BYTES).digest()
+
+
+def load(disk: Disk, directory: str) -> Record:
+    """Return what the file says, an empty record without one; StorageError if it is not sound."""
+    path = join(directory, NAME)
+    if not disk.exists(path):
+        return Record()
+    data = disk.read(path)
+    body = data[_HEAD_BYTES:]
+    is_sound = data[: len(_MAGIC)] == _MAGIC
+    if not is_sound or crc32(body).to_bytes(4, "little") != data[len(_MAGIC) : _HEAD_BYTES]:
+        raise StorageError(
+            f"{path}: damaged; expected a file of chapters with a sound checksum, so it cannot be"
+            " told what this member has forgotten: it must be replaced",
+            path=path,
+        )
+    number, ids, met, *later = msgpack.unpackb(body)
+    of_others = {key: _met(*each) for key, each in met.items()}
+    life_id, key = (*later, b"", b"")[:2]
+    return Record(number, list(ids), of_others, life_id, key)
+
+
+def _met(
+    number: int,
+    chapter_id: bytes,
+    proof: Iterable[int] = (0, 0),
+    life_id: bytes = b"",
+    seal: bytes = b"",
+) -> Met:
+    # Without: noted before they were kept.
+    return Met(number, chapter_id, Proof(*proof), life_id, seal)
+
+
+def packed(record: Record) -> bytes:
+    """Return what ``save`` keeps of ``record``."""
+    body: bytes = msgpack.packb((record.number, record.ids, record.met, record.life_id, record.key))
+    return body
+
+
+def save(disk: Disk, directory: str, body: bytes) -> None:
+    """Replace the file; returns when that is stable."""
+    replace_file(disk, directory, NAME, _MAGIC + crc32(body).to_bytes(4, "little") + body)

@@ -1,0 +1,448 @@
+"""Which copy of its data a member runs on: an older one, put back, is told from the newest.
+
+A member's data are in chapters. A new one, with a number and an id drawn at random, begins with
+each start, and once a minute while something was written. On each connection a member shows the
+ids of its last chapters; the others keep the last one that they have met of each member.
+
+1. What a member says about the log does not count on a connection before it has shown a chapter,
+   and that one, unless it was known, is stable here. So whoever counted on a member remembers of
+   which chapter it was, whatever happens to itself; but not while there is no room for that, nor
+   of the chapter that the member begins on the same connection before that is noted, too.
+2. One that does not know the chapter that another member has met of it runs on an older copy. It is
+   told, goes on probation (``probation``), and shows itself again as one that is. So does one whose
+   directory was emptied, from the beginning. It believes one accuser that repeats its own seal,
+   and without that as many as know a life that was proven: anybody could have made it up.
+3. One that lost its disk, or was accused, and has caught up since, knows none of its chapters of
+   before; it was proven with more than what it was then (``probation``, rule 5), so those who met
+   it before and were away since take it as it is. One that was proven with less is an older copy,
+   whatever it knows. Who was met on probation must know that chapter by its id: of two lives the
+   later cannot be told then, and it is not counted on before enough others vouch for it.
+4. A chapter is stable where it began before it is shown; so nobody knows one that a member has
+   forgotten without having lost data.
+5. Numbers only grow, and of the ids as many are kept as decide where numbers are close. Beyond
+   those a number alone decides, within one life. A life, from an empty directory on, is known by
+   the id of its first chapter, which is never dropped: a member that met others on probation and
+   was away for longer than the ids reach must not accuse them, for they may be all there are.
+
+What is not found out: a copy younger than the chapter in which it was taken, that is, one that
+forgets less than a minute; and one that meets nobody who knew better.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from hmac import compare_digest
+from random import Random
+
+from coordinator.errors import DiskFullError
+from coordinator.raft.blocking import RunBlocking
+from coordinator.raft.network.messages import (
+    CHAPTER_ID_BYTES,
+    Chapter,
+    ChapterLost,
+    ChapterSeen,
+    Doubt,
+    Message,
+    Vouch,
+)
+from coordinator.raft.obstacles import Shown, obstacle
+from coordinator.raft.rejoin.incarnation_record import (
+    NO_PROOF_IS_LATER,
+    Met,
+    Record,
+    is_older_copy,
+    knows,
+    load,
+    packed,
+    save,
+    seal,
+)
+from coordinator.raft.rejoin.recovering import TRY_AGAIN_MS, Probation, Proof
+from coordinator.raft.storage.disk import Disk
+from coordinator.raft.storage.ownership import Ownership
+
+logger = logging.getLogger(__name__)
+
+AboutChapters = Chapter | ChapterSeen | ChapterLost | Doubt | Vouch
+
+CHAPTER_MS = 60_000
+"""A chapter in which something was written ends after so long."""
+SAY_AGAIN_MS = 60_000
+"""Between two lines of the log about one member's accusations."""
+
+
+class Chapters:
+    """One member's, and what it knows of the others'.
+
+    Args:
+        probation: this member's.
+        on_met: told of one that this member hears now, or that hears it.
+        on_older_copy: told once it is known that this member's data are an older copy.
+        on_cluster_id: told of the cluster's id when it is learned of a leader.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        others: tuple[str, ...],
+        *,
+        random: Random,
+        now_ms: Callable[[], int],
+        resend_ms: int,
+        send: Callable[[str, Message], bool],
+        run_blocking: RunBlocking,
+        probation: Probation,
+        ownership: Ownership,
+        on_met: Callable[[str], None],
+        on_older_copy: Callable[[str], None],
+        on_cluster_id: Callable[[bytes], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        """Begin a chapter; it is stable on return."""
+        self._disk = disk
+        self._directory = directory
+        self._others = others
+        self._random = random
+        self._now_ms = now_ms
+        self._resend_ms = resend_ms
+        self._send = send
+        self._run_blocking = run_blocking
+        self._probation = probation
+        self._ownership = ownership
+        self._on_met = on_met
+        self._on_older_copy = on_older_copy
+        self._on_cluster_id = on_cluster_id
+        self._on_failure = on_failure
+        self._connected: set[str] = set()
+        self._heard: set[str] = set()
+        """Those who have shown, on this connection, that they are what is known of them."""
+        self._seen_by: set[str] = set()
+        """Those who have noted the chapter of now."""
+        self._heard_by: set[str] = set()
+        """Those who have noted one on this connection, and hear this member since."""
+        self._accused: set[str] = set()
+        self._accused_by: set[str] = set()
+        """Those who do, of what this member cannot check; each counts once in its life."""
+        self._vouched: dict[tuple[str, bytes], set[str]] = {}
+        """By member and life: who hears it, of those that were asked."""
+        self._said_ms: dict[str, int] = {}
+        self._slowly_ms = 0
+        self._shown_by: dict[str, Shown] = {}
+        """What the connected ones show of their data."""
+        self._shown_ms = 0
+        self._shown_state: object = (probation.standing, ownership.cluster_id)
+        self._saving: asyncio.Task[None] | None = None
+        self._noted: dict[str, Met] = {}
+        """Met, and not stable yet."""
+        self._is_stopped = False
+        self._record = load(disk, directory)
+        self._record.key = self._record.key or ownership.draw_id()
+        self._began_ms = now_ms()
+        self._began_at: object = None
+        self._try_again_ms: int | None = None
+        """Something of the record is not stable for want of room."""
+        self._owes_chapter = False
+        if others:
+            self._begin_life()
+
+    def _begin_life(self) -> None:
+        begun = self._record.begun(self._draw())
+        try:
+            save(self._disk, self._directory, packed(begun))
+        except DiskFullError as error:
+            if not self._record.number:
+                raise  # it was never shown anywhere: there is no chapter to go on in
+            logger.warning("a chapter begins when there is room: %s", error)
+            self._owes_chapter = True
+            self._try_again_ms = self._now_ms() + TRY_AGAIN_MS
+        else:
+            self._record = begun
+
+    @property
+    def obstacle(self) -> str:
+        """What stands in the way of a leader, in words; "" if nothing is known to."""
+        own, cluster_id = self._probation, self._ownership.cluster_id
+        return obstacle(
+            self._ownership.owner.member_id, self._others, shown=self._shown_by,
+            own=Shown(own.is_proven, cluster_id), is_first=own.is_new or own.is_founding,
+        )  # fmt: skip
+
+    def _maybe_end_founding(self) -> None:
+        """End this member's if so many others hold what it had that the rest can be proven."""
+        proven = sum(shown.is_proven for shown in self._shown_by.values())
+        if self._probation.is_founding and proven >= (len(self._others) + 1) // 2:
+            self._probation.end()
+
+    def hears(self, member_id: str) -> bool:
+        """Whether what this member says about the log counts."""
+        return member_id in self._heard
+
+    def on_connected(self, member_id: str) -> None:
+        self.on_disconnected(member_id)
+        self._connected.add(member_id)
+        self._show(member_id)
+
+    def on_disconnected(self, member_id: str) -> None:
+        for known in (
+            self._connected, self._heard, self._seen_by, self._heard_by, self._accused,
+        ):  # fmt: skip
+            known.discard(member_id)
+        self._shown_by.pop(member_id, None)
+        self._noted.pop(member_id, None)
+
+    def on_message(self, member_id: str, message: AboutChapters) -> None:
+        if isinstance(message, ChapterSeen):
+            if message.number == self._record.number:
+                self._accused_by.discard(member_id)
+                self._seen_by.add(member_id)
+                if member_id not in self._heard_by:
+                    self._heard_by.add(member_id)
+                    self._on_met(member_id)
+        elif isinstance(message, Chapter):
+            self._on_chapter(member_id, message)
+        elif isinstance(message, ChapterLost):
+            self._on_lost(member_id, message)
+        elif isinstance(message, Doubt):
+            self._on_doubt(member_id, message)
+        else:
+            self._on_vouch(member_id, message)
+
+    def tick(self, log_position: object, leader_id: str | None) -> None:
+        """Show again what was not seen; begin a chapter if the log moved and it is time to."""
+        now_ms = self._now_ms()
+        self._maybe_end_founding()
+        self._ownership.maybe_note(now_ms)
+        if leader_id in self._shown_by and not self._ownership.cluster_id:
+            self._ownership.learn(self._shown_by[leader_id].cluster_id)
+            self._on_cluster_id(self._ownership.cluster_id)
+        state = (self._probation.standing, self._ownership.cluster_id)
+        if self._shown_state != state:
+            self._shown_state = state
+            self._show_all()
+        if now_ms - self._shown_ms >= self._resend_ms:
+            self._shown_ms = now_ms
+            is_slow = now_ms - self._slowly_ms < TRY_AGAIN_MS
+            self._slowly_ms = self._slowly_ms if is_slow else now_ms
+            stuck = self._accused | self._accused_by
+            for member_id in self._others:
+                is_done = member_id in self._heard and member_id in self._seen_by
+                is_done = is_done or self._is_foreign(member_id)
+                is_done = is_done or (is_slow and member_id in stuck)
+                if member_id in self._connected and not is_done:
+                    self._show(member_id)
+        if self._saving is not None or (self._try_again_ms or 0) > now_ms:
+            return
+        is_old = now_ms - self._began_ms >= CHAPTER_MS and log_position != self._began_at
+        if self._others and (is_old or self._owes_chapter):
+            self._owes_chapter = False
+            self._began_ms, self._began_at = now_ms, log_position
+            self._start_saving(self._record.begun(self._draw()))
+        elif self._try_again_ms is not None:
+            self._start_saving(self._record)
+
+    async def stop(self) -> None:
+        """Do nothing more; the file that is being written is written to its end."""
+        self._is_stopped = True
+        if self._saving is not None:
+            await asyncio.wait((self._saving,))
+
+    def drop(self) -> None:
+        """Say nothing more."""
+        self._is_stopped = True
+
+    def _draw(self) -> bytes:
+        return self._random.getrandbits(8 * CHAPTER_ID_BYTES).to_bytes(CHAPTER_ID_BYTES, "big")
+
+    def _show(self, member_id: str, *, is_answer: bool = False) -> None:
+        record = self._record
+        is_asking = not is_answer and member_id not in self._heard
+        ids = b"".join(record.ids)
+        is_proven, proof = self._probation.is_proven, self._probation.proof
+        shown = Chapter(
+            record.number, ids, record.life_id, is_proven, is_asking, *proof,
+            self._ownership.cluster_id, seal(record.key, record.number, record.ids[-1]),
+        )  # fmt: skip
+        self._send(member_id, shown)
+
+    def _show_all(self) -> None:
+        for member_id in sorted(self._connected):
+            self._show(member_id)
+
+    def _on_chapter(self, member_id: str, message: Chapter) -> None:
+        ids = message.ids
+        found = [
+            ids[at : at + CHAPTER_ID_BYTES]
+            for at in range(0, len(ids) - CHAPTER_ID_BYTES + 1, CHAPTER_ID_BYTES)
+        ]
+        if not found:
+            return
+        if message.is_asking:
+            self._show(member_id, is_answer=True)
+        if self._is_of_another_cluster(member_id, message):
+            return
+        number, is_proven = message.number, message.is_proven
+        proof = Proof(message.proof_term, message.proof_index)
+        met = self._record.met.get(member_id)
+        life_id = message.life_id
+        unproven = Proof(0, 0) if self._probation.is_new else NO_PROOF_IS_LATER
+        noted = Met(number, found[-1], proof if is_proven else unproven, life_id, message.seal)
+        is_accused = (
+            met is not None and is_proven and is_older_copy(number, found, life_id, proof, met)
+        )
+        if met is not None and is_accused and not self._is_vouched_for(member_id, noted, met):
+            self._accuse(member_id, number, met)
+        elif met == noted:
+            self._hear(member_id, number)
+        else:
+            self._accused.discard(member_id)
+            self._noted[member_id] = noted
+            self._maybe_save()
+
+    def _accuse(self, member_id: str, number: int, met: Met) -> None:
+        self._heard.discard(member_id)
+        self._accused.add(member_id)
+        now_ms = self._now_ms()
+        if now_ms - self._said_ms.get(member_id, -SAY_AGAIN_MS) >= SAY_AGAIN_MS:
+            self._said_ms[member_id] = now_ms
+            logger.error(
+                "member %s runs on an older copy of its data: in chapter %d, it was in %d",
+                member_id, number, met.number,
+            )  # fmt: skip
+        lost = ChapterLost(met.number, met.chapter_id, met.life_id, *met.proof, met.seal)
+        self._send(member_id, lost)
+
+    def _is_vouched_for(self, member_id: str, shown: Met, met: Met) -> bool:
+        """Ask the others about one that was met in another life, where the later cannot be told.
+
+        Whether so many hear it that of the earlier life too few can have known to prove it."""
+        lives = {shown.life_id, met.life_id}
+        if len(lives) < 2 or b"" in lives or met.proof not in (NO_PROOF_IS_LATER, shown.proof):
+            return False
+        needed = (len(self._others) + 1) // 2
+        if len(self._vouched.get((member_id, shown.life_id), ())) >= needed:
+            return True
+        for other in sorted(self._heard - {member_id}):
+            self._send(other, Doubt(member_id, shown.life_id))
+        return False
+
+    def _on_doubt(self, member_id: str, message: Doubt) -> None:
+        about = message.member_id
+        met = self._record.met.get(about)
+        is_known = met is not None and met.life_id == message.life_id and about in self._heard
+        if is_known and self._probation.is_proven:
+            self._send(member_id, Vouch(about, message.life_id))
+
+    def _on_vouch(self, member_id: str, message: Vouch) -> None:
+        shown = self._shown_by.get(member_id)
+        is_asked = message.member_id in self._accused and message.member_id != member_id
+        if is_asked and member_id in self._heard and shown is not None and shown.is_proven:
+            about = (message.member_id, message.life_id)
+            self._vouched.setdefault(about, set()).add(member_id)
+
+    def _is_of_another_cluster(self, member_id: str, message: Chapter) -> bool:
+        was_foreign = self._is_foreign(member_id)
+        cluster_id = message.cluster_id
+        self._shown_by[member_id] = Shown(message.is_proven, cluster_id)
+        if not self._is_foreign(member_id):
+            return False
+        self._heard.discard(member_id)
+        if not was_foreign:
+            logger.error(
+                "member %s runs on the data of another cluster (expected id %s, found %s): one of"
+                " the two has a data directory that is not its own",
+                member_id, self._ownership.cluster_id.hex(), cluster_id.hex(),
+            )  # fmt: skip
+        return True
+
+    def _is_foreign(self, member_id: str) -> bool:
+        own_id, shown = self._ownership.cluster_id, self._shown_by.get(member_id)
+        return shown is not None and own_id != b"" and shown.cluster_id not in (b"", own_id)
+
+    def _hear(self, member_id: str, number: int) -> None:
+        self._send(member_id, ChapterSeen(number))
+        if member_id not in self._heard:
+            self._heard.add(member_id)
+            self._on_met(member_id)
+
+    def _on_lost(self, member_id: str, message: ChapterLost) -> None:
+        """Believe what is sealed here; of what is not, one witness more than can be wrong is needed
+        (module, 2)."""
+        proof = Proof(message.proof_term, message.proof_index)
+        met = Met(message.number, message.chapter_id, proof, message.life_id)
+        shown, own = self._record, self._probation
+        if not own.is_proven or not is_older_copy(
+            shown.number, shown.ids, shown.life_id, own.proof, met
+        ):
+            return
+        expected = seal(shown.key, message.number, message.chapter_id)
+        is_forgotten = not knows(shown.number, shown.ids, met)  # the seal says nothing of the proof
+        is_sealed = is_forgotten and compare_digest(message.seal, expected)
+        self._accused_by.add(member_id)
+        count = len(self._others) + 1
+        if not is_sealed and len(self._accused_by) < count - count // 2:
+            self._say_accused(member_id)
+            return
+        self._accused_by.clear()
+        self._on_older_copy(
+            f"member {member_id} has met it in chapter {message.number}, which is not known here;"
+            " was an old copy of its data put back?"
+        )
+        self._shown_state = (self._probation.standing, self._ownership.cluster_id)
+        self._seen_by.clear()
+        self._heard_by.clear()
+        self._show_all()
+
+    def _say_accused(self, member_id: str) -> None:
+        now_ms = self._now_ms()
+        if now_ms - self._said_ms.get(member_id, -SAY_AGAIN_MS) >= SAY_AGAIN_MS:
+            self._said_ms[member_id] = now_ms
+            logger.error(
+                "member %s says that this member's data are an older copy, and cannot show it; it"
+                " does not count on what this member says", member_id,
+            )  # fmt: skip
+
+    # Making it stable.
+
+    def _maybe_save(self) -> None:
+        if self._saving is None and self._noted and not self._is_stopped:
+            met = {**self._record.met, **self._noted}
+            self._start_saving(replace(self._record, met=met))
+
+    def _start_saving(self, record: Record) -> None:
+        self._saving = asyncio.get_running_loop().create_task(self._save(record))
+
+    async def _save(self, record: Record) -> None:
+        try:
+            body = packed(record)
+            await self._run_blocking(lambda: save(self._disk, self._directory, body))
+            self._try_again_ms = None
+        except DiskFullError as error:
+            # Of the others it is remembered in this life; the chapter here goes on.
+            logger.warning("chapters are not noted for now: %s", error)
+            self._try_again_ms = self._now_ms() + TRY_AGAIN_MS
+            self._owes_chapter |= record.number > self._record.number
+            record = replace(self._record, met=record.met)
+        except Exception as error:
+            self._on_failure(error)
+            return
+        finally:
+            self._saving = None
+        if not self._is_stopped:
+            self._follow(record)
+            self._maybe_save()
+
+    def _follow(self, record: Record) -> None:
+        """``record`` is stable."""
+        has_begun = record.number > self._record.number
+        self._record = record
+        for member_id, shown in list(self._noted.items()):
+            if record.met.get(member_id) == shown:
+                del self._noted[member_id]
+                self._hear(member_id, shown[0])
+        if has_begun:
+            self._seen_by.clear()
+            self._show_all()

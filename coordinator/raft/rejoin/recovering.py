@@ -1,0 +1,255 @@
+"""A member that may have forgotten what it promised: what it must not do until it knows it again.
+
+An empty data directory is that of a new cluster's member, or of one whose disk was lost; it cannot
+be told which. Such a member is on probation (Raft has no answer to a lost disk; the rules are those
+of Viewstamped Replication's recovery, Liskov and Cowling 2012, section 4.3, and of "Protocol-Aware
+Recovery for Consensus-Based Storage", Alagappan et al., FAST 2018):
+
+1. It gives no vote and no pre-vote to a candidate that has, or ever had, anything to lose, and does
+   not stand for election. As long as the logs of *all* members are empty a new one may be elected
+   as the first leader; it needs the pre-vote of each of them. (With those of a majority, one lost
+   disk and a member that had never been started could begin a second history.) Who gives a vote
+   in that election is proven before it leaves, a candidate when it is given its first.
+2. It follows no leader before so many of the others told their terms that one of them knows every
+   term in which this member may have voted or acknowledged. An older leader is then refused: what
+   this member acknowledged to it could contradict what it acknowledged before. It asks for the
+   terms only after its life is as old as an election can be while votes count: of the votes that
+   are counted together with its forgotten one, all were given before it asks.
+3. It is proven once it holds, durably, what a leader had committed in its own term, as told in an
+   append that agrees with this log: whatever this member had acknowledged and was committed is
+   among that. It must be more than what was committed when this member first heard of it; a
+   leader writes an entry that says nothing for one that asks.
+4. A file beside the log says so. It is stable before the log begins, and removed after the log is
+   stable; so probation outlives any crash.
+5. With what it was proven, the term of that leader and what had been committed, is kept in another
+   file. By rules 2 and 3 that grows from proof to proof, also over lost disks: so of two lives of
+   this member that share no memory, the one proven with more is the later one (``chapters``).
+   Without room for it a member stays on probation.
+
+These files are synced on the loop, and hold it up: a few bytes, a few times in the life of a disk,
+while the member has no say yet, or, in a first election, all the others wait for that very vote.
+
+What stays unsafe: losing the disks of a majority, at whatever times, before they are proven again.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from enum import StrEnum
+from typing import NamedTuple
+from zlib import crc32
+
+from coordinator.errors import DiskFullError, StorageError
+from coordinator.raft.storage.disk import Disk, join, replace_file
+
+logger = logging.getLogger(__name__)
+
+NAME = "unproven"
+PROOF_NAME = "proof"
+MARKED_BY = "chapters"
+"""A file that whoever can be accused has."""
+TRY_AGAIN_MS = 1_000
+"""Without room on the disk."""
+_PROOF = struct.Struct("<QQ")
+
+
+def ask_after_ms(election_timeout_ms_max: int) -> int:
+    """How old a life is when votes of the one before count nowhere any more (rule 3 of
+    ``elections``); the clocks may be 1 % off, either way."""
+    return election_timeout_ms_max * 103 // 100 + 2
+
+
+class Standing(StrEnum):
+    """``NEW``: nothing is known of a cluster with a history. ``JOINING``: there is one.
+    ``FOUNDING``: it begins again with what this member holds (``refounding``)."""
+
+    PROVEN = "proven"
+    NEW = "new"
+    JOINING = "joining"
+    FOUNDING = "founding"
+
+
+class Proof(NamedTuple):
+    """What a member held when it was last proven: all that the leader of ``term`` had committed,
+    up to ``commit_index``. Zeros: it took part in a first election, or it is of before there were
+    proofs."""
+
+    term: int
+    commit_index: int
+
+
+class Probation:
+    """Where one member stands.
+
+    Args:
+        directory: of the member's data.
+        member_count: of the whole cluster.
+        is_new: nothing of a log is there yet; the first to touch the directory says so.
+    """
+
+    def __init__(
+        self, disk: Disk, directory: str, member_id: str, member_count: int, *, is_new: bool
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._path = join(directory, NAME)
+        self._member_id = member_id
+        self._answers_needed = member_count - member_count // 2
+        self._answered: set[str] = set()
+        self._question = 0
+        self._caught_up: Proof | None = None
+        self._founder_id: str | None = None
+        self._first_told: int | None = None
+        self._try_again_ms: int | None = None
+        self.proof = self._load_proof()
+        self.standing = Standing.PROVEN
+        if disk.exists(self._path):
+            said = disk.read(self._path)
+            known = (Standing.NEW, Standing.FOUNDING)
+            found = [standing for standing in known if said == standing.encode()]
+            self.standing = found[0] if found else Standing.JOINING
+        elif is_new:
+            self._write(Standing.NEW)
+            self.standing = Standing.NEW
+
+    @property
+    def is_proven(self) -> bool:
+        return self.standing is Standing.PROVEN
+
+    @property
+    def is_new(self) -> bool:
+        return self.standing is Standing.NEW
+
+    @property
+    def is_founding(self) -> bool:
+        return self.standing is Standing.FOUNDING
+
+    @property
+    def may_campaign(self) -> bool:
+        return self.standing is not Standing.JOINING
+
+    def may_follow(self, leader_id: str) -> bool:
+        """Whether a leader whose term is not too old may be followed and acknowledged."""
+        is_known = self.is_proven or len(self._answered) >= self._answers_needed
+        return is_known or leader_id == self._founder_id
+
+    def note_history(self) -> None:
+        """There is a cluster with a history: no first leader is to be elected here."""
+        if self.is_new:
+            self._store(Standing.JOINING)
+
+    def note_other_leader(self) -> None:
+        """Another one leads: if this member was founding, so many are proven already."""
+        self.note_history()
+        if self.is_founding:
+            self._store(Standing.JOINING)
+
+    def note_founder(self, member_id: str) -> None:
+        """This member voted for one that founds: there are no earlier terms to be told of."""
+        self._founder_id = member_id
+
+    def begin(self, why: str) -> None:
+        """This member has lost what it had acknowledged."""
+        logger.error("member %s may not vote until it has caught up: %s", self._member_id, why)
+        self._answered.clear()
+        self._question = 0
+        self._caught_up = self._first_told = self._founder_id = None
+        self.standing = Standing.JOINING
+        try:
+            self._write(Standing.JOINING)
+        except DiskFullError:
+            self._mark_without_room()
+
+    def ask(self, number: int) -> int:
+        """Return the number of this life's question for terms; ``number`` if it is the first."""
+        self._question = self._question or number
+        return self._question
+
+    def on_answer(self, member_id: str, number: int) -> None:
+        if number == self._question:
+            self._answered.add(member_id)
+
+    def note_told(self, commit_index: int) -> None:
+        """A leader that is followed says that so much is committed."""
+        if self._first_told is None:
+            self._first_told = commit_index
+
+    def is_enough(self, commit_index: int) -> bool:
+        """Whether that is more than what was committed before this life."""
+        return self._first_told is not None and commit_index > self._first_told
+
+    def note_caught_up(self, proof: Proof) -> None:
+        """The log agrees up to its index with what the leader of its term has committed."""
+        self._caught_up = proof
+
+    def maybe_end(self, durable_index: int, now_ms: int) -> None:
+        """End it if what was caught up with is stable, and there is room to say so."""
+        proof = self._caught_up
+        if proof is None or durable_index < proof.commit_index:
+            return
+        if self._try_again_ms is not None and now_ms < self._try_again_ms:
+            return
+        try:
+            if not self.is_proven:
+                self._keep_proof(proof)
+            self.end()
+        except DiskFullError as error:
+            logger.warning("member %s is not proven for now: %s", self._member_id, error)
+            self._try_again_ms = now_ms + TRY_AGAIN_MS
+
+    def end(self) -> None:
+        """From now on this member votes; returns when that is stable. DiskFullError, where even a
+        removal takes room, leaves it on probation; in an election that stops it."""
+        if not self.is_proven:
+            if self._disk.exists(self._path):
+                self._disk.remove(self._path)
+            self._disk.sync_directory(self._directory)
+            logger.info("member %s may vote", self._member_id)
+            self.standing = Standing.PROVEN
+        self._caught_up = self._try_again_ms = None
+
+    def _store(self, standing: Standing) -> None:
+        self.standing = standing
+        try:
+            self._write(standing)
+        except DiskFullError as error:
+            # The next life of this member is on probation as well, as a new one.
+            logger.error("member %s could not note that: %s", self._member_id, error)
+
+    def _mark_without_room(self) -> None:
+        """A second name for a file takes none, and any content but that of a new one will do. If
+        that fails, too, StorageError stops the member: in its next life it would be believed."""
+        try:
+            is_marked = self._disk.link(join(self._directory, MARKED_BY), self._path)
+        except DiskFullError:
+            is_marked = False
+        if not is_marked:
+            raise StorageError(
+                f"{self._path}: expected room to note that this member may not vote, found none",
+                path=self._path,
+            )
+        self._disk.sync_directory(self._directory)
+
+    def _load_proof(self) -> Proof:
+        path = join(self._directory, PROOF_NAME)
+        if not self._disk.exists(path):
+            return Proof(0, 0)
+        data = self._disk.read(path)
+        fields = data[: _PROOF.size]
+        if len(fields) == _PROOF.size and data == fields + crc32(fields).to_bytes(4, "little"):
+            return Proof(*_PROOF.unpack(fields))
+        raise StorageError(
+            f"{path}: damaged; expected a term and an index with a sound checksum, so it cannot be"
+            " told which life of this member is the later one: it must be replaced",
+            path=path,
+        )
+
+    def _keep_proof(self, proof: Proof) -> None:
+        data = _PROOF.pack(*proof)
+        data += crc32(data).to_bytes(4, "little")
+        replace_file(self._disk, self._directory, PROOF_NAME, data)
+        self.proof = proof
+
+    def _write(self, standing: Standing) -> None:
+        replace_file(self._disk, self._directory, NAME, standing.encode())

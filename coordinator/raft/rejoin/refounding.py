@@ -1,0 +1,137 @@
+"""A cluster begun again from what one member holds, when it can have no leader any more. Offline.
+
+Votes are lost for good when the disks of a majority are, when members accuse each other of older
+copies, or when terms were driven so high that none is left. Then an operator chooses the best data
+there are, and everything begins again there:
+
+1. A new directory is made beside the old one, with the state after the last entry of its log, the
+   numbers of that entry, an owner with a new cluster id, and the standing ``founding``. Nothing of
+   the old one is changed; the two exchange their names in the end.
+2. Terms begin again after that of the last entry, and after 1 where that one is absurd. No promise
+   of before can be broken by it: whoever made one has another cluster id, and is not heard.
+3. What was acknowledged and is not in these data is lost. So the replica leaves out as many numbers
+   as nobody can have used meanwhile: zxids and fencing tokens never come a second time.
+4. The one that founds is elected by all the others, whose directories are empty, as in a first
+   election (``elections``), and is proven once so many others hold what it had that it can be done
+   without (``probation``). Until then a death of anybody leaves it founding.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coordinator.errors import StorageError
+from coordinator.raft.engine import Replica
+from coordinator.raft.hardening import NO_OP, REGULAR
+from coordinator.raft.proposals import unpack_group
+from coordinator.raft.rejoin import recovering as probation
+from coordinator.raft.storage import ownership, quarantine
+from coordinator.raft.storage.disk import Disk, join, replace_file
+from coordinator.raft.storage.journal import Journal
+from coordinator.raft.storage.ownership import Owner
+from coordinator.raft.storage.snapshot_store import SnapshotStore
+from coordinator.raft.term_bounds import TERM_JUMP_MAX
+
+NOTE = "recovered"
+"""The file that says when a directory was made so, by whom and why."""
+TERM_KEPT_MAX = TERM_JUMP_MAX // 2
+"""Above it terms begin anew: no cluster holds so many elections, and those that are emptied would
+not believe it (``term_bounds``)."""
+PIECE_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The last entry of a log."""
+
+    index: int
+    term: int
+
+
+class HeldData:
+    """What lies in the data directory of a member that does not run; locked until ``close``."""
+
+    def __init__(self, disk: Disk, data_dir: str) -> None:
+        log_directory = join(data_dir, "log")
+        if Journal.is_absent(log_directory, disk):
+            raise StorageError(
+                f"{data_dir}: expected the data of a member, found none: name the configuration of"
+                " the member whose data are the best",
+                path=data_dir,
+            )
+        self._disk = disk
+        self.data_dir = data_dir
+        self.owner = ownership.load(disk, data_dir)
+        self.has_vote = not disk.exists(join(data_dir, probation.NAME))
+        self.differs = disk.exists(join(data_dir, quarantine.NAME))
+        """Its state differed from that of a quorum (``quarantine``)."""
+        self._log = Journal(log_directory, disk)
+        try:
+            self._store = SnapshotStore(join(data_dir, "snapshots"), disk, piece_bytes=PIECE_BYTES)
+        except BaseException:
+            self._log._destroy()
+            raise
+        self.term: int = self._log.getCurrentTerm()
+
+    def close(self) -> None:
+        self._log._destroy()
+
+    def replay(self, replica: Replica) -> Position:
+        """Bring ``replica``, which is empty, to the state after the last entry; return where."""
+        at = self._restore(replica)
+        log = self._log
+        if len(log) and log[0][1] > at.index + 1 and log[0][1] != 1:
+            raise StorageError(
+                f"{self.data_dir}: the log begins at entry {log[0][1]}, expected"
+                f" {at.index + 1}: these data are not whole",
+                path=self.data_dir,
+            )
+        for entry, index, term in log[:]:
+            if index > at.index:
+                at = Position(index, term)
+                if entry[:1] == REGULAR:
+                    for command in unpack_group(entry[1:]):
+                        replica.apply(index, term, command)
+        return at
+
+    def _restore(self, replica: Replica) -> Position:
+        info = self._store.latest()
+        if info is None:
+            return Position(0, 0)
+        reader = self._store.open(info)
+        try:
+            reader.verify()
+            replica.prepare_restore(reader.pieces())()
+        finally:
+            reader.close()
+        return Position(info.index, info.term)
+
+
+def write(
+    disk: Disk,
+    directory: str,
+    owner: Owner,
+    at: Position,
+    pieces: Iterator[bytes],
+    note: dict[str, object],
+) -> None:
+    """Make ``directory``, which is not there, that of a member that founds with this state."""
+    disk.make_directory(directory)
+    ownership.save(disk, directory, owner)
+    replace_file(disk, directory, probation.NAME, probation.Standing.FOUNDING.encode())
+    store = SnapshotStore(join(directory, "snapshots"), disk, piece_bytes=PIECE_BYTES)
+    term = at.term if at.term <= TERM_KEPT_MAX else 1
+    writer = store.begin_write((NO_OP, at.index, term), (NO_OP, at.index - 1, 0))
+    for piece in pieces:
+        writer.write(piece)
+    writer.finish()
+    line = json.dumps(note, sort_keys=True).encode() + b"\n"
+    replace_file(disk, directory, NOTE, line)
+
+
+def read_note(disk: Disk, data_dir: str) -> str:
+    """Return what is noted of a recovery; "" where there was none."""
+    path = join(data_dir, NOTE)
+    return disk.read(path).decode("utf-8", "replace").strip() if disk.exists(path) else ""

@@ -1,0 +1,72 @@
+"""Whom of the others this member believes, and what it says in public of those it does not.
+
+1. A member that differs in what must be equal on all is not talked to (``agreement``).
+2. One that said what cannot be true loses its connection for a while, and raises an alarm: in the
+   log, the status and the metrics.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from coordinator.clock import Clock
+from coordinator.raft.network.transport import MemberTransport
+
+logger = logging.getLogger(__name__)
+
+LOG_INTERVAL_MS = 60_000
+KEPT_MS = 600_000
+"""How long the status tells of an alarm after it was raised last."""
+
+
+class Trust:
+    """One member's in the others."""
+
+    def __init__(self, transport: MemberTransport, clock: Clock, member_count: int) -> None:
+        self._transport = transport
+        self._member_count = member_count
+        self.alarms = Alarms(clock)
+
+    def distrust(self, member_id: str, why: str) -> None:
+        """Raise an alarm about what a member said, and drop its connection."""
+        self.alarms.add(member_id, why)
+        self._transport.drop(member_id)
+
+    def refused(self) -> Mapping[str, str]:
+        """Return the members, of the list or not, that differ from this one, and in what."""
+        return self._transport.disagreements()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether those are as many as a quorum: then this one neither stands nor votes."""
+        return len(self.refused()) > self._member_count // 2
+
+
+class Alarms:
+    """One member's; for each other member the last one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._raised: dict[str, tuple[str, int]] = {}
+        self._said_ms: dict[str, int] = {}
+        self.raised_total = 0
+
+    def add(self, member_id: str, why: str) -> None:
+        """Raise one; a line of the log is written at once, then one a minute for each member."""
+        now_ms = self._clock.monotonic_ms()
+        self.raised_total += 1
+        self._raised[member_id] = (why, now_ms)
+        said_ms = self._said_ms.get(member_id)
+        if said_ms is None or now_ms - said_ms >= LOG_INTERVAL_MS:
+            self._said_ms[member_id] = now_ms
+            logger.error("ALARM: member %s %s; its connection was dropped", member_id, why)
+
+    def all(self) -> Mapping[str, str]:
+        """Return the last one about each member, of the last ten minutes."""
+        oldest_ms = self._clock.monotonic_ms() - KEPT_MS
+        return {
+            member_id: f"member {member_id} {why}"
+            for member_id, (why, raised_ms) in sorted(self._raised.items())
+            if raised_ms >= oldest_ms
+        }

@@ -1,0 +1,91 @@
+"""What an engine says of itself: its status and its metrics, read from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from coordinator.raft.application import Application
+from coordinator.raft.consensus import Consensus
+from coordinator.raft.disk_health import Fitness
+from coordinator.raft.engine import EngineStatus, Role
+from coordinator.raft.network.transport import MemberTransport
+from coordinator.raft.proposals import Proposals
+from coordinator.raft.rejoin.incarnations import Chapters
+from coordinator.raft.rejoin.trust import Trust
+from coordinator.raft.storage.journal import Journal
+from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
+from coordinator.raft.storage.sync import Durability
+
+
+def status_before_start(member_id: str, others: tuple[str, ...]) -> EngineStatus:
+    """Return the status of a member that has read nothing yet."""
+    return EngineStatus(
+        member_id, Role.FOLLOWER, 0, None, 0, 0, 0, 0, is_ready=False,
+        is_reachable=dict.fromkeys(others, False),
+    )  # fmt: skip
+
+
+def status(
+    consensus: Consensus,
+    transport: MemberTransport,
+    trust: Trust,
+    others: Sequence[str],
+    chapters: Chapters | None,
+    *,
+    snapshot_index: int,
+    is_running: bool,
+    is_ready: bool,
+    trouble: str,
+) -> EngineStatus:
+    core = consensus.core
+    return EngineStatus(
+        member_id=consensus.member_id,
+        role=core.role,
+        term=core.term,
+        leader_id=consensus.leader_id if is_running else None,
+        commit_index=core.commit_index,
+        applied_index=core.applied_index,
+        last_index=consensus.last_index,
+        snapshot_index=snapshot_index,
+        is_ready=is_ready,
+        is_reachable={other: is_running and transport.is_connected(other) for other in others},
+        trouble=trouble,
+        refused=trust.refused(),
+        alarms=trust.alarms.all(),
+        obstacle="" if chapters is None else chapters.obstacle,
+    )
+
+
+def figures_of_traffic(
+    application: Application, proposals: Proposals, trust: Trust
+) -> dict[str, float]:
+    return {
+        "entries_total": float(application.entries_total),
+        "commands_total": float(application.commands_total),
+        "queue_length": float(proposals.queue_length),
+        "proposals_in_flight": float(proposals.in_flight),
+        "members_refused": float(len(trust.refused())),
+        "alarms_raised_total": float(trust.alarms.raised_total),
+    }
+
+
+def figures_of_storage(
+    consensus: Consensus,
+    durability: Durability,
+    snapshots: SnapshotExchange,
+    fitness: Fitness,
+    log: Journal,
+) -> Mapping[str, float]:
+    return {
+        "is_unproven": float(not consensus.probation.is_proven),
+        "is_disk_full": float(fitness.is_disk_full),
+        "is_disk_slow": float(durability.is_slow),
+        "disk_free_bytes": log.free_bytes,
+        "syncs_total": float(durability.sync_count),
+        "sync_seconds_total": durability.sync_seconds_total,
+        "snapshots_made_total": float(snapshots.made_total),
+        "snapshots_sent_total": float(snapshots.sent_total),
+        "snapshots_installed_total": float(snapshots.installed_total),
+        "log_bytes": float(log.bytes_in_memory),
+        "log_entries": float(len(log)),
+    }

@@ -1,0 +1,493 @@
+"""The durable log: PySyncObj's Journal interface (0.3.17) over checksummed, synced segments.
+
+What is promised, and by whom:
+
+1. ``add``, ``deleteEntriesFrom`` and ``clear`` change memory and a buffer, nothing else. Everything
+   buffered goes to the system in one write, and one sync makes it stable (group commit).
+2. After a crash the log is what it was after some operation not before the last one synced. So an
+   entry up to ``durable_index`` is never lost, and a suffix that was cut, and then written over by
+   a synced entry, never comes back.
+3. ``setCurrentTerm`` changes memory; the next sync makes term and vote stable, before it writes
+   anything added since. They never go back.
+4. After a failed write or sync nothing is accepted any more: every call that would change the log
+   raises the StorageError again. A failed sync is never tried again. The member must stop.
+   Only a write without room changes nothing: what it left of itself is cut off, ``is_full`` is
+   true, and the next sync tries it again. What waits is not stable, and never said to be. Term
+   and vote have room kept for them (``term``).
+5. The commit index is not kept: one beyond the log would acknowledge entries that nobody holds.
+6. ``deleteEntriesTo`` and ``clear`` are called only when the snapshot that covers what they drop is
+   stable. *That order is the caller's.* Files are removed whole, by the next sync, after the term
+   file says that they are not needed; if the member dies in between, at the next start.
+7. Opening refuses what it cannot explain (``segments``, ``records`` hold the rules), refuses a
+   directory another process uses, and writes again what may not be stable before it counts.
+
+The entries are in memory too: PySyncObj reads them by position and slice. Names in camel case are
+PySyncObj's. No threads here; only a ``SyncToken`` may be called from one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from random import Random
+from typing import overload
+
+from coordinator.errors import DiskFullError, StorageError
+from coordinator.raft.storage import hard_state as term
+from coordinator.raft.storage import segments
+from coordinator.raft.storage.disk import Disk, DiskFile, join
+from coordinator.raft.storage.records import Kind, encode
+from coordinator.raft.storage.recovery import recover
+from coordinator.raft.storage.segments import Entry, Segment
+from coordinator.raft.storage.watermark import Watermark
+
+SEGMENT_BYTES = 16 * 1024 * 1024
+_ROOM_BYTES = 64 * 1024
+
+
+def salts(seeded: Random | None = None) -> Callable[[], int]:
+    """Return what draws the salts of segments: 32 bits each, which nobody can guess.
+
+    A simulation's are of its own chance, ``seeded``, and leave that as it is: what else its seed
+    decides is the same whatever the log does.
+    """
+    if seeded is None:
+        return lambda: int.from_bytes(os.urandom(4), "little")
+    chance = Random()  # noqa: S311 - a simulation's
+    chance.setstate(seeded.getstate())
+    return lambda: chance.getrandbits(32)
+
+
+class SyncToken:
+    """One sync under way: ``begin_sync`` makes it, calling it does only the disk's part.
+
+    It stores the term, if a new one waits for that, or else makes the log stable. Calling is
+    allowed from any thread, once; it raises StorageError. ``end_sync`` takes note."""
+
+    def __init__(self, journal: Journal, *, is_whole: bool, is_rolling: bool) -> None:
+        self._journal = journal
+        self._file = journal._file
+        self._next_sequence = journal._segment.sequence + 1
+        self._next_index = journal._next_index or 0
+        self.term = journal._term if journal._is_term_due else None
+        self._unneeded = tuple(journal._unneeded)
+        self.is_whole = is_whole
+        """With it everything done to the log by now is stable."""
+        self.is_rolling = is_rolling
+        self.size_bytes = journal._size_bytes
+        self.last_index = journal._written_index
+        self.first_index = journal._segment.first_index
+        self.next_segment: tuple[Segment, DiskFile] | None = None
+        self.is_full = False
+        self.has_room = False
+        """There was room for what was stored, as far as that was tried."""
+        self.is_done = False
+
+    def __call__(self) -> None:
+        with self._journal._stopping_on_failure():
+            if self.term is not None:
+                self._store_term(self.term)
+            else:
+                self._file.sync()
+                if self.is_rolling:
+                    self._roll()
+        self.is_done = True
+
+    def _store_term(self, state: term.TermState) -> None:
+        try:
+            self.has_room = term.save(self._journal._disk, self._journal._directory, state)
+        except DiskFullError:
+            self.is_full = True
+            return
+        for segment in self._unneeded:
+            self._journal._disk.remove(segment.path)
+
+    def _roll(self) -> None:
+        # Without room for a new segment this one grows on, as far as it can.
+        with suppress(DiskFullError):
+            disk = self._journal._disk
+            segment = self._journal._create_segment(self._next_sequence, self._next_index)
+            try:
+                self.next_segment = segment, disk.open_append(segment.path)
+            except DiskFullError:
+                # Without a descriptor for it; left there it would not follow on what comes now.
+                disk.remove(segment.path)
+                disk.sync_directory(self._journal._directory)
+
+
+class Journal:
+    """The log of one member. See the module for what is promised."""
+
+    def __init__(
+        self,
+        directory: str,
+        disk: Disk,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        draw_salt: Callable[[], int] | None = None,
+    ) -> None:
+        """Recover the log in ``directory``, or begin one there.
+
+        Args:
+            directory: made if it is not there; locked until ``_destroy``.
+            disk: where it is.
+            segment_bytes: a segment that has reached this size is followed by a new one.
+            draw_salt: see ``salts``; asked for each new segment.
+
+        Raises:
+            StorageError: the files cannot be trusted or read, or are another process's."""
+        self._directory = directory
+        self._disk = disk
+        self._segment_bytes = segment_bytes
+        self._draw_salt = draw_salt or salts()
+        self._failure: StorageError | None = None
+        self._pending: list[tuple[Kind, int, int, bytes]] = []
+        self._in_flight: SyncToken | None = None
+        self._is_full = False
+        self._first_needed = 0
+        self._unneeded: list[Segment] = []
+        disk.make_directory(directory)
+        self._lock = disk.lock_directory(directory)
+        try:
+            found = recover(disk, directory, self._draw_salt)
+            self._watermark = Watermark(disk, directory)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._is_new = found.is_new
+        self._term = self._stored_term = found.term
+        self._segments = found.segments
+        self._file = found.file
+        self._entries = found.replay.entries
+        self._next_index = found.replay.next_index
+        self._bytes_in_memory = sum(len(entry[0]) for entry in self._entries)
+        self._durable_index = self._written_index = self.last_index
+        # Of the last segment: its length, what of it is stable, what its marks say is stable.
+        self._size_bytes = self._synced_bytes = found.replay.valid_bytes
+        self._marked_bytes = found.replay.synced_bytes
+        if not self._entries and self._next_index is not None:
+            # All that is left is before what a snapshot covers; begin anew wherever that ends.
+            self.clear()
+
+    @staticmethod
+    def is_absent(directory: str, disk: Disk) -> bool:
+        """Return whether no log was ever begun in ``directory``, or nothing is left of it."""
+        return not disk.exists(join(directory, term.NAME))
+
+    # ------------------------------------------------------------------ what PySyncObj calls
+
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        """Append an entry. In memory at once; stable after the next sync."""
+        self._refuse_after_failure()
+        if self._next_index is not None and idx != self._next_index:
+            self._stop(f"entry {self._next_index} was expected next, entry {idx} came")
+        if term > self._term.term:
+            self._stop(f"entry {idx} is of term {term}, the term stored is {self._term.term}")
+        self._entries.append((command, idx, term))
+        self._pending.append((Kind.ENTRY, idx, term, command))
+        self._next_index = idx + 1
+        self._bytes_in_memory += len(command)
+
+    def clear(self) -> None:
+        """Forget all entries; the next one may have any index (a snapshot was installed)."""
+        self._refuse_after_failure()
+        self._entries = []
+        self._next_index = None
+        self._bytes_in_memory = 0
+        self._first_needed = 0
+        self._pending.append((Kind.START, 0, 0, b""))
+        self._forget_durable_from(0)
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:
+        """Cut the entries at this position and after it: they conflict with the leader's."""
+        self._refuse_after_failure()
+        if entryFrom < 0:
+            self._stop(f"a cut at position {entryFrom}")
+        cut = self._entries[entryFrom:]
+        if not cut:
+            return
+        index = cut[0][1]
+        del self._entries[entryFrom:]
+        self._next_index = index
+        self._bytes_in_memory -= sum(len(entry[0]) for entry in cut)
+        self._pending.append((Kind.CUT, index, 0, b""))
+        self._forget_durable_from(index)
+
+    def deleteEntriesTo(self, entryTo: int) -> None:
+        """Drop the first ``entryTo`` entries; the snapshot that covers them must be stable."""
+        self._refuse_after_failure()
+        if entryTo < 0:
+            self._stop(f"compaction to position {entryTo}")
+        dropped = self._entries[:entryTo]
+        del self._entries[:entryTo]
+        self._bytes_in_memory -= sum(len(entry[0]) for entry in dropped)
+        self._first_needed = self._entries[0][1] if self._entries else self._next_index or 0
+        self._maybe_drop_segments()
+
+    @overload
+    def __getitem__(self, item: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, item: slice) -> list[Entry]: ...
+
+    def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
+        return self._entries[item]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
+        """Nothing: see promise 5."""
+
+    def getRaftCommitIndex(self) -> int:
+        return 1
+
+    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
+        """Set term and vote; they are stable after the next sync."""
+        self._refuse_after_failure()
+        now = self._term
+        if (term, votedForNodeId) == (now.term, now.voted_for):
+            return
+        if term < now.term or (term == now.term and now.voted_for is not None):
+            self._stop(
+                f"term {term} with a vote for {votedForNodeId!r} after "
+                f"term {now.term} with a vote for {now.voted_for!r}"
+            )
+        self._set_term(replace(now, term=term, voted_for=votedForNodeId))
+
+    def getCurrentTerm(self) -> int:
+        return self._term.term
+
+    def getVotedForNodeId(self) -> str | None:
+        return self._term.voted_for
+
+    def onOneSecondTimer(self) -> None:
+        """Note beside the log how far it is stable, so that the next start tells damage from a
+        torn write; not synced."""
+        if self._failure is None:
+            # It is a hint: without room for it there is none.
+            with self._stopping_on_failure(), suppress(DiskFullError):
+                self._watermark.say(self._segment.sequence, self._synced_bytes)
+
+    def _destroy(self) -> None:
+        """Close the file and release the directory. Does not sync: what was promised is stable."""
+        try:
+            self.onOneSecondTimer()
+            self._watermark.close()
+            self._file.close()
+        finally:
+            self._failure = self._failure or StorageError(f"{self._directory}: the log is closed")
+            self._lock.release()
+
+    # ------------------------------------------------------------------ what the engine calls
+
+    @property
+    def is_new(self) -> bool:
+        """True when opening found nothing and began the log."""
+        return self._is_new
+
+    @property
+    def is_compacted(self) -> bool:
+        """True when the log's beginning was removed: without a snapshot it is not whole."""
+        return self._term.first_sequence > 1
+
+    @property
+    def is_dirty(self) -> bool:
+        """True when something added, cut or cleared, or a term set, is not stable yet."""
+        is_written = not self._pending and self._size_bytes == self._synced_bytes
+        return not is_written or self._is_term_due
+
+    @property
+    def is_full(self) -> bool:
+        """True when there was no room for what waits; the next sync tries it again."""
+        return self._is_full
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there seems to be room for some entries; looks at the disk."""
+        with self._stopping_on_failure():
+            return self._disk.room_bytes(self._directory) >= _ROOM_BYTES
+
+    @property
+    def free_bytes(self) -> float:
+        """The room on its file system, for people who look; not a number if it cannot be told."""
+        try:
+            return float(self._disk.room_bytes(self._directory))
+        except StorageError:
+            return math.nan
+
+    @property
+    def is_term_stable(self) -> bool:
+        """True when the term and the vote are those on the disk."""
+        stored, now = self._stored_term, self._term
+        return (stored.term, stored.voted_for) == (now.term, now.voted_for)
+
+    @property
+    def first_index(self) -> int:
+        """Index of the first entry; 0 when there is none."""
+        return self._entries[0][1] if self._entries else 0
+
+    @property
+    def last_index(self) -> int:
+        """Index of the last entry; 0 when there is none."""
+        return self._entries[-1][1] if self._entries else 0
+
+    @property
+    def durable_index(self) -> int:
+        """The highest index such that this log's entries up to it are stable; 0 when none is."""
+        return self._durable_index
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """Length of all commands in the log."""
+        return self._bytes_in_memory
+
+    @property
+    def failure(self) -> StorageError | None:
+        """What ended this log, or None."""
+        return self._failure
+
+    def write(self) -> None:
+        """Hand everything buffered to the system in one write; nothing is stable by that.
+
+        The buffer waits while a term, which must be stable first, or a new segment is under way."""
+        self._refuse_after_failure()
+        if not self._pending or self._is_term_due:
+            return
+        if self._in_flight is not None and self._in_flight.is_rolling:
+            return
+        salt, first_index = self._segment.salt, self._segment.first_index
+        parts = [*self._mark()]
+        for kind, index, term_, command in self._pending:
+            parts += encode(kind, index, term_, command, salt)
+            if kind is not Kind.ENTRY:
+                first_index = min(first_index, index)
+        data = b"".join(parts)
+        with self._stopping_on_failure():
+            try:
+                self._file.write(data)
+            except DiskFullError:
+                self._is_full = True
+                self._file.truncate(self._size_bytes)
+                return
+        self._is_full = False
+        self._pending.clear()
+        self._marked_bytes = max(self._marked_bytes, self._synced_bytes)
+        self._segment.first_index = first_index
+        self._size_bytes += len(data)
+        self._written_index = self.last_index
+
+    def sync(self) -> None:
+        """Write, and make everything stable that there is room for, here and now."""
+        while (token := self.begin_sync()) is not None:
+            token()
+            self.end_sync(token)
+            if token.is_full:
+                return
+
+    def begin_sync(self) -> SyncToken | None:
+        """Write; return what makes it stable, or None when everything is, or when there is no
+        room. One at a time; a term that was set takes one of its own, before everything else."""
+        if self._in_flight is not None:
+            self._stop("a sync begins while another is under way")
+        self.write()
+        if not self._is_term_due and self._size_bytes == self._synced_bytes:
+            return None
+        is_whole = not self._is_term_due and not self._pending
+        is_rolling = is_whole and self._size_bytes >= self._segment_bytes
+        self._in_flight = SyncToken(self, is_whole=is_whole, is_rolling=is_rolling)
+        return self._in_flight
+
+    def end_sync(self, token: SyncToken) -> None:
+        """Take note that ``token`` was called and returned; ``durable_index`` may rise."""
+        self._refuse_after_failure()
+        if token is not self._in_flight or not token.is_done:
+            self._stop("a sync ends that is not under way")
+        self._in_flight = None
+        if token.term is not None:
+            # A term that is stored without room for it says nothing of what waits behind it.
+            self._is_full = token.is_full or (self._is_full and not token.has_room)
+            if not token.is_full:
+                self._stored_term = token.term
+                first = token.term.first_sequence
+                self._unneeded = [each for each in self._unneeded if each.sequence >= first]
+            return
+        self._synced_bytes = token.size_bytes
+        self._segment.durable_first_index = token.first_index
+        self._durable_index = max(self._durable_index, token.last_index)
+        if token.next_segment is not None:
+            with self._stopping_on_failure():
+                self._file.close()
+            self._follow(*token.next_segment)
+        self._maybe_drop_segments()
+
+    # ------------------------------------------------------------------ inside
+
+    def _create_segment(self, sequence: int, first_index: int) -> Segment:
+        return segments.create(
+            self._disk, self._directory, sequence, first_index, self._draw_salt()
+        )
+
+    def _follow(self, segment: Segment, file: DiskFile) -> None:
+        """Go on in ``segment``, which is empty and stable."""
+        self._segments.append(segment)
+        self._file = file
+        self._size_bytes = self._synced_bytes = self._marked_bytes = segments.HEADER_BYTES
+
+    @property
+    def _segment(self) -> Segment:
+        return self._segments[-1]
+
+    def _mark(self) -> tuple[bytes, ...]:
+        """The SYNCED record that is due, if one is."""
+        if self._synced_bytes <= self._marked_bytes:
+            return ()
+        return encode(Kind.SYNCED, self._synced_bytes, 0, b"", self._segment.salt)
+
+    def _forget_durable_from(self, index: int) -> None:
+        last = max(0, index - 1)
+        self._durable_index = min(self._durable_index, last)
+        self._written_index = min(self._written_index, last)
+        if self._in_flight is not None:
+            self._in_flight.last_index = min(self._in_flight.last_index, last)
+
+    def _maybe_drop_segments(self) -> None:
+        """Let the files go that are before the one that holds the first needed entry."""
+        needed = 0
+        for position, segment in enumerate(self._segments):
+            if segment.durable_first_index <= self._first_needed:
+                needed = position
+        if needed == 0:
+            return
+        self._unneeded += self._segments[:needed]
+        del self._segments[:needed]
+        self._set_term(replace(self._term, first_sequence=self._segments[0].sequence))
+
+    def _set_term(self, state: term.TermState) -> None:
+        self._term = replace(state, last_sequence=self._segment.sequence)
+
+    @property
+    def _is_term_due(self) -> bool:
+        # Mostly it is the very one that was stored; comparing the two is looked at in every pass.
+        return self._term is not self._stored_term and self._term != self._stored_term
+
+    @contextmanager
+    def _stopping_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except StorageError as error:
+            self._failure = self._failure or error
+            raise
+
+    def _refuse_after_failure(self) -> None:
+        if self._failure is not None:
+            raise StorageError(f"the log has stopped: {self._failure}") from self._failure
+
+    def _stop(self, what: str) -> None:
+        """A broken invariant: stop as for a failed disk, before anything wrong is written."""
+        self._refuse_after_failure()
+        self._failure = StorageError(f"{self._directory}: {what}", path=self._directory)
+        raise self._failure

@@ -1,0 +1,227 @@
+"""Whose data directory it is: which member's, of which cluster.
+
+The file ``owner`` is the first in a directory, stable before anything else is written there. It
+names the cluster and the member as they are configured, and holds the *cluster id*: 16 random
+bytes that tell apart two clusters of the same name. With the id it holds the list of members.
+
+1. A member refuses at its start a directory that is another member's, or another cluster's by
+   name. It changes nothing there.
+2. The cluster id is agreed on by the log, for it is the one thing that members agree on without
+   knowing each other: a leader that knows no id, and has none in its log, draws one and puts it
+   into the first entry of its term. So a log holds at most one, and who applies that entry notes
+   it. One that gets a snapshot instead takes over the id that the leader it follows shows. Until
+   it is noted the entry stays in the log: no snapshot takes its place, or the next life could lead
+   without an id, and draw a second one.
+3. Members show the id to each other before anything that one says about the log counts
+   (``incarnations`` are shown with it: ``chapters``). Two different ids: neither hears the other,
+   and neither believes what the other says of its past. Without an id a member hears those with
+   one; it may be new, or have lost its disk (``probation``).
+4. The list of members is noted with the id, when it is sure: who shows an id, or an entry with
+   one, has agreed on the list before (``agreement``). A member started with another list refuses:
+   a majority of a shorter one may be a minority of the cluster, and cut off from those that know
+   better it would have a leader of its own. Begun again (``refounding``) a cluster has a new one.
+5. A directory of before there were owners is adopted by the first member that is started on it,
+   unless its files show that it was another's: that member has met this one, or voted for or met
+   somebody who is no member here.
+
+Why not an id drawn at the first start, or a digest of the configuration: the first would have to be
+agreed on by members that have no leader yet, and the second is the same for two clusters that were
+made from one example.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from zlib import crc32
+
+from coordinator.errors import DiskFullError, StorageError
+from coordinator.raft.hardening import InvariantError
+from coordinator.raft.storage import hard_state as term
+from coordinator.raft.storage.disk import Disk, join, replace_file
+
+logger = logging.getLogger(__name__)
+
+NAME = "owner"
+CLUSTER_ID_BYTES = 16
+TRY_AGAIN_MS = 1_000
+"""Without room on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What the file says; ``cluster_id`` is empty as long as none is agreed on."""
+
+    cluster: str
+    member_id: str
+    cluster_id: bytes = b""
+    member_ids: tuple[str, ...] = ()
+    """Of the whole cluster, sorted; empty as long as they may still be corrected."""
+
+    def __str__(self) -> str:
+        return f"member {self.member_id!r} of cluster {self.cluster!r}"
+
+
+def load(disk: Disk, directory: str) -> Owner | None:
+    """Return what the file says, None without one; StorageError if it is not sound."""
+    path = join(directory, NAME)
+    if not disk.exists(path):
+        return None
+    line, _, checksum = disk.read(path).partition(b"\n")
+    try:
+        if checksum.strip() != _checksum(line):
+            raise ValueError("the checksum is another one")
+        found = json.loads(line)
+        return Owner(
+            found["cluster"],
+            found["member"],
+            bytes.fromhex(found["cluster_id"]),
+            tuple(str(each) for each in found.get("members", ())),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(
+            f"{path}: damaged; expected a line of JSON and its checksum, so it cannot be told"
+            " whose data these are: this member must be replaced",
+            path=path,
+        ) from error
+
+
+def save(disk: Disk, directory: str, owner: Owner) -> None:
+    """Replace the file; returns when that is stable."""
+    said = {
+        "cluster": owner.cluster,
+        "member": owner.member_id,
+        "cluster_id": owner.cluster_id.hex(),
+        "members": owner.member_ids,
+    }
+    line = json.dumps(said).encode()
+    replace_file(disk, directory, NAME, line + b"\n" + _checksum(line) + b"\n")
+
+
+class Ownership:
+    """One member's directory, once it is known to be this member's.
+
+    Args:
+        member_ids: those of the cluster, as configured, sorted.
+        draw: returns 32 random bits (``journal.salts``).
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        owner: Owner,
+        *,
+        member_ids: tuple[str, ...],
+        draw: Callable[[], int],
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._member_ids = member_ids
+        self._draw = draw
+        self._try_again_ms: int | None = None
+        self.owner = owner
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether the file says what is known here."""
+        return self._try_again_ms is None
+
+    @property
+    def cluster_id(self) -> bytes:
+        """Empty as long as none is agreed on."""
+        return self.owner.cluster_id
+
+    def confirm(self, cluster_id: bytes) -> None:
+        """Note the id that the log of this directory holds; InvariantError if it is another's."""
+        self.learn(cluster_id)
+        if self.cluster_id != cluster_id:
+            raise InvariantError(
+                f"the log is of cluster {cluster_id.hex()}, the data directory of cluster"
+                f" {self.cluster_id.hex()}"
+            )
+
+    def draw_id(self) -> bytes:
+        """Return an id for a cluster that has none."""
+        return b"".join(self._draw().to_bytes(4, "big") for _ in range(CLUSTER_ID_BYTES // 4))
+
+    def learn(self, cluster_id: bytes) -> None:
+        """Note the id that was agreed on, and the list of members that was agreed on before it;
+        synced on the loop, once in the life of a directory."""
+        if (self.cluster_id and self.owner.member_ids) or not cluster_id:
+            return
+        cluster_id = self.cluster_id or cluster_id
+        self.owner = Owner(self.owner.cluster, self.owner.member_id, cluster_id, self._member_ids)
+        logger.info("this is cluster %s, id %s", self.owner.cluster, cluster_id.hex())
+        self._try_again_ms = 0
+        self.maybe_note(0)
+
+    def maybe_note(self, now_ms: int) -> None:
+        """Note what there was no room for, if it is time to try that again."""
+        if self._try_again_ms is None or now_ms < self._try_again_ms:
+            return
+        try:
+            save(self._disk, self._directory, self.owner)
+            self._try_again_ms = None
+        except DiskFullError as error:
+            # It holds in this life; the next one learns it again of the log or of its leader.
+            logger.warning("the id of the cluster is not noted for now: %s", error)
+            self._try_again_ms = now_ms + TRY_AGAIN_MS
+
+
+def take(
+    disk: Disk,
+    directory: str,
+    owner: Owner,
+    member_ids: Collection[str],
+    *,
+    met: Collection[str],
+    draw: Callable[[], int],
+) -> Ownership:
+    """Return the ownership of ``directory``, which must be there; StorageError if it is another's.
+
+    ``member_ids`` are those of the cluster, this one's among them; ``met`` are those that the
+    directory's member has met."""
+    found = load(disk, directory)
+    if found is None:
+        state = term.load(disk, join(directory, "log"))
+        vote = {state.voted_for} if state is not None and state.voted_for else set()
+        _refuse_clues(directory, owner, met, {*met, *vote} - set(member_ids))
+        save(disk, directory, owner)
+        found = owner
+    if (found.cluster, found.member_id) != (owner.cluster, owner.member_id):
+        raise _refusal(directory, owner, f"those of {found}")
+    configured = tuple(sorted(member_ids))
+    if found.member_ids and found.member_ids != configured:
+        raise StorageError(
+            f"{directory}: expected the data of a cluster of the members {', '.join(configured)},"
+            f" found those of one of {', '.join(found.member_ids)}; nothing was changed there:"
+            " correct [[cluster.members]], for the list of members can not be changed yet",
+            path=directory,
+        )
+    return Ownership(disk, directory, found, member_ids=configured, draw=draw)
+
+
+def _refuse_clues(
+    directory: str, owner: Owner, met: Collection[str], strangers: Collection[str]
+) -> None:
+    """Refuse a directory without an owner whose files show that it was another's."""
+    if owner.member_id in met:
+        raise _refusal(directory, owner, f"those of one that has met member {owner.member_id!r}")
+    if strangers:
+        names = ", ".join(sorted(strangers))
+        raise _refusal(directory, owner, f"those of a member of a cluster with {names}")
+
+
+def _refusal(directory: str, owner: Owner, found: str) -> StorageError:
+    return StorageError(
+        f"{directory}: expected the data of {owner}, found {found}; nothing was changed there:"
+        " set member.data_dir (or cluster.name, member.member_id) right, or use an empty directory",
+        path=directory,
+    )
+
+
+def _checksum(line: bytes) -> bytes:
+    return f"{crc32(line):08x}".encode()

@@ -1,0 +1,411 @@
+"""When snapshots are made, sent and installed, between a store on disk, a replica and a log.
+
+1. Making never stops the member: the replica's pieces are drawn one by one between other work.
+2. The log is trimmed only after a snapshot is durable, and keeps a tail for those who lag (row 29).
+3. One piece is under way to each follower at once, so heartbeats never wait behind many.
+4. Installing is all or nothing: the whole file is verified before the replica sees a byte, and the
+   replica replaces its state in one step. Checking, syncing and decoding, which take long, are done
+   elsewhere (``blocking``); the member goes on meanwhile, and if it has come further by then than
+   the snapshot, it stays as it is.
+5. Without room on the disk the snapshot is given up, and tried again later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.config import RaftConfig
+from coordinator.errors import DiskFullError, StorageError
+from coordinator.raft.blocking import RunBlocking
+from coordinator.raft.consensus import Consensus
+from coordinator.raft.engine import Replica
+from coordinator.raft.hardening import NO_OP, InvariantError
+from coordinator.raft.network.messages import SnapshotPiece, SnapshotReply
+from coordinator.raft.storage.snapshot_store import (
+    SnapshotInfo,
+    SnapshotReader,
+    SnapshotStore,
+    SnapshotTransferError,
+    SnapshotWriter,
+)
+
+logger = logging.getLogger(__name__)
+
+TRY_AGAIN_MS = 60_000
+"""After a snapshot found no room."""
+KEPT_SNAPSHOTS_MAX = 8
+"""A follower that is sent a snapshot finds the entries behind it until so many later ones were
+made: with fewer, one that takes longer for it than the leader for its next would never catch up."""
+RESEND_ELECTION_TIMEOUTS = 5
+"""A piece without an answer is sent again after so many of the longest election timeouts."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One snapshot on its way to one follower."""
+
+    reader: SnapshotReader
+    offset: int
+    sent_ms: int
+    is_heard: bool = False
+    """The follower has said something since the first piece was sent."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The log is kept from ``index`` on while ``count`` more snapshots are made."""
+
+    index: int
+    count: int
+
+
+class SnapshotExchange:
+    """The snapshots of one member."""
+
+    def __init__(
+        self,
+        *,
+        store: SnapshotStore,
+        log: Any,
+        replica: Replica,
+        raft: RaftConfig,
+        now_ms: Callable[[], int],
+        run_blocking: RunBlocking,
+        on_installed: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._replica = replica
+        self._raft = raft
+        self._now_ms = now_ms
+        self._run_blocking = run_blocking
+        self._on_installed = on_installed
+        self._on_failure = on_failure
+        self._streams: dict[str, _Stream] = {}
+        self._kept_for: dict[str, _Kept] = {}
+        self._receiving: tuple[int, bytes] | None = None
+        self._making: asyncio.Task[None] | None = None
+        self._installing: asyncio.Task[None] | None = None
+        self._needed_ms: int | None = None
+        """When a piece last came of a snapshot that this member lacks; None when it lacks none."""
+        self._is_without_room = False
+        self._finishing = asyncio.Lock()
+        """The store finishes one snapshot at a time, written or received."""
+        self._bytes_since = 0
+        self._next_make_ms = 0
+        self.snapshot_index = 0
+        self.made_total = 0
+        self.sent_total = 0
+        self.installed_total = 0
+
+    def load(self) -> int:
+        """Restore the replica from disk; return the index up to which it is applied."""
+        log = self._log
+        info = self._store.latest()
+        if info is None:
+            if len(log) == 0:
+                log.add(NO_OP, 1, 0)
+                log.sync()
+            if log[0][1] != 1:
+                raise StorageError(
+                    f"the log begins at entry {log[0][1]} and there is no snapshot before it"
+                )
+            return 1
+        self._prepare(info)()
+        self._note_restored(info)
+        if len(log) and log[0][1] > info.index:
+            raise StorageError(
+                f"the log begins at entry {log[0][1]}, after the snapshot at {info.index}"
+            )
+        if log.getCurrentTerm() < info.term:
+            # The snapshot was stable before the term was: others had committed what it holds. No
+            # vote of that term has left, for votes wait for the term.
+            log.setCurrentTerm(info.term, None)
+        self._follow_on(info)
+        log.sync()
+        return info.index
+
+    def _prepare(self, info: SnapshotInfo) -> Callable[[], None]:
+        """Verify and decode a snapshot; may take long, and run in a thread."""
+        reader = self._store.open(info)
+        try:
+            reader.verify()
+            return self._replica.prepare_restore(reader.pieces())
+        except ValueError as error:
+            raise StorageError(f"the snapshot {info.path} cannot be decoded: {error}") from error
+        finally:
+            reader.close()
+
+    def _note_restored(self, info: SnapshotInfo) -> None:
+        self.snapshot_index = info.index
+        self._bytes_since = 0
+
+    def _follow_on(self, info: SnapshotInfo) -> None:
+        """Keep the log if it has the snapshot's last entry; else it begins there (row 11)."""
+        log = self._log
+        is_inside = len(log) > 0 and log[0][1] <= info.index <= log[-1][1]
+        if is_inside and log[info.index - log[0][1]][2] == info.term:
+            return
+        log.clear()
+        log.add(NO_OP, info.index, info.term)
+
+    # Making.
+
+    def note_applied(self, entry_bytes: int) -> None:
+        self._bytes_since += entry_bytes
+
+    def maybe_make(self, applied_index: int) -> None:
+        """Begin a snapshot if enough was applied since the last one."""
+        is_due = (
+            applied_index - self.snapshot_index >= self._raft.snapshot_every_entries
+            or self._bytes_since >= self._raft.snapshot_every_bytes
+        )
+        if not is_due or self._making is not None or applied_index <= self.snapshot_index:
+            return
+        if self._now_ms() < self._next_make_ms:
+            return
+        self._bytes_since = 0
+        position = applied_index - self._log[0][1]
+        last_entry = self._log[position]
+        previous_entry = self._log[position - 1] if position else (NO_OP, applied_index - 1, 0)
+        pieces = self._replica.snapshot()
+        self._making = asyncio.get_running_loop().create_task(
+            self._make(pieces, last_entry, previous_entry)
+        )
+
+    async def _make(self, pieces: Any, last_entry: Any, previous_entry: Any) -> None:
+        try:
+            writer = self._store.begin_write(last_entry, previous_entry)
+            try:
+                for piece in pieces:
+                    writer.write(piece)
+                    await asyncio.sleep(0)
+                async with self._finishing:
+                    info = await self._finished(writer)
+            except BaseException:
+                writer.abort()
+                raise
+            # A newer one may have been received meanwhile, and not be installed yet.
+            is_mine = info.index == last_entry[1]
+            if is_mine and info.index > self.snapshot_index:
+                self.snapshot_index = info.index
+                self.made_total += 1
+                self._trim(info.index)
+                logger.info("snapshot at entry %d, %d bytes", info.index, info.size_bytes)
+        except DiskFullError as error:
+            logger.warning("no snapshot for now: %s", error)
+            self._next_make_ms = self._now_ms() + TRY_AGAIN_MS
+            self._bytes_since = self._raft.snapshot_every_bytes  # it stays due
+        except Exception as error:
+            self._on_failure(error)
+        finally:
+            self._making = None
+
+    async def _finished(self, writer: SnapshotWriter) -> SnapshotInfo:
+        finishing = asyncio.ensure_future(self._run_blocking(writer.finish))
+        try:
+            return await asyncio.shield(finishing)
+        except asyncio.CancelledError:
+            # A thread is in the midst of it: its file must not be closed under it.
+            await asyncio.wait((finishing,))
+            raise
+
+    def _trim(self, index: int) -> None:
+        needed = min((kept.index for kept in self._kept_for.values()), default=index)
+        count = min(index - self._raft.keep_entries_after_snapshot, needed) - self._log[0][1]
+        if count > 0:
+            self._log.deleteEntriesTo(count)
+        for member_id, kept in list(self._kept_for.items()):
+            kept.count -= 1
+            if not kept.count:
+                del self._kept_for[member_id]
+
+    # Sending.
+
+    def send(self, consensus: Consensus, member_id: str, is_connected: bool) -> None:
+        """The follower needs a snapshot: start sending, unless that is under way."""
+        if member_id in self._streams or not is_connected:
+            return
+        info = self._store.latest()
+        if info is None:
+            raise InvariantError("the log was trimmed and there is no snapshot")
+        try:
+            self._streams[member_id] = _Stream(self._store.open(info), 0, 0)
+        except DiskFullError as error:  # no descriptor is left for it; it is needed again soon
+            logger.warning("no snapshot is sent to member %s for now: %s", member_id, error)
+            return
+        self._kept_for[member_id] = _Kept(info.index, KEPT_SNAPSHOTS_MAX)
+        logger.info("sending the snapshot at entry %d to member %s", info.index, member_id)
+        self._send_piece(consensus, member_id)
+
+    def _send_piece(self, consensus: Consensus, member_id: str) -> None:
+        stream = self._streams[member_id]
+        info = stream.reader.info
+        data = stream.reader.read(stream.offset, self._raft.snapshot_piece_bytes)
+        stream.sent_ms = self._now_ms()
+        consensus.send_now(
+            member_id,
+            SnapshotPiece(
+                consensus.core.term, info.index, info.size_bytes, info.sha256, stream.offset, data
+            ),
+        )
+
+    def on_reply(self, consensus: Consensus, member_id: str, reply: SnapshotReply) -> None:
+        stream = self._streams.get(member_id)
+        if stream is None or stream.reader.info.index != reply.snapshot_index:
+            return
+        stream.is_heard = True
+        if reply.is_installed:
+            self.forget(member_id)
+            self._kept_for[member_id] = _Kept(reply.snapshot_index, 1)  # for what comes behind it
+            self.sent_total += 1
+            consensus.replication.on_snapshot_installed(member_id, reply.snapshot_index)
+            consensus.send_entries()
+        elif reply.next_offset == stream.offset:
+            return  # that piece is under way: this answers one that was sent again
+        elif reply.next_offset < stream.reader.info.size_bytes:
+            stream.offset = reply.next_offset
+            self._send_piece(consensus, member_id)
+
+    def resend(self, consensus: Consensus) -> None:
+        """Send again what was not answered for long, and once the first piece when the follower is
+        heard: before, it may not have followed (a leader it had to note, terms it had to learn)."""
+        limit_ms = RESEND_ELECTION_TIMEOUTS * self._raft.election_timeout_ms_max
+        for member_id, stream in self._streams.items():
+            is_first_heard = not stream.is_heard and (
+                consensus.replication.followers[member_id].heard_ms > stream.sent_ms
+            )
+            stream.is_heard |= is_first_heard
+            if is_first_heard or self._now_ms() - stream.sent_ms > limit_ms:
+                self._send_piece(consensus, member_id)
+
+    def forget(self, member_id: str) -> None:
+        """The follower is gone, or has what it needs."""
+        self._kept_for.pop(member_id, None)
+        stream = self._streams.pop(member_id, None)
+        if stream is not None:
+            stream.reader.close()
+
+    def forget_all(self) -> None:
+        for member_id in list(self._streams):
+            self.forget(member_id)
+        self._kept_for.clear()
+
+    # Installing.
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether this member is behind the log of its leader, which sends a snapshot."""
+        if self._needed_ms is None:
+            return False
+        # A leader that has come since may not need to: then no piece comes any more.
+        limit_ms = 2 * RESEND_ELECTION_TIMEOUTS * self._raft.election_timeout_ms_max
+        return self._now_ms() - self._needed_ms <= limit_ms
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether that snapshot finds no room on the disk."""
+        return self._is_without_room and self.is_needed
+
+    def receive(self, consensus: Consensus, member_id: str, piece: SnapshotPiece) -> None:
+        """Take a piece and answer it; with the last one begin to install the snapshot."""
+        if self._installing is not None:
+            return  # one at a time; the leader sends the piece again
+        if piece.snapshot_index <= consensus.core.commit_index:
+            self._needed_ms = None
+            self._reply(consensus, member_id, piece, 0, is_installed=True)
+            return
+        self._needed_ms = self._now_ms()
+        try:
+            if self._receiving != (piece.snapshot_index, piece.sha256):
+                self._store.begin_receive(piece.total_bytes, piece.sha256)
+                self._receiving = (piece.snapshot_index, piece.sha256)
+            if piece.offset == self._store.received_bytes < piece.total_bytes:
+                self._store.receive(piece.offset, piece.data)
+            self._is_without_room = False
+            if self._store.received_bytes < piece.total_bytes:
+                self._reply(consensus, member_id, piece, self._store.received_bytes)
+                return
+        except SnapshotTransferError as error:
+            self._refuse(consensus, member_id, piece, error)
+            return
+        except DiskFullError as error:
+            self._give_up(error)
+            return
+        self._installing = asyncio.get_running_loop().create_task(
+            self._install(consensus, member_id, piece)
+        )
+
+    async def _install(self, consensus: Consensus, member_id: str, piece: SnapshotPiece) -> None:
+        try:
+            async with self._finishing:
+                info = await self._run_blocking(
+                    lambda: self._store.finish_receive(term_max=piece.term)
+                )
+            replace = await self._run_blocking(lambda: self._prepare(info))
+            self._receiving = None
+            if info.index > consensus.core.commit_index:
+                replace()
+                self._note_restored(info)
+                self._follow_on(info)
+                consensus.core.install(info.index)
+                self.installed_total += 1
+                logger.info("installed the snapshot at entry %d of %s", info.index, member_id)
+            self._needed_ms = None
+            self._reply(consensus, member_id, piece, 0, is_installed=True)
+        except SnapshotTransferError as error:
+            self._refuse(consensus, member_id, piece, error)
+        except DiskFullError as error:
+            self._give_up(error)
+        except Exception as error:
+            self._on_failure(error)
+            return
+        finally:
+            self._installing = None
+        self._on_installed()
+
+    def _refuse(
+        self,
+        consensus: Consensus,
+        member_id: str,
+        piece: SnapshotPiece,
+        error: SnapshotTransferError,
+    ) -> None:
+        logger.warning("the snapshot of member %s is refused: %s", member_id, error)
+        self._receiving = None
+        self._store.abort_receive()
+        self._reply(consensus, member_id, piece, 0)
+
+    def _give_up(self, error: DiskFullError) -> None:
+        """Say nothing: the piece is sent again later, and then it begins anew."""
+        logger.warning("the snapshot cannot be received for now: %s", error)
+        self._receiving = None
+        self._is_without_room = True
+        self._store.abort_receive()
+
+    def _reply(
+        self,
+        consensus: Consensus,
+        member_id: str,
+        piece: SnapshotPiece,
+        next_offset: int,
+        *,
+        is_installed: bool = False,
+    ) -> None:
+        consensus.send(
+            member_id,
+            SnapshotReply(consensus.core.term, piece.snapshot_index, next_offset, is_installed),
+        )
+
+    async def stop(self) -> None:
+        self.forget_all()
+        if self._making is not None:
+            self._making.cancel()
+            await asyncio.gather(self._making, return_exceptions=True)
+        if self._installing is not None:
+            await asyncio.wait((self._installing,))  # a thread may be in the midst of it

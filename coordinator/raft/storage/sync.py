@@ -1,0 +1,217 @@
+"""What waits for the disk: messages that may leave only after a sync, and that sync.
+
+1. Syncs are run elsewhere (a thread). The loop waits for one that is likely to be short: that is
+   fastest when little waits. It never waits for long, and not at all while the disk is slow; what
+   is written and held meanwhile waits for the next sync.
+2. A failed sync is never tried again (row 1; Rebello et al., ATC 2020).
+3. Without room on the disk nothing is lost and nothing acknowledged; it is tried again a few times
+   a second.
+4. What rests on the term and the vote alone, or on what is durable already, does not wait for a
+   slow sync, or for room: a member with a bad disk votes, and is heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import wait
+
+from coordinator.raft.blocking import RunBlocking, StartBlocking
+from coordinator.raft.network.messages import Appended, Message, ProbeReply, SnapshotReply
+from coordinator.raft.storage.journal import Journal, SyncToken
+
+AVERAGE_WEIGHT = 0.2
+"""Of the newest sync, in the running average of how long one takes."""
+PATIENCE_S = 0.01
+"""The loop waits for a sync at most so long."""
+TRY_AGAIN_S = 0.25
+"""Between two tries to write to a disk without room."""
+SLOW_FORGOTTEN_S = 30.0
+"""So long after a slow sync the disk counts as slow."""
+HELD_MAX = 10_000
+"""Messages that wait for a disk that does not answer; any message may be lost."""
+
+Send = Callable[[str, Message], bool]
+
+
+class Durability:
+    """One member's syncs, one at a time.
+
+    Args:
+        start_blocking: where a sync is run that the loop waits for.
+        run_blocking: where the others are.
+        in_place_seconds_max: syncs that take longer, on average, are not waited for.
+        slow_seconds: a sync that takes longer makes this a slow disk, for a while.
+        on_durable: told after a sync that did not end in the pass it began in.
+        on_failure: told when such a sync failed; one that was waited for raises.
+    """
+
+    def __init__(
+        self,
+        log: Journal,
+        *,
+        send: Send,
+        start_blocking: StartBlocking,
+        run_blocking: RunBlocking,
+        in_place_seconds_max: float,
+        slow_seconds: float,
+        on_durable: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()  # asked for its time several times in each pass
+        self._log = log
+        self._send = send
+        self._start_blocking = start_blocking
+        self._run_blocking = run_blocking
+        self._in_place_seconds_max = in_place_seconds_max
+        self._slow_seconds = slow_seconds
+        self._slow_until = 0.0
+        self._on_durable = on_durable
+        self._on_failure = on_failure
+        self._held: list[tuple[str, Message]] = []
+        self._kept = 0
+        """So many of the first of these were looked at, and are not true yet."""
+        self._average_seconds = 0.0
+        self._began = 0.0
+        self._full_since: float | None = None
+        self._try_again_at = 0.0
+        self._syncing: asyncio.Task[None] | None = None
+        self._is_dropped = False
+        self.sync_count = 0
+        self.sync_seconds_total = 0.0
+
+    def hold(self, member_id: str, message: Message) -> None:
+        """Send ``message`` when everything written by now is durable."""
+        if len(self._held) < HELD_MAX:
+            self._held.append((member_id, message))
+
+    @property
+    def waiting_seconds(self) -> float:
+        """How long the sync under way, or what finds no room, has waited by now."""
+        if self._syncing is not None:
+            return self._loop.time() - self._began
+        return 0.0 if self._full_since is None else self._loop.time() - self._full_since
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a sync takes too long for a leader, or did a moment ago."""
+        is_waiting = self._syncing is not None and self.waiting_seconds >= self._slow_seconds
+        return is_waiting or self._loop.time() < self._slow_until
+
+    def sync(self) -> None:
+        """Make everything durable and send what waits for it, now or when that is done."""
+        if self._syncing is not None:
+            self._release_what_is_true()
+            return
+        log, may_try = self._log, not self._is_too_early()
+        while log.is_dirty and may_try:
+            token = log.begin_sync()
+            if token is not None and not self._sync(token):
+                self._release_what_is_true()
+                return
+            self._note_room()
+            may_try = not log.is_full
+        if not log.is_dirty:
+            self._release(self._take())
+        else:
+            self._release_what_is_true()
+
+    def drop(self) -> None:
+        """Nothing that is held may leave any more."""
+        self._is_dropped = True
+        self._held.clear()
+
+    async def stop(self) -> None:
+        """Hold nothing any more, and wait for the sync under way: its file must stay open."""
+        self._held.clear()
+        if self._syncing is not None:
+            await asyncio.wait((self._syncing,))
+
+    def _is_too_early(self) -> bool:
+        # A term is tried at once: a vote may wait for it, and it is small.
+        is_tried = self._log.is_full and self._log.is_term_stable
+        return is_tried and self._loop.time() < self._try_again_at
+
+    def _note_room(self) -> None:
+        if not self._log.is_full:
+            self._full_since = None
+            return
+        now = self._loop.time()
+        self._try_again_at = now + TRY_AGAIN_S
+        if self._full_since is None:
+            self._full_since = now
+
+    def _sync(self, token: SyncToken) -> bool:
+        """Sync; return whether that is done already."""
+        self._began = self._loop.time()
+        held = self._take() if token.is_whole else []
+        if self._average_seconds >= self._in_place_seconds_max:
+            under_way: Awaitable[None] = self._run_blocking(token)
+        else:
+            started = self._start_blocking(token)
+            if wait((started,), PATIENCE_S).done:
+                started.result()
+                self._end(token, held)
+                return True
+            under_way = asyncio.wrap_future(started)
+        self._syncing = self._loop.create_task(self._sync_elsewhere(token, under_way, held))
+        return False
+
+    async def _sync_elsewhere(
+        self, token: SyncToken, under_way: Awaitable[None], held: list[tuple[str, Message]]
+    ) -> None:
+        try:
+            await under_way
+            if self._is_dropped:
+                return
+            self._end(token, held)
+            self._note_room()
+        except Exception as error:
+            self._on_failure(error)
+            return
+        finally:
+            self._syncing = None
+        if not token.is_full:  # or nothing is durable that was not, and the next pass tries again
+            self._on_durable()
+
+    def _end(self, token: SyncToken, held: list[tuple[str, Message]]) -> None:
+        self._log.end_sync(token)
+        self._note_time()
+        self._release(held)
+
+    def _take(self) -> list[tuple[str, Message]]:
+        held, self._held = self._held, []
+        self._kept = 0
+        return held
+
+    def _release(self, held: list[tuple[str, Message]]) -> None:
+        for member_id, message in held:
+            self._send(member_id, message)
+
+    def _release_what_is_true(self) -> None:
+        """Send what is true although not all of the log is durable."""
+        if not self._log.is_term_stable:
+            return
+        kept = self._kept
+        for position, (member_id, message) in enumerate(self._take()):
+            if self._is_true(message):
+                self._send(member_id, message)
+                continue
+            self._held.append((member_id, message))
+            if position >= kept and isinstance(message, Appended):
+                # A leader must hear that it is followed, though it is not told yet what is durable.
+                self._send(member_id, ProbeReply(message.term, 0))
+        self._kept = len(self._held)
+
+    def _is_true(self, message: Message) -> bool:
+        if isinstance(message, Appended) and message.is_success:
+            return message.next_index - 1 <= self._log.durable_index
+        return not (isinstance(message, SnapshotReply) and message.is_installed)
+
+    def _note_time(self) -> None:
+        took = self._loop.time() - self._began
+        self._average_seconds += AVERAGE_WEIGHT * (took - self._average_seconds)
+        self.sync_count += 1
+        self.sync_seconds_total += took
+        if took >= self._slow_seconds:
+            self._slow_until = self._loop.time() + SLOW_FORGOTTEN_S

@@ -1,0 +1,278 @@
+"""What may be done with a grant, or to it: downgrade, note, the size of a semaphore, a forced end.
+
+A forced release is the decision of a person and breaks the one order this service keeps otherwise,
+that a holder learns of its loss before anybody else is granted: its holder is told by its next
+heartbeat, at the latest when its lease would have ended. Until then only the fencing token keeps it
+out, so the answer says to which token the guards have to be raised.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from coordinator.errors import (
+    BadArgumentsError,
+    CoordinatorError,
+    LockLostError,
+    NotOwnerError,
+)
+from coordinator.service.leadership import Leadership
+from coordinator.service.locks.contenders import LOCKS, Contender, find, grant_id_of
+from coordinator.service.locks.history import GrantRecord, ended_record
+from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.service.locks.service import Grant
+from coordinator.service.proposals import Committed, Proposals
+from coordinator.service.reads import LINEARIZABLE, Reads
+from coordinator.service.replica import MachineReplica
+from coordinator.state.commands import (
+    Command,
+    Downgrade,
+    Guarded,
+    IfHeld,
+    Kind,
+    Multi,
+    Note,
+    Operation,
+    RequestId,
+    Resize,
+    Revoke,
+)
+from coordinator.state.outcomes import Outcome, Resized, Revoked
+from coordinator.state.repeats import check_answers
+
+logger = logging.getLogger("coordinator.audit")
+
+_NAMED_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What every write here comes with."""
+
+    request: RequestId | None
+    deadline_ms: int
+    identity: str = ""
+    if_held: tuple[IfHeld, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RevokedGrant:
+    """What was ended by force. Guards are to be raised to ``fencing_token_min``."""
+
+    grant: GrantRecord
+    fencing_token_min: int
+
+
+class HoldingService:
+    """Grants while they are held, as one member serves them."""
+
+    def __init__(
+        self,
+        proposals: Proposals,
+        reads: Reads,
+        replica: MachineReplica,
+        leadership: Leadership,
+    ) -> None:
+        self._proposals = proposals
+        self._reads = reads
+        self._replica = replica
+        self._leadership = leadership
+
+    async def downgrade(self, name: str, grant_id: str, asked: Asked) -> Grant:
+        """Turn an exclusive grant into a shared one; again if need be.
+
+        Raises:
+            NotOwnerError: it does not hold (yet, or any more); nothing was changed.
+            LockLostError: it was downgraded, and has ended since.
+        """
+        path, czxid = LOCKS.contender_path(name, grant_id)
+        await self._submit(Downgrade(path, czxid), asked)
+        found = find(self._replica.machine, path)
+        if found is None or found.czxid != czxid:
+            raise LockLostError(
+                f"{path} of zxid {czxid} was downgraded, and has ended since", path=path
+            )
+        return Grant.of(self._replica.machine, found)._replace(kind=Kind.SHARED.value)
+
+    async def note(self, name: str, grant_id: str, note: bytes, asked: Asked) -> int:
+        """Keep ``note`` with a grant, for whoever is granted next; return the zxid.
+
+        Raises:
+            NotOwnerError: it does not hold (yet, or any more).
+        """
+        path, czxid = LOCKS.contender_path(name, grant_id)
+        committed = await self._submit(Note(path, czxid, note), asked)
+        return committed.outcome.zxid
+
+    async def resize(self, name: str, size: int, asked: Asked) -> tuple[int, int]:
+        """Change the size of a semaphore; return it, and the zxid. Nobody's slot is taken.
+
+        Raises:
+            NoNodeError: there is no such semaphore.
+            DeadlockError: with fewer slots somebody would wait for ever.
+        """
+        committed = await self._submit(Resize(LOCKS.directory(name), size), asked)
+        result = committed.outcome.unwrap()
+        assert isinstance(result, Resized), "a resize comes to a Resized"
+        return result.size, committed.outcome.zxid
+
+    async def revoke(
+        self, name: str, grant_id: str | None, by: str, reason: str, asked: Asked
+    ) -> RevokedGrant:
+        """End a grant of ``name`` (a multi-lock as a whole) against its holder's will.
+
+        Args:
+            grant_id: of who holds or waits; None: of the one who holds.
+
+        Raises:
+            BadArgumentsError: several hold, and it was not said which is to go.
+            NotOwnerError: nobody holds, or this grant has ended.
+        """
+        refusal: CoordinatorError | None = None
+        if grant_id is not None:
+            path, czxid = self._path_of(name, grant_id)
+        else:
+            await self._reads.fresh(LINEARIZABLE, asked.deadline_ms)
+            path, czxid, refusal = self._only_holder(name)
+        before = find(self._replica.machine, path)
+        try:
+            committed = await self._proposals.submit(
+                Revoke(path, czxid, by, reason),
+                request=asked.request,
+                identity=asked.identity,
+                deadline_ms=asked.deadline_ms,
+                if_held=asked.if_held,
+            )
+        except NotOwnerError:
+            if refusal is not None:
+                raise refusal from None
+            raise
+        result = committed.outcome.unwrap()
+        if not isinstance(result, Revoked) or grant_id is not None:
+            check_answers(Revoke(path, czxid, by, reason), committed.outcome)
+        assert isinstance(result, Revoked), "a revoke comes to a Revoked"
+        record = self._record(name, result, before, by, reason)
+        return RevokedGrant(record, result.czxid + 1)
+
+    def on_outcome(self, command: Command, outcome: Outcome) -> None:
+        """Say in the log of the leader what was forced, and which write was refused as late.
+
+        The history says on every member what was forced; a refused write is in no state.
+        """
+        operation, result, refusal = command.operation, outcome.result, outcome.refusal
+        if refusal is None and not isinstance(operation, Revoke):
+            return
+        if outcome.is_repeat or not self._leadership.is_leader:
+            return
+        if isinstance(operation, Revoke) and isinstance(result, Revoked):
+            logger.warning(
+                "forced release of %s (token %d, %s) by %r, identity %r, at zxid %d: %r",
+                ", ".join(map(repr, result.paths)),
+                result.czxid,
+                "held" if result.was_holder else "waiting",
+                operation.by,
+                command.identity,
+                outcome.zxid,
+                operation.reason,
+            )
+        elif refusal is not None and refusal.code == LockLostError.code and command.if_held:
+            logger.warning(
+                "refused, because its grant does not hold any more: %s, identity %r, at zxid %d: "
+                "%r",
+                _named(operation),
+                command.identity,
+                outcome.zxid,
+                refusal.message,
+            )
+
+    def on_restore(self) -> None:
+        """What was forced meanwhile is in the history."""
+
+    def _path_of(self, name: str, grant_id: str) -> tuple[str, int]:
+        """Return path and czxid of a grant, also of one whose znode was made by hand."""
+        path, czxid = LOCKS.contender_path(name, grant_id)
+        locks = self._replica.machine.locks
+        if locks.record(path) is None:
+            for each in locks.contenders(LOCKS.directory(name)):
+                if grant_id_of(each.path, each.czxid) == grant_id:
+                    return each.path, czxid
+        return path, czxid
+
+    def _only_holder(self, name: str) -> tuple[str, int, CoordinatorError | None]:
+        """Return path and czxid of who holds; or of nobody, with the refusal.
+
+        The command is proposed all the same: a repeated one is answered with what it did first.
+        """
+        directory = LOCKS.directory(name)
+        holders = self._replica.machine.locks.holders(directory)
+        if len(holders) == 1:
+            return holders[0].path, holders[0].czxid, None
+        nobody = f"{directory}/{LOCKS.prefixes[Kind.EXCLUSIVE]}{0:010d}"
+        if not holders:
+            return nobody, 0, NotOwnerError(f"lock {name!r}: nobody holds it", lock=name)
+        grant_ids = [grant_id_of(each.path, each.czxid) for each in holders]
+        return (
+            nobody,
+            0,
+            BadArgumentsError(
+                f"lock {name!r}: expected a grant_id, since {len(holders)} hold it; "
+                f"the first are {', '.join(grant_ids[:5])}",
+                lock=name,
+            ),
+        )
+
+    def _record(
+        self, name: str, done: Revoked, before: Contender | None, by: str, reason: str
+    ) -> GrantRecord:
+        """Return what the history says of the grant, or as much as is known without it."""
+        machine = self._replica.machine
+        record = ended_record(machine, done.path, done.czxid)
+        if record is not None:
+            return record
+        known = before if before is not None and before.czxid == done.czxid else None
+        recorded = None if known is None else known.recorded
+        return GrantRecord(
+            name=name,
+            grant_id=grant_id_of(done.path, done.czxid),
+            path=done.path,
+            fencing_token=done.czxid,
+            kind="" if recorded is None else recorded.kind.value,
+            session_id="" if known is None else known.session_id,
+            owner="" if recorded is None else recorded.owner,
+            info=HolderInfo() if known is None else HolderInfo.of(known.data),
+            note=b"",
+            group=done.paths if len(done.paths) > 1 else (),
+            entered_zxid=done.czxid,
+            entered_ms=0 if recorded is None else recorded.entered_ms,
+            granted_zxid=0,
+            granted_ms=0,
+            how="forced",
+            by=by,
+            reason=reason,
+        )
+
+    async def _submit(self, operation: Operation, asked: Asked) -> Committed:
+        committed = await self._proposals.submit(
+            operation,
+            request=asked.request,
+            identity=asked.identity,
+            deadline_ms=asked.deadline_ms,
+            if_held=asked.if_held,
+        )
+        check_answers(operation, committed.outcome)
+        return committed
+
+
+def _named(operation: Operation) -> str:
+    """Return what was to be done, and to what, on one line."""
+    parts: tuple[object, ...] = (operation,)
+    if isinstance(operation, Multi):
+        parts = operation.operations
+    elif isinstance(operation, Guarded):
+        parts = operation.then + operation.otherwise
+    named = [
+        " ".join([type(each).__name__, *([repr(each.path)] if hasattr(each, "path") else [])])
+        for each in parts[:_NAMED_MAX]
+    ]
+    return ", ".join(named) + (f" and {len(parts) - _NAMED_MAX} more" if parts[_NAMED_MAX:] else "")

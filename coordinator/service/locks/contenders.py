@@ -1,0 +1,156 @@
+"""What a contender is: the names, paths and numbers shared by locks and elections. Pure.
+
+``/locks/<name>/lock-0000000042``: an ephemeral sequential znode of the session that contends. Its
+``czxid`` is the fencing token (an election calls it the epoch), and ``"42-<czxid>"`` the grant id;
+``"read-42-<czxid>"`` for a shared one (``read-0000000042``), ``"slot-..."`` for a semaphore's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from urllib.parse import quote, unquote
+
+from coordinator.errors import BadArgumentsError
+from coordinator.state.commands import Kind
+from coordinator.state.locks.contender import Contender as Recorded
+from coordinator.state.machine import StateMachine
+from recipes.contention import sequence_of
+
+_NAME_CHARS_MAX = 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_NUMBER = r"(0|[1-9]\d{0,17})"  # written in one way only: an id is a name
+_GRANT_ID = re.compile(rf"((?:read-|slot-)?){_NUMBER}-{_NUMBER}", re.ASCII)
+_MARKED = ("read-", "slot-")
+"""The prefixes of names that a grant id repeats; it leaves out every other one."""
+_DOTS = {".": "%2E", "..": "%2E%2E"}
+
+
+@lru_cache(maxsize=4_096)
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Where a kind of queue lives. ``word`` is what messages and metrics call it."""
+
+    word: str
+    root: str
+    prefixes: Mapping[Kind, str] = field(hash=False)
+
+    def directory(self, name: str) -> str:
+        """Return the path of the queue ``name``: one segment, whatever is in the name."""
+        return f"{self.root}/{self.segment(name)}"
+
+    def directories(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the queues ``names`` in the one order in which everybody takes several."""
+        directories = [self.directory(name) for name in names]
+        if len(directories) == 1:
+            return (directories[0],)
+        directories.sort()
+        for one, other in pairwise(directories):
+            if one == other:
+                name = self.name_of(one.rpartition("/")[2])
+                raise BadArgumentsError(f"expected each {self.word} once, found {name!r} twice")
+        return tuple(directories)
+
+    def segment(self, name: str) -> str:
+        if not 1 <= len(name) <= _NAME_CHARS_MAX or _CONTROL.search(name):
+            raise BadArgumentsError(
+                f"expected the name of a {self.word} to be 1 to {_NAME_CHARS_MAX} characters "
+                f"without control characters, found {name[:60]!a}"
+            )
+        return _DOTS.get(name) or _quoted(name)
+
+    def name_of(self, segment: str) -> str:
+        """Return the name whose queue is called ``segment``."""
+        return unquote(segment)
+
+    def name_at(self, path: str) -> str:
+        """Return the name of the queue that ``path`` is, or stands in."""
+        return unquote(path[len(self.root) + 1 :].partition("/")[0])
+
+    def contender_path(self, name: str, grant_id: str) -> tuple[str, int]:
+        """Return path and czxid of the contender that ``grant_id`` names."""
+        match = _GRANT_ID.fullmatch(grant_id)
+        if match is None:
+            raise BadArgumentsError(
+                f"expected a grant id such as '42-1337', found {grant_id[:60]!a}"
+            )
+        prefix = match.group(1) or self.prefixes[Kind.EXCLUSIVE]
+        number, czxid = int(match.group(2)), int(match.group(3))
+        return f"{self.directory(name)}/{prefix}{number:010d}", czxid
+
+
+LOCKS = Recipe(
+    "lock", "/locks", {Kind.EXCLUSIVE: "lock-", Kind.SHARED: "read-", Kind.SLOT: "slot-"}
+)
+ELECTIONS = Recipe("election", "/elections", {Kind.EXCLUSIVE: "candidate-"})
+
+
+def recipe_at(path: str) -> Recipe:
+    """Return the recipe of the queue that ``path`` is, or stands in."""
+    return ELECTIONS if path.startswith(ELECTIONS.root + "/") else LOCKS
+
+
+def grant_id_of(path: str, czxid: int) -> str:
+    """Return the grant id of the contender ``path`` of this czxid."""
+    name = path.rpartition("/")[2]
+    prefix = name[:5] if name.startswith(_MARKED) else ""
+    return f"{prefix}{sequence_of(name) or 0}-{czxid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One place in a queue: what is recorded of it, and its znode's data, as of ``zxid``."""
+
+    recorded: Recorded
+    data: bytes
+    zxid: int
+
+    @property
+    def path(self) -> str:
+        return self.recorded.path
+
+    @property
+    def directory(self) -> str:
+        return self.recorded.directory
+
+    @property
+    def czxid(self) -> int:
+        return self.recorded.czxid
+
+    @property
+    def session_id(self) -> str:
+        return self.recorded.session_id or ""
+
+    @property
+    def grant_id(self) -> str:
+        return grant_id_of(self.path, self.czxid)
+
+
+def find(machine: StateMachine, path: str) -> Contender | None:
+    """Return the contender ``path``, None when it is not there."""
+    recorded = machine.locks.record(path)
+    return None if recorded is None else _there(machine, recorded)
+
+
+def contenders_of(machine: StateMachine, directory: str) -> list[Contender]:
+    """Return everybody in the queue, in its order: who holds first."""
+    return [_there(machine, each) for each in machine.locks.contenders(directory)]
+
+
+def first_holder(machine: StateMachine, directory: str) -> Contender | None:
+    """Return who holds, the first of them if several do; None when nobody does."""
+    holder = machine.locks.first_holder(directory)
+    return None if holder is None else _there(machine, holder)
+
+
+def _there(machine: StateMachine, recorded: Recorded) -> Contender:
+    data = machine.data(recorded.path)
+    assert data is not None, "what is recorded stands in the tree"
+    return Contender(recorded, data, machine.zxid)

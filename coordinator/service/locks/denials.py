@@ -1,0 +1,68 @@
+"""Who did not get a lock: refused tries, and waiters that left before it was theirs.
+
+The history of grants knows only grants; contention also shows in who got none.
+
+1. Every member counts what it has seen applied since it started, so all that ran equally long
+   agree. The counts are for people; nothing is decided by them.
+2. A waiter that left timed out, was cancelled, or its session ended: the log does not tell which.
+3. Who holds is known to ``Holds``, which tells of those that leave without.
+4. Bounded: of more than ``_LOCKS_MAX`` locks the one that was denied longest ago is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from coordinator.clock import Clock
+from coordinator.service.locks.contenders import LOCKS
+from coordinator.state.commands import Command, Enter
+from coordinator.state.outcomes import Entered, Outcome
+
+_LOCKS_MAX = 10_000
+_PREFIX = LOCKS.root + "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Counts since the wall time ``since_ms``: ``tries`` that were refused at once, and waiters
+    that ``left`` ungranted."""
+
+    tries: int
+    left: int
+    since_ms: int
+
+
+class Denials:
+    """The denials of all locks, as this member has seen them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._since_ms = clock.wall_ms()
+        self._counts: OrderedDict[str, tuple[int, int]] = OrderedDict()
+
+    def of(self, directory: str) -> Denied:
+        """Return who was denied the lock whose queue is ``directory``."""
+        return Denied(*self._counts.get(directory, (0, 0)), self._since_ms)
+
+    def note_left(self, path: str) -> None:
+        """The contender ``path`` is gone, and never held."""
+        self._count(path.rpartition("/")[0], left=1)
+
+    def on_outcome(self, command: Command, outcome: Outcome) -> None:
+        operation, result = command.operation, outcome.result
+        if outcome.is_repeat or type(operation) is not Enter or type(result) is not Entered:
+            return
+        if not result.is_entered:
+            for directory in operation.directories:
+                self._count(directory, tries=1)
+
+    def on_restore(self) -> None:
+        """What was counted stays true."""
+
+    def _count(self, directory: str, *, tries: int = 0, left: int = 0) -> None:
+        if not directory.startswith(_PREFIX):
+            return
+        known_tries, known_left = self._counts.pop(directory, (0, 0))
+        self._counts[directory] = (known_tries + tries, known_left + left)
+        if len(self._counts) > _LOCKS_MAX:
+            self._counts.popitem(last=False)

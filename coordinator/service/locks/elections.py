@@ -1,0 +1,311 @@
+"""Elections: the queue of a lock, where whoever holds is elected and proclaims a value.
+
+The epoch of the elected is its fencing token, the ``czxid`` of ``/elections/<name>/candidate-N``;
+the data of that znode is the value it proclaims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from coordinator.errors import BadVersionError, LockLostError, NoNodeError, NotOwnerError
+from coordinator.service.locks.contenders import (
+    ELECTIONS,
+    Contender,
+    contenders_of,
+    first_holder,
+)
+from coordinator.service.locks.queues import Attempt, Queues
+from coordinator.service.proposals import Proposals
+from coordinator.service.reads import ReadMode, ReadReply, Reads
+from coordinator.service.replica import MachineReplica
+from coordinator.service.slices import in_slices
+from coordinator.service.watches import Bookmark, Resync, WatchHub, WatchKind, WatchSelector
+from coordinator.state.commands import (
+    Abandon,
+    Check,
+    IfHeld,
+    Multi,
+    Release,
+    RequestId,
+    SetData,
+)
+from coordinator.state.outcomes import Abandoned, Released
+from coordinator.state.repeats import check_answers
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """One election won. ``epoch`` grows with every elected; it is the fencing token."""
+
+    grant_id: str
+    election: str
+    epoch: int
+    session_id: str
+    zxid: int
+    path: str
+    position: int = 0
+
+    @property
+    def fencing_token(self) -> int:
+        return self.epoch
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateView:
+    """One candidate; ``label`` is that of its session."""
+
+    grant_id: str
+    epoch: int
+    session_id: str
+    position: int
+    path: str
+    value: bytes
+    label: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionView:
+    """Who is elected, and who would be next, in order."""
+
+    election: str
+    elected: CandidateView | None
+    candidates: tuple[CandidateView, ...]
+    zxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proclaimed:
+    """``zxid`` is that of the proclamation, or later."""
+
+    grant_id: str
+    epoch: int
+    zxid: int
+
+
+class ElectionService:
+    """The elections as one member serves them."""
+
+    def __init__(
+        self,
+        proposals: Proposals,
+        reads: Reads,
+        replica: MachineReplica,
+        queues: Queues,
+        hub: WatchHub,
+    ) -> None:
+        self._proposals = proposals
+        self._reads = reads
+        self._replica = replica
+        self._queues = queues
+        self._hub = hub
+
+    async def campaign(
+        self,
+        name: str,
+        *,
+        session_id: str,
+        request: RequestId | None,
+        value: bytes,
+        wait_deadline_ms: int,
+        is_try: bool = False,
+        identity: str = "",
+        if_held: tuple[IfHeld, ...] = (),
+        on_position: Callable[[int], None] | None = None,
+        leave_on_cancel: bool = True,
+    ) -> Elected:
+        """Stand for election until elected; the arguments and errors are those of a lock."""
+        attempt = Attempt(
+            recipe=ELECTIONS,
+            names=(name,),
+            session_id=session_id,
+            data=value,
+            request=request,
+            wait_deadline_ms=wait_deadline_ms,
+            describe=self._described,
+            if_held=if_held,
+            identity=identity,
+            is_try=is_try,
+            leave_on_cancel=leave_on_cancel,
+            on_position=on_position,
+        )
+        (won,) = await self._queues.acquire(attempt)
+        return Elected(won.grant_id, name, won.czxid, won.session_id, won.zxid, won.path)
+
+    async def proclaim(
+        self,
+        name: str,
+        grant_id: str,
+        value: bytes,
+        request: RequestId | None,
+        deadline_ms: int,
+        *,
+        identity: str = "",
+        if_held: tuple[IfHeld, ...] = (),
+    ) -> Proclaimed:
+        """Replace the value of the elected: one command, done only if this grant is elected then.
+
+        Raises:
+            NotOwnerError: this grant is not elected (yet, or any more); nothing was changed.
+        """
+        path, czxid = ELECTIONS.contender_path(name, grant_id)
+        own = IfHeld(ELECTIONS.directory(name), czxid)
+        operation = Multi((Check(path, expected_czxid=czxid), SetData(path, value)))
+        try:
+            committed = await self._proposals.submit(
+                operation,
+                request=request,
+                identity=identity,
+                deadline_ms=deadline_ms,
+                if_held=(own, *if_held),
+            )
+        except LockLostError as error:
+            if (error.fields.get("directory"), error.fields.get("fencing_token")) != (
+                own.directory,
+                czxid,
+            ):
+                raise  # another condition of the caller
+            raise NotOwnerError(
+                f"{path} of zxid {czxid} is not elected (yet, or any more)", path=path
+            ) from None
+        except (NoNodeError, BadVersionError):
+            raise NotOwnerError(
+                f"{path} of zxid {czxid} is not the one elected", path=path
+            ) from None
+        return Proclaimed(grant_id, czxid, committed.outcome.zxid)
+
+    async def resign(
+        self,
+        name: str,
+        grant_id: str,
+        request: RequestId | None,
+        deadline_ms: int,
+        *,
+        identity: str = "",
+        if_held: tuple[IfHeld, ...] = (),
+        spares_repeated: bool = False,
+    ) -> Released:
+        """Step down, or leave the queue; again if need be. NotOwnerError if it has ended."""
+        path, czxid = ELECTIONS.contender_path(name, grant_id)
+        release = Release(path, czxid, spares_repeated)
+        try:
+            committed = await self._proposals.submit(
+                release,
+                request=request,
+                identity=identity,
+                deadline_ms=deadline_ms,
+                if_held=if_held,
+            )
+        except NotOwnerError as error:
+            elected = await self._queues.present_holder(ELECTIONS.directory(name), deadline_ms)
+            error.fields["holder"] = None if elected is None else self._described(elected)
+            raise
+        check_answers(release, committed.outcome)
+        result = committed.outcome.unwrap()
+        assert isinstance(result, Released), "a release comes to a Released"
+        return result
+
+    async def abandon(
+        self,
+        name: str,
+        client_id: str,
+        number: int,
+        floor_index: int,
+        deadline_ms: int,
+        *,
+        identity: str = "",
+    ) -> Abandoned:
+        """Undo the campaign with this request number, or make sure that it never runs.
+
+        Raises:
+            NotOwnerError: it was made, and is an attempt at something else; it stands as it was.
+        """
+        operation = Abandon(client_id, number, floor_index, ELECTIONS.directory(name))
+        committed = await self._proposals.submit(
+            operation, request=None, identity=identity, deadline_ms=deadline_ms
+        )
+        result = committed.outcome.unwrap()
+        assert isinstance(result, Abandoned), "an abandon comes to an Abandoned"
+        return result
+
+    async def who(self, name: str, mode: ReadMode, deadline_ms: int) -> ReadReply[ElectionView]:
+        """Return who is elected, and the candidates behind."""
+        ELECTIONS.directory(name)
+        age_ms = await self._reads.fresh(mode, deadline_ms)
+        labels = self._reads.reply(None, age_ms)
+        return labels.with_value(await self._view(name))
+
+    async def observe(self, name: str) -> AsyncGenerator[ElectionView | Bookmark, None]:
+        """Yield who is elected now, then again whenever the elected or its value changes.
+
+        Each view is the latest one; what changed and changed back between two looks is not told.
+        Bookmarks come through for whoever must show that the stream lives. It ends when the
+        member stops.
+        """
+        selector = WatchSelector(ELECTIONS.directory(name), WatchKind.SUBTREE)
+        stream = self._hub.watch([selector])
+        try:
+            view = self._seen(name)
+            yield view
+            while True:
+                is_broken = False
+                async for item in stream:
+                    is_broken = isinstance(item, Resync)
+                    latest = self._seen(name)
+                    if latest.elected != view.elected:
+                        view = latest
+                        yield view
+                    elif isinstance(item, Bookmark):
+                        yield item
+                if not is_broken:
+                    return
+                stream = self._hub.watch([selector])
+        finally:
+            stream.close()
+
+    async def _view(self, name: str) -> ElectionView:
+        """Return who stands now, though the list is made piece by piece."""
+        machine = self._replica.machine
+        zxid, standing = machine.zxid, contenders_of(machine, ELECTIONS.directory(name))
+        places = [
+            (each, 0 if each.recorded.is_holder else max(position, 1), self._label(each))
+            for position, each in enumerate(standing)
+        ]
+        views = await in_slices(places, _candidate)
+        if views and views[0].position == 0:
+            return ElectionView(name, views[0], tuple(views[1:]), zxid)
+        return ElectionView(name, None, tuple(views), zxid)
+
+    def _seen(self, name: str) -> ElectionView:
+        """Return what an observer sees: the elected alone."""
+        machine = self._replica.machine
+        holder = first_holder(machine, ELECTIONS.directory(name))
+        elected = None if holder is None else _candidate((holder, 0, self._label(holder)))
+        return ElectionView(name, elected, (), machine.zxid)
+
+    def _label(self, contender: Contender) -> str:
+        session = self._replica.machine.session(contender.session_id)
+        return "" if session is None else session.label
+
+    def _described(self, holder: Contender) -> Mapping[str, Any]:
+        shown = asdict(_candidate((holder, 0, self._label(holder))))
+        shown["value"] = shown["value"].decode("utf-8", "replace")
+        return shown
+
+
+def _candidate(place: tuple[Contender, int, str]) -> CandidateView:
+    """Return the view of a contender, at its position, with the label of its session."""
+    contender, position, label = place
+    return CandidateView(
+        grant_id=contender.grant_id,
+        epoch=contender.czxid,
+        session_id=contender.session_id,
+        position=position,
+        path=contender.path,
+        value=contender.data,
+        label=label,
+        since_ms=contender.recorded.entered_ms,
+    )

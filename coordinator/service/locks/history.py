@@ -1,0 +1,253 @@
+"""The history of grants, for people who ask what happened: who held, how it ended, who was next.
+
+The state machine keeps it, bounded, on every member alike; here it is read, and told in a sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from heapq import nsmallest
+
+from coordinator.errors import NoNodeError
+from coordinator.service.locks.contenders import Recipe, find, grant_id_of, recipe_at
+from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.service.reads import ReadMode, ReadReply, Reads
+from coordinator.service.replica import MachineReplica
+from coordinator.service.slices import in_slices
+from coordinator.state.locks.contender import Contender, Ending
+from coordinator.state.locks.grant_history import Grant, GrantQuery
+from coordinator.state.machine import StateMachine
+
+_QUEUES_AT_ONCE = 2_000
+
+_HOW = {
+    Ending.RELEASED: "it was released",
+    Ending.CLOSED: "its session was closed by its client",
+    Ending.ABANDONED: "the attempt was abandoned by its client",
+    Ending.DELETED: "its znode was deleted over the tree",
+    Ending.MAX_HOLD: "its longest hold (max_hold_ms) was over",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRecord:
+    """One grant, held (``how`` is "") or over; wall times are labels."""
+
+    name: str
+    grant_id: str
+    path: str
+    fencing_token: int
+    kind: str
+    session_id: str
+    owner: str
+    info: HolderInfo
+    note: bytes
+    group: tuple[str, ...]
+    entered_zxid: int
+    entered_ms: int
+    granted_zxid: int
+    granted_ms: int
+    ended_zxid: int | None = None
+    ended_ms: int | None = None
+    how: str = ""
+    by: str = ""
+    reason: str = ""
+    silent_ms: int = 0
+    term: int = 0
+    next_token: int | None = None
+    is_election: bool = False
+
+    @classmethod
+    def of(cls, grant: Grant) -> GrantRecord:
+        recipe = recipe_at(grant.path)
+        return cls(
+            name=recipe.name_at(grant.path),
+            grant_id=grant_id_of(grant.path, grant.czxid),
+            path=grant.path,
+            fencing_token=grant.czxid,
+            kind=grant.kind.value,
+            session_id=grant.session_id or "",
+            owner=grant.owner,
+            info=HolderInfo.of(grant.data),
+            note=grant.note,
+            group=grant.group,
+            entered_zxid=grant.czxid,
+            entered_ms=grant.entered_ms,
+            granted_zxid=grant.granted_zxid,
+            granted_ms=grant.granted_ms,
+            ended_zxid=grant.ended_zxid,
+            ended_ms=grant.ended_ms,
+            how=grant.how.value,
+            by=grant.by,
+            reason=grant.reason,
+            silent_ms=grant.silent_ms,
+            term=grant.term,
+            next_token=grant.next_token,
+            is_election=recipe.word == "election",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GrantPage:
+    """Some grants, in the order in which they were granted; ``next`` goes on behind them."""
+
+    grants: tuple[GrantRecord, ...]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GrantStory:
+    """What became of one grant, and who was granted next."""
+
+    grant: GrantRecord
+    next: GrantRecord | None
+    summary: str
+
+
+class GrantHistory:
+    """The history as one member serves it."""
+
+    def __init__(self, reads: Reads, replica: MachineReplica) -> None:
+        self._reads = reads
+        self._replica = replica
+
+    async def page(
+        self, query: GrantsWanted, mode: ReadMode, deadline_ms: int
+    ) -> ReadReply[GrantPage]:
+        """Return the grants that ``query`` asks for, at most its ``limit``."""
+        age_ms = await self._reads.fresh(mode, deadline_ms)
+        wanted = query.to_query()
+        held = await self._held(wanted) if wanted.directory is None else None
+        found = self._replica.machine.locks.history(wanted, held)
+        last = found[-1].number if len(found) == query.limit else None
+        labels = self._reads.reply(None, age_ms)
+        records = await in_slices(found, GrantRecord.of)
+        return labels.with_value(GrantPage(tuple(records), last))
+
+    async def _held(self, query: GrantQuery) -> list[Contender]:
+        """Return the first of those who hold and are asked for, of all queues.
+
+        Collected in slices: who releases meanwhile is among them, or among those that ended."""
+        locks, first = self._replica.machine.locks, []
+        directories = tuple(locks.directories())
+        for start in range(0, len(directories), _QUEUES_AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            some = directories[start : start + _QUEUES_AT_ONCE]
+            held = [each for directory in some for each in locks.holders(directory)]
+            first += [each for each, _ in query.among([(each, None) for each in held])]
+            if len(first) > 2 * query.limit:
+                first = nsmallest(query.limit, first, key=lambda each: each.grant_number)
+        now = [locks.record(each.path) for each in first]
+        return [each for each in now if each is not None and each.is_holder]
+
+    async def story(
+        self, recipe: Recipe, name: str, grant_id: str, mode: ReadMode, deadline_ms: int
+    ) -> ReadReply[GrantStory]:
+        """Return what became of a grant.
+
+        Raises:
+            NoNodeError: it never held, or is forgotten.
+        """
+        path, czxid = recipe.contender_path(name, grant_id)
+        age_ms = await self._reads.fresh(mode, deadline_ms)
+        machine = self._replica.machine
+        grant = _found(machine, path, czxid)
+        if grant is None:
+            waits = find(machine, path)
+            is_waiting = waits is not None and waits.czxid == czxid
+            raise NoNodeError(
+                f"{recipe.word} {name!r}, grant {grant_id}: "
+                + (
+                    "it waits, and has not held" if is_waiting else "it never held, or is forgotten"
+                ),
+                zxid=machine.zxid,
+            )
+        following = None
+        if grant.next_token is not None:
+            directory = recipe.directory(name)
+            later = machine.locks.history(GrantQuery(directory, token=grant.next_token))
+            following = GrantRecord.of(later[0]) if later else None
+        record = GrantRecord.of(grant)
+        story = GrantStory(record, following, told(record, following))
+        return self._reads.reply(story, age_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class GrantsWanted:
+    """Which grants are asked for; None asks for all."""
+
+    directory: str | None = None
+    session_id: str | None = None
+    fencing_token: int | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    how: str | None = None
+    after: int = 0
+    limit: int = 1_000
+
+    def to_query(self) -> GrantQuery:
+        return GrantQuery(
+            directory=self.directory,
+            session_id=self.session_id,
+            token=self.fencing_token,
+            since_ms=self.since_ms,
+            until_ms=self.until_ms,
+            how=None if self.how is None else Ending(self.how),
+            after=self.after,
+            limit=self.limit,
+        )
+
+
+def ended_record(machine: StateMachine, path: str, czxid: int) -> GrantRecord | None:
+    """Return the record of a grant, None when it never held or is forgotten."""
+    grant = _found(machine, path, czxid)
+    return None if grant is None else GrantRecord.of(grant)
+
+
+def told(record: GrantRecord, following: GrantRecord | None) -> str:
+    """Return in plain sentences what became of a grant."""
+    what = f"{'election' if record.is_election else 'lock'} {record.name!r}"
+    who = f"session {record.session_id or 'of nobody'}"
+    if record.info.label:
+        who += f" ({record.info.label})"
+    if not record.how:
+        return f"Grant {record.grant_id} of {what} is held by {who}."
+    held_ms = max(0, (record.ended_ms or 0) - record.granted_ms)
+    how = Ending(record.how)
+    if how is Ending.EXPIRED:
+        why = (
+            f"its session expired: the leader of term {record.term} had heard nothing of it for "
+            f"{_seconds(record.silent_ms)}"
+        )
+    elif how is Ending.FAILED:
+        why = f"its client was not well and ended its session: {record.reason}"
+    elif how is Ending.FORCED:
+        why = f"{record.by} forced it out, and gave as the reason: {record.reason}"
+    else:
+        why = _HOW[how]
+    text = (
+        f"Grant {record.grant_id} of {what} was held by {who} for {_seconds(held_ms)} and ended at "
+        f"zxid {record.ended_zxid}: {why}."
+    )
+    if following is not None:
+        text += (
+            f" The next grant was {following.grant_id}, to session {following.session_id}, at zxid "
+            f"{following.granted_zxid}."
+        )
+    else:
+        text += " Nobody is known to have been granted it since."
+    return text
+
+
+def _found(machine: StateMachine, path: str, czxid: int) -> Grant | None:
+    directory, grant_id = path.rpartition("/")[0], grant_id_of(path, czxid)
+    for grant in machine.locks.history(GrantQuery(directory, token=czxid)):
+        if grant.path == path or grant_id_of(grant.path, czxid) == grant_id:
+            return grant  # a znode made by hand may have any name before its number
+    return None
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / 1000:.1f} s"

@@ -1,0 +1,170 @@
+"""What ends by itself while this member leads: bounded holds, and the lock-delays of closed queues.
+
+1. Only a ready leader counts, on its monotonic clock. On becoming one it starts every bound anew in
+   full: after a change of leader a hold may last longer, never less (as with leases).
+2. The end is a command that carries the leader's term; the log decides a race with a release.
+3. What is left of a hold goes with each acknowledged heartbeat of its session. The holder counts it
+   from when the heartbeat was sent, so it gives up before this leader, and before any later one.
+4. What was proposed and not decided is proposed again until it is, or until the lead is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from coordinator.clock import Clock
+from coordinator.errors import OutcomeUnknownError, UnavailableError
+from coordinator.raft.engine import Engine
+from coordinator.service.metrics import Metrics
+from coordinator.service.replica import MachineReplica
+from coordinator.service.tasks import Tasks
+from coordinator.service.timers import Timer, Timers
+from coordinator.state.codec import encode_command
+from coordinator.state.commands import Command, EndHold, Reopen
+from coordinator.state.events import EventType
+from coordinator.state.locks.contender import Closing, Contender
+from coordinator.state.outcomes import Outcome
+
+logger = logging.getLogger("coordinator.service")
+
+_AGAIN_MS = 100
+
+
+@dataclass(slots=True)
+class _Bound:
+    """One thing that ends: a hold of ``session_id``, or (None) the delay of a closed queue."""
+
+    path: str
+    czxid: int
+    session_id: str | None
+    deadline_ms: int
+    timer: Timer | None = None
+
+
+class HoldTimers:
+    """The bounds of every hold and every closed queue, while this member leads."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        timers: Timers,
+        replica: MachineReplica,
+        tasks: Tasks,
+        metrics: Metrics,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._timers = timers
+        self._replica = replica
+        self._tasks = tasks
+        self._metrics = metrics
+        self._bounds: dict[str, _Bound] = {}
+        self._of_session: dict[str, dict[str, None]] = {}
+        self._term: int | None = None
+
+    def start(self, term: int) -> None:
+        """This member leads and is ready: every bound begins anew, in full."""
+        self.stop()
+        self._term = term
+        locks = self._replica.machine.locks
+        for holder in locks.bounded_holds():
+            self._start_hold(holder)
+        for closing in locks.closings():
+            self._start_delay(closing)
+
+    def stop(self) -> None:
+        """This member does not lead: it ends nothing any more."""
+        self._term = None
+        for bound in self._bounds.values():
+            if bound.timer is not None:
+                bound.timer.cancel()
+        self._bounds.clear()
+        self._of_session.clear()
+
+    def holds_of(self, session_id: str, now_ms: int) -> dict[str, int]:
+        """Return what is left of each bounded hold of a session, by path, in ms."""
+        return {
+            path: max(0, self._bounds[path].deadline_ms - now_ms)
+            for path in self._of_session.get(session_id, ())
+        }
+
+    def remaining_ms(self, path: str) -> int | None:
+        """Return what is left of the hold or the delay ``path``; None if it has no bound here."""
+        bound = self._bounds.get(path)
+        return None if bound is None else max(0, bound.deadline_ms - self._clock.monotonic_ms())
+
+    # --- told by the replica
+
+    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        if self._term is None or outcome.is_repeat:
+            return
+        locks = self._replica.machine.locks
+        for event in outcome.events:
+            if event.type is EventType.DELETED:
+                self._forget(event.path)
+            elif event.type is EventType.CREATED:
+                closing = locks.closing(event.path)
+                if closing is not None:
+                    self._start_delay(closing)
+        for path in outcome.granted:
+            holder = locks.record(path)
+            if holder is not None and holder.max_hold_ms:
+                self._start_hold(holder)
+
+    def on_restore(self) -> None:
+        """A leader is never sent a snapshot; whoever gets one ends nothing."""
+        self.stop()
+
+    # --- the bounds
+
+    def _start_hold(self, holder: Contender) -> None:
+        path, session_id = holder.path, holder.session_id
+        assert session_id is not None, "a bound is asked for by a session"
+        deadline_ms = self._clock.monotonic_ms() + holder.max_hold_ms
+        bound = self._bounds[path] = _Bound(path, holder.czxid, session_id, deadline_ms)
+        self._of_session.setdefault(session_id, {})[path] = None
+        if path == (holder.group or (path,))[0]:  # several locks end as one, by one command
+            self._end_at(bound, deadline_ms)
+
+    def _start_delay(self, closing: Closing) -> None:
+        deadline_ms = self._clock.monotonic_ms() + closing.delay_ms
+        bound = _Bound(closing.path, closing.czxid, None, deadline_ms)
+        self._bounds[closing.path] = bound
+        self._end_at(bound, deadline_ms)
+
+    def _forget(self, path: str) -> None:
+        bound = self._bounds.pop(path, None)
+        if bound is None:
+            return
+        if bound.timer is not None:
+            bound.timer.cancel()
+        if bound.session_id is not None:
+            paths = self._of_session[bound.session_id]
+            del paths[path]
+            if not paths:
+                del self._of_session[bound.session_id]
+
+    def _end_at(self, bound: _Bound, at_ms: int) -> None:
+        bound.timer = self._timers.at(at_ms, lambda: self._due(bound))
+
+    def _due(self, bound: _Bound) -> None:
+        if self._term is not None and self._bounds.get(bound.path) is bound:
+            self._tasks.spawn(self._end(bound, self._term), f"end {bound.path}")
+
+    async def _end(self, bound: _Bound, term: int) -> None:
+        is_hold = bound.session_id is not None
+        end = EndHold if is_hold else Reopen
+        command = Command(end(bound.path, bound.czxid, term), self._clock.wall_ms())
+        try:
+            await self._engine.propose(encode_command(command))
+        except (UnavailableError, OutcomeUnknownError):
+            pass  # looked at again below: it is gone, or proposed anew
+        if self._term != term:
+            return
+        if self._bounds.get(bound.path) is bound:
+            self._end_at(bound, self._clock.monotonic_ms() + _AGAIN_MS)
+        elif is_hold:
+            self._metrics.holds_ended.inc()
+            logger.info("the hold %r ended: its max_hold_ms was over", bound.path)

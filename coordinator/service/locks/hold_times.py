@@ -1,0 +1,203 @@
+"""How long each lock has been held, which are held suspiciously long, and what is usual by class.
+
+1. A hold is counted on the monotonic clock from when this member saw it granted, so it is never
+   overstated; after a restart, or a snapshot from another member, it begins anew.
+2. Work is done for what changed: for each grant and each end, and once more for a hold that becomes
+   long. Locks at rest cost nothing.
+3. The leader says in its log, once for each, that a hold has become long; every member counts them
+   in a gauge and lists them. The leader alone observes how long holds took.
+4. Elections are meant to be held long and are left out.
+
+The *class* of a lock is its name up to the first colon or slash, so that ``order:17`` and
+``order:18`` are one. There are at most ``_CLASSES_MAX``; further ones are called "other".
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from coordinator.clock import Clock
+from coordinator.service.leadership import Leadership
+from coordinator.service.locks.contenders import LOCKS, grant_id_of, recipe_at
+from coordinator.service.locks.denials import Denials
+from coordinator.service.metrics import Metrics
+from coordinator.service.replica import MachineReplica
+from coordinator.state.commands import Command
+from coordinator.state.events import EventType
+from coordinator.state.outcomes import Outcome
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_MS = 1_000
+OTHER_CLASS = "other"
+_CLASSES_MAX = 100
+_DIRECTORIES_MAX = 10_000
+_CLASS_END = re.compile(r"[:/]")
+_PREFIX = LOCKS.root + "/"
+_CONTENDER = re.compile(_PREFIX + r"[^/]+/(?!delay-)[^/]*\d{10}", re.ASCII)
+"""What a contender's path looks like; a ``delay-`` znode closes a queue and waits for nothing."""
+
+
+@dataclass(slots=True)
+class _Hold:
+    """One grant: its ``czxid``, since when it was seen to hold, whether from its beginning."""
+
+    czxid: int
+    since_ms: int
+    is_whole: bool
+    is_long: bool = False
+
+
+class LockClasses:
+    """The classes of locks: the first hundred that this member has met."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, None] = {}
+        self._at: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        """Return the class of the lock ``name``."""
+        found = _CLASS_END.split(name, maxsplit=1)[0]
+        if found not in self._known:
+            if len(self._known) >= _CLASSES_MAX:
+                return OTHER_CLASS
+            self._known[found] = None
+        return found
+
+    def at(self, path: str) -> str:
+        """Return the class of the lock or election in whose queue ``path`` stands."""
+        directory = path[: path.rindex("/")]
+        found = self._at.get(directory)
+        if found is None:
+            if len(self._at) >= _DIRECTORIES_MAX:
+                self._at.clear()
+            found = self._at[directory] = self.of(recipe_at(directory).name_at(directory))
+        return found
+
+
+class Holds:
+    """The holds of all locks, as this member sees them."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        replica: MachineReplica,
+        leadership: Leadership,
+        metrics: Metrics,
+        classes: LockClasses,
+        denials: Denials,
+        long_hold_ms: int,
+    ) -> None:
+        self._clock = clock
+        self._replica = replica
+        self._leadership = leadership
+        self._metrics = metrics
+        self._hold_seconds = cache(metrics.hold_seconds.labels)
+        self._classes = classes
+        self._denials = denials
+        self._long_hold_ms = long_hold_ms
+        self._holds: dict[str, _Hold] = {}
+        self._standing: Counter[str] = Counter()
+        self._holding: Counter[str] = Counter()
+        self._becoming_long: list[tuple[int, str, int]] = []
+        self._long_count = 0
+
+    def held_ms(self, path: str) -> int:
+        """Return for how long the contender ``path`` has been seen to hold, 0 when it does not."""
+        hold = self._holds.get(path)
+        return 0 if hold is None else self._clock.monotonic_ms() - hold.since_ms
+
+    def waiting_by_class(self) -> Mapping[str, int]:
+        """Return how many wait for the locks of each class."""
+        return {name: count - self._holding[name] for name, count in self._standing.items()}
+
+    def look(self, now_ms: int) -> None:
+        """Look at the holds that have become long."""
+        while self._becoming_long and self._becoming_long[0][0] <= now_ms:
+            _, path, czxid = heapq.heappop(self._becoming_long)
+            hold = self._holds.get(path)
+            if hold is not None and hold.czxid == czxid and not hold.is_long:
+                hold.is_long = True
+                self._long_count += 1
+                self._say(path, hold, now_ms)
+        self._metrics.long_holds.set(self._long_count)
+
+    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        if outcome.is_repeat:
+            return
+        for event in outcome.events:
+            path = event.path
+            if path.startswith(_PREFIX) and _CONTENDER.fullmatch(path):
+                if event.type is EventType.CREATED:
+                    self._standing[self._classes.at(path)] += 1
+                elif event.type is EventType.DELETED:
+                    self._leave(path)
+        if outcome.granted:
+            now_ms = self._clock.monotonic_ms()
+            for path in outcome.granted:
+                if path.startswith(_PREFIX):
+                    self._hold(path, now_ms, is_whole=True)
+
+    def on_restore(self) -> None:
+        """Everything may be different: nothing is known of how long it has been so."""
+        self._holds.clear()
+        self._standing.clear()
+        self._holding.clear()
+        self._becoming_long.clear()
+        self._long_count = 0
+        now_ms, locks = self._clock.monotonic_ms(), self._replica.machine.locks
+        for directory in locks.directories():
+            if not directory.startswith(_PREFIX):
+                continue
+            for each in locks.contenders(directory):
+                self._standing[self._classes.at(each.path)] += 1
+                if each.is_holder:
+                    self._hold(each.path, now_ms, is_whole=False)
+
+    def _hold(self, path: str, now_ms: int, *, is_whole: bool) -> None:
+        recorded = self._replica.machine.locks.record(path)
+        if recorded is None or path in self._holds:
+            return
+        self._holds[path] = _Hold(recorded.czxid, now_ms, is_whole)
+        self._holding[self._classes.at(path)] += 1
+        heapq.heappush(self._becoming_long, (now_ms + self._long_hold_ms, path, recorded.czxid))
+        if len(self._becoming_long) > 2 * len(self._holds) + 1_000:
+            # Holds that ended before they became long leave their entry behind.
+            self._becoming_long = [
+                (hold.since_ms + self._long_hold_ms, each, hold.czxid)
+                for each, hold in self._holds.items()
+                if not hold.is_long
+            ]
+            heapq.heapify(self._becoming_long)
+
+    def _leave(self, path: str) -> None:
+        name = self._classes.at(path)
+        self._standing[name] -= 1
+        hold = self._holds.pop(path, None)
+        if hold is None:
+            self._denials.note_left(path)
+            return
+        self._holding[name] -= 1
+        self._long_count -= hold.is_long
+        if hold.is_whole and self._leadership.is_leader:
+            held_ms = self._clock.monotonic_ms() - hold.since_ms
+            self._hold_seconds(name).observe(held_ms / 1000)
+
+    def _say(self, path: str, hold: _Hold, now_ms: int) -> None:
+        if not self._leadership.is_leader:
+            return
+        recorded = self._replica.machine.locks.record(path)
+        assert recorded is not None, "a hold that was not seen to end is recorded"
+        logger.warning(
+            "lock %r has been held for %d s by session %s (grant %s)",
+            LOCKS.name_at(path),
+            (now_ms - hold.since_ms) // 1000,
+            recorded.session_id,
+            grant_id_of(path, hold.czxid),
+        )

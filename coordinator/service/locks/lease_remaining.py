@@ -1,0 +1,143 @@
+"""What the leader still promises of holders, asked from any member: leases, and bounds of holds.
+
+Only for people and programs that look ("safe for so long"); no decision of the service rests on it.
+
+1. The leader answers only after a quorum confirmed, in a round that began after the question came,
+   that it leads: a deposed one may have extended leases that a later one never knew of.
+2. Nobody waits long for it: what is not known in time is not known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from coordinator.clock import Clock
+from coordinator.errors import BadArgumentsError, CoordinatorError, NoLeaderError, to_problem
+from coordinator.raft.engine import Engine
+from coordinator.service.leadership import Leadership
+from coordinator.service.leases import Leases
+from coordinator.service.locks.hold_timers import HoldTimers
+from coordinator.service.timers import Timers
+
+REQUEST_KIND = "promises"
+
+_DEADLINE_MS = 1_000
+_NAMES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """What is left in ms: of the leases of sessions, and of bounded holds and delays by path."""
+
+    leases: Mapping[str, int] = field(default_factory=dict)
+    bounds: Mapping[str, int] = field(default_factory=dict)
+
+
+NOTHING_KNOWN = Promised()
+
+
+class Promises:
+    """Asks the leader, and answers as the leader."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        timers: Timers,
+        leadership: Leadership,
+        leases: Leases,
+        hold_timers: HoldTimers,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._timers = timers
+        self._leadership = leadership
+        self._leases = leases
+        self._hold_timers = hold_timers
+        engine.on_request(REQUEST_KIND, self._on_request)
+
+    async def ask(
+        self, session_ids: Iterable[str], paths: Iterable[str], deadline_ms: int
+    ) -> Promised:
+        """Return what the leader promises of the first hundred of each; nothing if not in time."""
+        asked = {
+            "sessions": list(session_ids)[:_NAMES_MAX],
+            "paths": list(paths)[:_NAMES_MAX],
+        }
+        if not asked["sessions"] and not asked["paths"]:
+            return NOTHING_KNOWN
+        deadline_ms = min(deadline_ms, self._clock.monotonic_ms() + _DEADLINE_MS)
+        leader_id = self._leadership.known_leader()
+        if leader_id is None:
+            return NOTHING_KNOWN
+        try:
+            async with self._timers.deadline(deadline_ms):
+                if leader_id == self._engine.member_id:
+                    return await self._promised(asked)
+                payload = json.dumps(asked).encode()
+                return _decoded(await self._engine.request(leader_id, REQUEST_KIND, payload))
+        except (TimeoutError, CoordinatorError):
+            return NOTHING_KNOWN
+
+    async def _promised(self, asked: Mapping[str, list[str]]) -> Promised:
+        term = self._leases.term
+        if term is None or await self._engine.confirm_leadership() != term:
+            raise NoLeaderError(f"member {self._engine.member_id} does not lead")
+        if self._leases.term != term:
+            raise NoLeaderError(f"member {self._engine.member_id} does not lead any more")
+        leases = {each: self._leases.remaining_ms(each) for each in asked["sessions"]}
+        bounds = {each: self._hold_timers.remaining_ms(each) for each in asked["paths"]}
+        return Promised(
+            {key: value for key, value in leases.items() if value is not None},
+            {key: value for key, value in bounds.items() if value is not None},
+        )
+
+    async def _on_request(self, _sender: str, payload: bytes) -> bytes:
+        try:
+            asked = _decoded_question(payload)
+            async with self._timers.deadline(self._clock.monotonic_ms() + _DEADLINE_MS):
+                promised = await self._promised(asked)
+        except TimeoutError:
+            return json.dumps({"problem": to_problem(NoLeaderError("not confirmed"))}).encode()
+        except CoordinatorError as error:
+            return json.dumps({"problem": to_problem(error)}).encode()
+        return json.dumps(
+            {"leases": dict(promised.leases), "bounds": dict(promised.bounds)}
+        ).encode()
+
+
+def _decoded_question(payload: bytes) -> dict[str, list[str]]:
+    """Return the sessions and paths that another member asks about; raises BadArgumentsError."""
+    try:
+        asked = json.loads(payload)
+    except (ValueError, RecursionError):
+        asked = None
+    if isinstance(asked, dict):
+        named = {key: asked.get(key) for key in ("sessions", "paths")}
+        if all(
+            isinstance(each, list)
+            and len(each) <= _NAMES_MAX
+            and all(type(name) is str for name in each)
+            for each in named.values()
+        ):
+            return {key: list(each or ()) for key, each in named.items()}
+    raise BadArgumentsError("the question of another member cannot be read")
+
+
+def _decoded(reply: bytes) -> Promised:
+    """Return what the leader said; what cannot be read says nothing."""
+    try:
+        said = json.loads(reply)
+    except (ValueError, RecursionError):
+        return NOTHING_KNOWN
+    if not isinstance(said, dict):
+        return NOTHING_KNOWN
+    return Promised(_remaining(said.get("leases")), _remaining(said.get("bounds")))
+
+
+def _remaining(said: object) -> dict[str, int]:
+    if not isinstance(said, dict):
+        return {}
+    return {key: each for key, each in said.items() if type(each) is int and each >= 0}

@@ -1,0 +1,204 @@
+"""Locks: run by the members over the znodes of ``/locks``, fair, with fencing tokens.
+
+A clean acquire is one proposal and a release another, of whatever kind and of however many locks at
+once. The queue is ``queues``; ``admin`` is what may be done with a grant, ``views`` what can
+be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from coordinator.errors import NotOwnerError
+from coordinator.service.locks.contenders import LOCKS, Contender, grant_id_of
+from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.service.locks.queues import DEFAULT_WISH, Attempt, Queues, Wish
+from coordinator.service.locks.views import ContenderView, Place
+from coordinator.service.proposals import Proposals
+from coordinator.service.replica import MachineReplica
+from coordinator.state.commands import Abandon, IfHeld, Release, RequestId
+from coordinator.state.machine import StateMachine
+from coordinator.state.outcomes import Abandoned, Released
+from coordinator.state.repeats import check_answers
+
+
+class Previous(NamedTuple):
+    """How the grant before ended, and what its holder noted."""
+
+    grant_id: str
+    fencing_token: int
+    how: str
+    note: bytes
+    ended_zxid: int
+
+    @classmethod
+    def of(cls, machine: StateMachine, directory: str) -> Previous | None:
+        """Return the grant of this queue that ended last, None if the history knows none."""
+        ended = machine.locks.last_ended(directory)
+        if ended is None:
+            return None
+        contender = ended.contender
+        return cls(
+            grant_id=grant_id_of(contender.path, contender.czxid),
+            fencing_token=contender.czxid,
+            how=ended.departure.how.value,
+            note=contender.note,
+            ended_zxid=ended.ended_zxid,
+        )
+
+
+class Grant(NamedTuple):
+    """One acquisition. ``fencing_token`` grows with every grant of the lock.
+
+    ``grants`` are those of all the locks of a multi-lock, this one among them.
+    """
+
+    grant_id: str
+    lock: str
+    fencing_token: int
+    session_id: str
+    zxid: int
+    path: str
+    position: int = 0
+    kind: str = "exclusive"
+    max_hold_ms: int = 0
+    previous: Previous | None = None
+    grants: tuple[Grant, ...] = ()
+
+    @classmethod
+    def of(cls, machine: StateMachine, contender: Contender) -> Grant:
+        return cls(
+            grant_id=contender.grant_id,
+            lock=LOCKS.name_at(contender.path),
+            fencing_token=contender.czxid,
+            session_id=contender.session_id,
+            zxid=contender.zxid,
+            path=contender.path,
+            kind=contender.recorded.kind.value,
+            max_hold_ms=contender.recorded.max_hold_ms,
+            previous=Previous.of(machine, contender.directory),
+        )
+
+
+class LockService:
+    """Taking locks and giving them back, as one member serves it."""
+
+    def __init__(self, proposals: Proposals, replica: MachineReplica, queues: Queues) -> None:
+        self._proposals = proposals
+        self._replica = replica
+        self._queues = queues
+
+    async def acquire(
+        self,
+        name: str | Sequence[str],
+        *,
+        session_id: str,
+        request: RequestId | None,
+        holder: HolderInfo,
+        wait_deadline_ms: int,
+        wish: Wish = DEFAULT_WISH,
+        is_try: bool = False,
+        identity: str = "",
+        if_held: tuple[IfHeld, ...] = (),
+        on_position: Callable[[int], None] | None = None,
+        leave_on_cancel: bool = True,
+    ) -> Grant:
+        """Wait in the queue of ``name`` until the lock is granted; ``queues`` says what is raised.
+
+        Args:
+            name: of one lock; or the names of several, which are then granted all at once.
+            wait_deadline_ms: bounds everything, however many predecessors leave one by one.
+            wish: in which way to hold.
+            is_try: decide at once, in one command that leaves nothing behind; the deadline
+                then bounds the proposal (and is taken as a second when less).
+            on_position: told the place in the queue, first and whenever it changes; not for 0.
+            leave_on_cancel: whether a cancelled call takes its contender out of the queue.
+        """
+        attempt = Attempt(
+            recipe=LOCKS,
+            names=(name,) if isinstance(name, str) else tuple(name),
+            session_id=session_id,
+            data=holder.to_bytes(),
+            request=request,
+            wait_deadline_ms=wait_deadline_ms,
+            describe=self._described,
+            wish=wish,
+            if_held=if_held,
+            identity=identity,
+            is_try=is_try,
+            leave_on_cancel=leave_on_cancel,
+            on_position=on_position,
+        )
+        won = await self._queues.acquire(attempt)
+        machine = self._replica.machine
+        grants = tuple([Grant.of(machine, each) for each in won])
+        if isinstance(name, str):
+            return grants[0]
+        return grants[0]._replace(grants=grants)
+
+    async def release(
+        self,
+        name: str,
+        grant_id: str,
+        request: RequestId | None,
+        deadline_ms: int,
+        *,
+        identity: str = "",
+        if_held: tuple[IfHeld, ...] = (),
+        spares_repeated: bool = False,
+    ) -> Released:
+        """Release a grant (a multi-lock as a whole), or leave the queue; again if need be.
+
+        Raises:
+            NotOwnerError: it is not, or no longer, in the queue; ``holder`` says who holds,
+                if this member is known to have seen all that was answered before.
+        """
+        path, czxid = LOCKS.contender_path(name, grant_id)
+        release = Release(path, czxid, spares_repeated)
+        try:
+            committed = await self._proposals.submit(
+                release,
+                request=request,
+                identity=identity,
+                deadline_ms=deadline_ms,
+                if_held=if_held,
+            )
+        except NotOwnerError as error:
+            holder = await self._queues.present_holder(LOCKS.directory(name), deadline_ms)
+            error.fields["holder"] = None if holder is None else self._described(holder)
+            raise
+        check_answers(release, committed.outcome)
+        result = committed.outcome.unwrap()
+        assert isinstance(result, Released), "a release comes to a Released"
+        return result
+
+    async def abandon(
+        self,
+        name: str,
+        client_id: str,
+        number: int,
+        floor_index: int,
+        deadline_ms: int,
+        *,
+        identity: str = "",
+    ) -> Abandoned:
+        """Undo the acquire with this request number, or make sure that it never runs.
+
+        Raises:
+            NotOwnerError: it was made, and is an attempt at something else; it stands as it was.
+        """
+        operation = Abandon(client_id, number, floor_index, LOCKS.directory(name))
+        committed = await self._proposals.submit(
+            operation, request=None, identity=identity, deadline_ms=deadline_ms
+        )
+        result = committed.outcome.unwrap()
+        assert isinstance(result, Abandoned), "an abandon comes to an Abandoned"
+        return result
+
+    def _described(self, holder: Contender) -> Mapping[str, Any]:
+        """Return what an error says of who holds."""
+        shown = asdict(ContenderView.of(Place.of(self._replica.machine, holder, 0)))
+        shown["note"] = holder.recorded.note.decode("utf-8", "replace")
+        return shown

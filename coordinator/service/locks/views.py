@@ -1,0 +1,326 @@
+"""What can be seen of locks: who holds, who waits, what closes them, how long it usually takes.
+
+1. What is read is the applied state, as fresh as the read mode says; ``safe_ms`` and what is left
+   of a lock-delay are asked from the leader, and None if that did not answer in time.
+2. How long waits and holds took comes from the history of grants: by wall clocks, for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from coordinator.service.locks.contenders import (
+    LOCKS,
+    Contender,
+    contenders_of,
+    first_holder,
+)
+from coordinator.service.locks.denials import Denials, Denied
+from coordinator.service.locks.hold_times import Holds
+from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.service.locks.lease_remaining import NOTHING_KNOWN, Promised, Promises
+from coordinator.service.reads import Consistency, ReadMode, ReadReply, Reads
+from coordinator.service.replica import MachineReplica
+from coordinator.service.slices import in_slices
+from coordinator.state.machine import StateMachine
+
+_SPREAD_OF_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ContenderView:
+    """One place in a queue, for people and programs that look."""
+
+    grant_id: str
+    fencing_token: int
+    session_id: str
+    position: int
+    path: str
+    label: str
+    host: str
+    pid: int | None
+    trace_id: str
+    since_ms: int
+    """Wall time at which it entered the queue."""
+    is_holder: bool
+    kind: str
+    owner: str
+    granted_ms: int | None
+    lock_delay_ms: int
+    max_hold_ms: int
+    when_unsure: str
+    purpose: str
+    guard: str
+    note: bytes
+    lease_ms: int | None
+    """The timeout of its session; None of a session that is not open."""
+    safe_ms: int | None = None
+
+    @classmethod
+    def of(cls, place: Place) -> ContenderView:
+        contender, position, lease_ms = place
+        info, recorded = HolderInfo.of(contender.data), contender.recorded
+        return cls(
+            grant_id=contender.grant_id,
+            fencing_token=contender.czxid,
+            session_id=contender.session_id,
+            position=position,
+            path=contender.path,
+            label=info.label,
+            host=info.host,
+            pid=info.pid,
+            trace_id=info.trace_id,
+            since_ms=recorded.entered_ms,
+            is_holder=recorded.is_holder,
+            kind=recorded.kind.value,
+            owner=recorded.owner,
+            granted_ms=recorded.granted_ms if recorded.is_holder else None,
+            lock_delay_ms=recorded.lock_delay_ms,
+            max_hold_ms=recorded.max_hold_ms,
+            when_unsure=info.when_unsure,
+            purpose=info.purpose,
+            guard=info.guard,
+            note=recorded.note,
+            lease_ms=lease_ms,
+        )
+
+
+class Place(NamedTuple):
+    """What a view is made of, all of one moment."""
+
+    contender: Contender
+    position: int
+    lease_ms: int | None
+
+    @classmethod
+    def of(cls, machine: StateMachine, contender: Contender, position: int) -> Place:
+        session = machine.session(contender.session_id)
+        return cls(contender, position, None if session is None else session.timeout_ms)
+
+
+class _Held(NamedTuple):
+    """What a line of the list of locks is made of, all of one moment."""
+
+    segment: str
+    holder: Place
+    queue_length: int
+    held_ms: int
+    holder_count: int
+    denied: Denied
+
+    def summary(self) -> LockSummary:
+        return LockSummary(
+            lock=LOCKS.name_of(self.segment),
+            holder=ContenderView.of(self.holder),
+            queue_length=self.queue_length,
+            held_ms=self.held_ms,
+            holder_count=self.holder_count,
+            denied=self.denied,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A queue closed by lock-delay, and what is left of it."""
+
+    delay_ms: int
+    remaining_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How long some waits or holds took."""
+
+    count: int
+    p50_ms: int
+    p95_ms: int
+    p99_ms: int
+
+    @classmethod
+    def of(cls, lengths_ms: Iterable[int]) -> Spread | None:
+        """Return the spread (nearest rank); None of nothing."""
+        ordered = sorted(lengths_ms)
+        if not ordered:
+            return None
+        last = len(ordered) - 1
+        return cls(
+            len(ordered),
+            *(ordered[min(last, len(ordered) * percent // 100)] for percent in (50, 95, 99)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LockView:
+    """Who holds, and who waits, in order. ``holder`` is the first of the ``holders``."""
+
+    lock: str
+    holders: tuple[ContenderView, ...]
+    queue: tuple[ContenderView, ...]
+    zxid: int
+    size: int | None = None
+    closed: Closed | None = None
+    waits: Spread | None = None
+    holds: Spread | None = None
+    denied: Denied | None = None
+
+    @property
+    def holder(self) -> ContenderView | None:
+        return self.holders[0] if self.holders else None
+
+
+@dataclass(frozen=True, slots=True)
+class LockSummary:
+    """``queue_length`` counts those who wait; the ``holder_count`` holders are not among them.
+
+    ``held_ms``: how long this member has seen the holder hold, never overstated.
+    """
+
+    lock: str
+    holder: ContenderView | None
+    queue_length: int
+    held_ms: int
+    holder_count: int
+    denied: Denied
+
+
+@dataclass(frozen=True, slots=True)
+class LockPage:
+    """Locks that somebody holds. ``next`` goes on after this page; None at the end."""
+
+    locks: tuple[LockSummary, ...]
+    next: str | None
+
+
+class LockViews:
+    """The locks as one member sees them."""
+
+    def __init__(
+        self,
+        reads: Reads,
+        replica: MachineReplica,
+        holds: Holds,
+        denials: Denials,
+        promises: Promises,
+    ) -> None:
+        self._reads = reads
+        self._replica = replica
+        self._holds = holds
+        self._denials = denials
+        self._promises = promises
+
+    async def query(
+        self, name: str, mode: ReadMode, deadline_ms: int, *, is_whole: bool = True
+    ) -> ReadReply[LockView]:
+        """Return who holds ``name`` and who waits; a lock nobody knows has neither.
+
+        Args:
+            is_whole: also ask the leader what it promises (not for a stale read), and the history
+                how long it usually takes.
+        """
+        directory = LOCKS.directory(name)
+        age_ms = await self._reads.fresh(mode, deadline_ms)
+        labels = self._reads.reply(None, age_ms)
+        read = labels.with_value(await self._look(name, directory))
+        if not is_whole:
+            return read
+        waits, holds = self._spreads(directory)
+        view = replace(read.value, waits=waits, holds=holds)
+        if mode.consistency is not Consistency.STALE:
+            view = await self._with_promises(view, directory, deadline_ms)
+        return replace(read, value=view)
+
+    async def _look(self, name: str, directory: str) -> LockView:
+        """Return the lock as it is now, though its parts are made one after the other."""
+        machine = self._replica.machine
+        places = [
+            Place.of(machine, each, 0 if each.recorded.is_holder else max(position, 1))
+            for position, each in enumerate(contenders_of(machine, directory))
+        ]
+        zxid, size = machine.zxid, machine.locks.size(directory)
+        denied = self._denials.of(directory)
+        closings = machine.locks.closed(directory)
+        delay_ms = max((each.delay_ms for each in closings), default=0)
+        views = await in_slices(places, ContenderView.of)
+        held = sum([each.is_holder for each in views])
+        return LockView(
+            lock=name,
+            holders=tuple(views[:held]),
+            queue=tuple(views[held:]),
+            zxid=zxid,
+            size=size,
+            closed=Closed(delay_ms, None) if closings else None,
+            denied=denied,
+        )
+
+    def _spreads(self, directory: str) -> tuple[Spread | None, Spread | None]:
+        """Return how long the latest waits and holds took, of the grants that have ended."""
+        ended = self._replica.machine.locks.latest_ended(directory, _SPREAD_OF_MAX)
+        times = [(each.contender, each.ended_ms) for each in ended]
+        return (
+            Spread.of([max(0, each.granted_ms - each.entered_ms) for each, _ in times]),
+            Spread.of([max(0, ended_ms - each.granted_ms) for each, ended_ms in times]),
+        )
+
+    async def _with_promises(self, view: LockView, directory: str, deadline_ms: int) -> LockView:
+        closing_paths = [each.path for each in self._replica.machine.locks.closed(directory)]
+        paths = [each.path for each in view.holders if each.max_hold_ms]
+        promised = await self._promises.ask(
+            [each.session_id for each in view.holders], [*closing_paths, *paths], deadline_ms
+        )
+        if promised is NOTHING_KNOWN:
+            return view
+        closed = view.closed
+        left_ms = [promised.bounds.get(path) for path in closing_paths]
+        known_ms = [each for each in left_ms if each is not None]
+        if closed is not None and known_ms and len(known_ms) == len(left_ms):
+            closed = replace(closed, remaining_ms=max(known_ms))
+        holders = tuple([replace(each, safe_ms=_safe_ms(each, promised)) for each in view.holders])
+        return replace(view, holders=holders, closed=closed)
+
+    async def list_locks(
+        self,
+        mode: ReadMode,
+        deadline_ms: int,
+        *,
+        after: str | None = None,
+        limit: int = 1_000,
+        held_ms_min: int = 0,
+    ) -> ReadReply[LockPage]:
+        """Return the locks that somebody has held for ``held_ms_min``, by their znodes' names.
+
+        ``limit`` bounds the locks that are looked at, so a page may be short, or empty, and still
+        have a ``next``.
+        """
+        age_ms = await self._reads.fresh(mode, deadline_ms)
+        behind = None if after is None else LOCKS.segment(after)
+        machine = self._replica.machine
+        found: list[_Held] = []
+        segments = machine.children(LOCKS.root, after=behind, limit=limit + 1) or []
+        for segment in segments[:limit]:
+            directory = f"{LOCKS.root}/{segment}"
+            holder = first_holder(machine, directory)
+            if holder is None:
+                continue  # idle, or closed: nobody holds it
+            held_ms = self._holds.held_ms(holder.path)
+            if held_ms < held_ms_min:
+                continue
+            holder_count = machine.locks.holder_count(directory)
+            place = Place.of(machine, holder, 0)
+            waiting = machine.locks.length(directory) - holder_count
+            denied = self._denials.of(directory)
+            found.append(_Held(segment, place, waiting, held_ms, holder_count, denied))
+        last = LOCKS.name_of(segments[limit - 1]) if len(segments) > limit else None
+        labels = self._reads.reply(None, age_ms)
+        locks = await in_slices(found, _Held.summary)
+        return labels.with_value(LockPage(tuple(locks), last))
+
+
+def _safe_ms(holder: ContenderView, promised: Promised) -> int | None:
+    """Return for how long nobody else can be granted by itself."""
+    left_ms = promised.leases.get(holder.session_id)
+    if left_ms is None or not holder.max_hold_ms:
+        return left_ms
+    bound_ms = promised.bounds.get(holder.path)
+    return None if bound_ms is None else min(left_ms, bound_ms)

@@ -1,0 +1,1 @@
+"""The queues of locks and elections: contenders, holders, release, deadlock, grant history."""

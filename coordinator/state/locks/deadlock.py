@@ -1,0 +1,389 @@
+"""Would this attempt wait for ever? Decided before it waits, on the queues as they are.
+
+An *owner* (a session and the name it gave to a task or thread; who has no name is an owner of its
+own, and so is an unnamed multi-lock) waits while any of its contenders does not hold. Whoever waits
+for nothing can go on and give everything back; what that grants lets others go on. Whom this never
+reaches waits for ever.
+
+1. The state never holds a deadlock: an attempt, or a smaller size, that would make one is refused.
+   So an attempt is refused only for a cycle that it would close itself.
+2. Exact for shared locks, slots (any of several may be given back) and multi-locks (all are
+   needed). Those who merely wait for the same lock are no cycle.
+3. Lock-delays end by themselves and are not waited for here. Longest holds are not counted on: who
+   is thrown out of its lock has not given it back.
+4. Cost: one look for an owner with no other contender; the shorter end of a possible cycle, mostly;
+   else what can be reached from it, each contender once.
+5. Everything is walked in a defined order; the cycle told is a shortest one.
+
+Source: reduction of the wait-for graph (Holt 1972, "Some Deadlock Properties of Computer Systems").
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from coordinator.errors import DeadlockError
+from coordinator.state.commands import Enter, Kind
+from coordinator.state.locks.contender import Contender
+from coordinator.state.locks.queues import LockTable, Queue
+
+CYCLE_SHOWN_MAX = 16
+
+Owner = tuple[str, ...]
+"""Session and name of an owner; the first path alone of an unnamed one."""
+
+
+def owner_of(contender: Contender) -> Owner:
+    if contender.owner:
+        assert contender.session_id is not None, "an owner is one of a session"
+        return (contender.session_id, contender.owner)
+    return (contender.group[0] if contender.group else contender.path,)
+
+
+def check_entry(table: LockTable, operation: Enter) -> None:
+    """Refuse an attempt that will wait if it would do so for ever.
+
+    Raises:
+        DeadlockError: it would; ``cycle`` tells who waits for whom.
+    """
+    owner = (operation.session_id, operation.owner)
+    standing = sorted(table.owners.get(owner, ())) if operation.owner else []
+    is_there = False
+    for path in standing:
+        contender = table.contenders[path]
+        if contender.directory in operation.directories:
+            _check_own(contender, operation)
+            is_there = True
+    if standing and (is_there or _may_close_a_cycle(table, standing, operation.directories)):
+        reduction = _Reduction(table, {})
+        reduction.enter(owner, operation.directories, operation.kind)
+        _check(reduction, [owner], f"enter {operation.directories[0]}")
+
+
+def _may_close_a_cycle(table: LockTable, standing: list[str], directories: tuple[str, ...]) -> bool:
+    """Whether a look at both ends allows a cycle; False is certain, and what is found mostly.
+
+    A cycle leaves by the queues that are entered and comes back by those who wait behind our own
+    contenders; at neither end can it go through somebody who stands in that one queue only.
+    """
+    behind: list[tuple[Queue, int]] = []
+    for path in standing:
+        contender = table.contenders[path]
+        queue = table.queues[contender.directory]
+        if queue.held < len(queue.contenders):
+            behind.append((queue, max(queue.held, queue.index(contender.number, path) + 1)))
+    queues = [table.queues.get(directory) for directory in directories]
+    ahead = [(queue, 0) for queue in queues if queue is not None]
+    for end in sorted([behind, ahead], key=_length):
+        if not any(_stands_elsewhere(table, queue, start) for queue, start in end):
+            return False
+    return True
+
+
+def _length(end: list[tuple[Queue, int]]) -> int:
+    return sum([len(queue.contenders) - start for queue, start in end])
+
+
+def _stands_elsewhere(table: LockTable, queue: Queue, start: int) -> bool:
+    """Whether an owner in the queue, from ``start`` on, stands in another one as well."""
+    for at in range(start, len(queue.contenders)):
+        contender = table.contenders[queue.contenders[at][1]]
+        if contender.group:
+            return True
+        owner, session_id = contender.owner, contender.session_id
+        if owner and session_id is not None and len(table.owners[session_id, owner]) > 1:
+            return True
+    return False
+
+
+def check_resize(table: LockTable, directory: str, size: int) -> None:
+    """Refuse a smaller size if somebody who waits for a slot would then wait for ever."""
+    queue = table.queues.get(directory)
+    if queue is None or size >= table.sizes.get(directory, 1):
+        return
+    reduction = _Reduction(table, {directory: size})
+    waiting = [owner_of(table.contenders[path]) for _, path in queue.contenders[queue.held :]]
+    for owner in waiting:
+        reduction.add(owner)
+    _check(reduction, waiting, f"resize {directory}")
+
+
+def _check_own(contender: Contender, operation: Enter) -> None:
+    """Refuse what an owner could only wait for itself for, with words for each case."""
+    kind = operation.kind
+    if contender.kind is kind and kind is not Kind.EXCLUSIVE:
+        return
+    name = _name(contender.directory)
+    verb = "holds" if contender.is_holder else "waits for"
+    if contender.kind is kind:
+        advice = "a lock is not reentrant: count in the client, or use another owner"
+    elif contender.kind is Kind.SHARED and kind is Kind.EXCLUSIVE:
+        advice = "there is no upgrade: release the shared grant first"
+    elif contender.kind is Kind.EXCLUSIVE and kind is Kind.SHARED:
+        advice = "downgrade the exclusive grant, or release it first"
+    else:
+        advice = "release that first"
+    raise DeadlockError(
+        f"enter {contender.directory}: {operation.owner!a} of session {operation.session_id} "
+        f"{verb} {name!r} ({contender.kind.value}) already and would wait for itself; {advice}",
+        cycle=(
+            {
+                "owner": operation.owner,
+                "session_id": operation.session_id,
+                "holds": name,
+                "waits_for": name,
+            },
+        ),
+        cycle_length=1,
+        path=contender.path,
+    )
+
+
+def _check(reduction: _Reduction, owners: list[Owner], what: str) -> None:
+    """Refuse if one of these could never go on."""
+    reduction.run()
+    blocked = next((owner for owner in owners if not reduction.is_free(owner)), None)
+    if blocked is None:
+        return
+    cycle = reduction.cycle(blocked)
+    shown = cycle[:CYCLE_SHOWN_MAX]
+    lines = [f"{each.shown} waits for {_name(each.waits_for)!r}" for each in shown]
+    if len(cycle) > len(shown):
+        lines.append(f"and {len(cycle) - len(shown)} more do")
+    raise DeadlockError(
+        f"{what}: none of these could ever go on, each before the next and the last before the "
+        f"first: {'; '.join(lines)}",
+        cycle=tuple(
+            [
+                {
+                    "owner": each.owner,
+                    "session_id": each.session_id,
+                    "holds": _name(each.holds),
+                    "waits_for": _name(each.waits_for),
+                }
+                for each in shown
+            ]
+        ),
+        cycle_length=len(cycle),
+    )
+
+
+def _name(directory: str) -> str:
+    return unquote(directory.rpartition("/")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """One of a cycle: stands in ``holds`` before the one before it, and waits in ``waits_for``."""
+
+    owner: str
+    session_id: str
+    holds: str
+    waits_for: str
+
+    @property
+    def shown(self) -> str:
+        name = f"{self.owner!a}" if self.owner else "a contender without owner"
+        return f"{name} of session {self.session_id} (in {_name(self.holds)!r})"
+
+
+class _Line:
+    """One queue of the reduction, as far as somebody who matters stands in it.
+
+    All before ``at`` have been granted; ``live`` of them are not given back yet.
+    """
+
+    __slots__ = ("at", "kind", "live", "looked_at", "places", "size")
+
+    def __init__(self, size: int) -> None:
+        self.looked_at = 0
+        """How many of the queue were looked at, those of ended sessions too."""
+        self.places: list[tuple[Owner, Kind]] = []
+        self.at = 0
+        self.live = 0
+        self.kind = Kind.EXCLUSIVE
+        self.size = size
+
+    def may_take_next(self) -> bool:
+        if self.at == len(self.places):
+            return False
+        if self.live == 0:
+            return True
+        kind = self.places[self.at][1]
+        if kind is not self.kind or kind is Kind.EXCLUSIVE:
+            return False
+        return kind is Kind.SHARED or self.live < self.size
+
+
+class _Reduction:
+    """Lets everybody who can go on give everything back, until nobody is left who can."""
+
+    def __init__(self, table: LockTable, sizes: dict[str, int]) -> None:
+        self._table = table
+        self._sizes = {**table.sizes, **sizes} if sizes else table.sizes
+        self._lines: dict[str, _Line] = {}
+        self._waits: dict[Owner, int] = {}
+        """How many of its contenders do not hold yet; 0 for who can go on."""
+        self._standing: dict[Owner, list[str]] = {}
+        """The lines in which an owner has a place, one for each place."""
+        self._going: deque[Owner] = deque()
+
+    # --- what can be reached
+
+    def enter(self, owner: Owner, directories: tuple[str, ...], kind: Kind) -> None:
+        """Add an owner with an attempt that is to stand last in these queues."""
+        self.add(owner)
+        for directory in directories:
+            queue = self._table.queues.get(directory)
+            self._expand(self._reach(directory, 0 if queue is None else len(queue.contenders)))
+        for directory in directories:
+            self._lines[directory].places.append((owner, kind))
+            self._standing[owner].append(directory)
+        self._waits[owner] += len(directories)
+
+    def add(self, owner: Owner) -> None:
+        """Add an owner with all that it waits for, and all who stand before it there."""
+        if owner not in self._waits:
+            self._note(owner)
+            self._expand([owner])
+
+    def _expand(self, found: list[Owner]) -> None:
+        while found:
+            for contender in self._contenders(found.pop()):
+                if not contender.is_holder:
+                    queue = self._table.queues[contender.directory]
+                    upto = queue.index(contender.number, contender.path) + 1
+                    found += self._reach(contender.directory, upto)
+
+    def _note(self, owner: Owner) -> None:
+        self._waits[owner] = [each.is_holder for each in self._contenders(owner)].count(False)
+        self._standing[owner] = []
+
+    def _reach(self, directory: str, upto: int) -> list[Owner]:
+        """Take in the first ``upto`` of a queue; return the owners not seen before."""
+        line = self._lines.get(directory)
+        if line is None:
+            line = self._lines[directory] = _Line(self._sizes.get(directory, 1))
+        queue = self._table.queues.get(directory)
+        found: list[Owner] = []
+        for at in range(line.looked_at, upto):
+            assert queue is not None, "somebody stands in it"
+            line.looked_at = at + 1
+            contender = self._table.contenders[queue.contenders[at][1]]
+            if contender.session_id in self._table.leaving:
+                continue  # it goes by itself
+            owner = owner_of(contender)
+            if owner not in self._waits:
+                found.append(owner)
+                self._note(owner)
+            line.places.append((owner, contender.kind))
+            self._standing[owner].append(directory)
+            if contender.is_holder:
+                line.at += 1
+                line.live += 1
+                line.kind = contender.kind
+        return found
+
+    def _contenders(self, owner: Owner) -> list[Contender]:
+        contenders = self._table.contenders
+        if len(owner) > 1:
+            paths: list[str] = sorted(self._table.owners.get((owner[0], owner[1]), ()))
+            return [contenders[path] for path in paths]
+        first = contenders[owner[0]]
+        return [contenders[path] for path in first.group or (first.path,)]
+
+    # --- the reduction
+
+    def run(self) -> None:
+        self._going.extend(owner for owner, waits in self._waits.items() if waits == 0)
+        for line in self._lines.values():
+            self._grant(line)
+        while self._going:
+            for directory in self._standing[self._going.popleft()]:
+                line = self._lines[directory]
+                line.live -= 1
+                self._grant(line)
+
+    def _grant(self, line: _Line) -> None:
+        while line.may_take_next():
+            owner, line.kind = line.places[line.at]
+            line.at += 1
+            line.live += 1
+            self._waits[owner] -= 1
+            if self._waits[owner] == 0:
+                self._going.append(owner)
+
+    def is_free(self, owner: Owner) -> bool:
+        return self._waits[owner] == 0
+
+    # --- the cycle
+
+    def cycle(self, start: Owner) -> list[Blocked]:
+        """Return a shortest cycle through ``start``, or one that it waits for."""
+        came: dict[Owner, tuple[Owner, str]] = {}
+        scanned: dict[tuple[str, bool], int] = {}
+        looking = deque([start])
+        while looking and start not in came:
+            owner = looking.popleft()
+            for before, directory in self._before(owner, scanned):
+                if before not in came:
+                    came[before] = (owner, directory)
+                    looking.append(before)
+        if start not in came:
+            return self._cycle_ahead(start)
+        edges: list[tuple[Owner, str]] = []
+        owner = start
+        while not edges or owner != start:
+            owner, directory = came[owner]
+            edges.append((owner, directory))
+        edges.reverse()
+        return self._told(edges)
+
+    def _before(
+        self, owner: Owner, scanned: dict[tuple[str, bool], int]
+    ) -> Iterator[tuple[Owner, str]]:
+        """Iterate over the blocked whom ``owner`` waits for, each place of a line but once."""
+        for directory in self._standing[owner]:
+            line = self._lines[directory]
+            for at in range(line.at, len(line.places)):
+                if line.places[at][0] != owner:
+                    continue
+                is_shared = line.places[at][1] is Kind.SHARED
+                for place in range(scanned.get((directory, is_shared), 0), at):
+                    before, kind = line.places[place]
+                    if self._waits[before] and not (is_shared and kind is Kind.SHARED):
+                        yield before, directory
+                scanned[directory, is_shared] = max(at, scanned.get((directory, is_shared), 0))
+
+    def _cycle_ahead(self, start: Owner) -> list[Blocked]:
+        """Follow who stands first before each until somebody comes again."""
+        edges: list[tuple[Owner, str]] = []
+        seen: dict[Owner, int] = {}
+        owner = start
+        while owner not in seen:
+            seen[owner] = len(edges)
+            directory = next(
+                each
+                for each in self._standing[owner]
+                if owner in [place[0] for place in self._lines[each].places[self._lines[each].at :]]
+            )
+            edges.append((owner, directory))
+            owner = next(
+                each for each, _ in self._lines[directory].places if self._waits[each] != 0
+            )
+        return self._told(edges[seen[owner] :])
+
+    def _told(self, edges: list[tuple[Owner, str]]) -> list[Blocked]:
+        found: list[Blocked] = []
+        holds = edges[-1][1]
+        for owner, directory in edges:
+            if len(owner) > 1:
+                session_id, name = owner[0], owner[1]
+            else:
+                session_id, name = self._table.contenders[owner[0]].session_id or "", ""
+            found.append(Blocked(name, session_id, holds, directory))
+            holds = directory
+        return found

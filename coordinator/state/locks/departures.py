@@ -1,0 +1,39 @@
+"""Why contenders go that go in one command: what the history of their grants will say."""
+
+from __future__ import annotations
+
+from coordinator.state.commands import (
+    Abandon,
+    CloseSession,
+    Command,
+    EndHold,
+    ExpireSession,
+    Release,
+    Revoke,
+)
+from coordinator.state.limits import BY_CHARACTERS_MAX
+from coordinator.state.locks.contender import Departure, Ending
+
+_ENDINGS = {
+    Release: Ending.RELEASED,
+    CloseSession: Ending.CLOSED,
+    ExpireSession: Ending.EXPIRED,
+    Abandon: Ending.ABANDONED,
+    Revoke: Ending.FORCED,
+    EndHold: Ending.MAX_HOLD,
+}
+"""How grants end that a command ends; by all other commands they end by a deletion."""
+
+
+def departure_of(command: Command, term: int) -> Departure:
+    """Say how, in the ``term`` of its entry, ``command`` ends the grants that it ends."""
+    operation = command.operation
+    how = _ENDINGS.get(type(operation), Ending.DELETED)
+    if type(operation) is Revoke:
+        return Departure(how, term, operation.by, operation.reason)
+    by = command.identity[:BY_CHARACTERS_MAX]
+    if type(operation) is ExpireSession:
+        return Departure(how, term, by, "", operation.silent_ms)
+    if type(operation) is CloseSession and operation.failure:
+        return Departure(Ending.FAILED, term, by, operation.failure)
+    return Departure(how, term, by)

@@ -1,0 +1,283 @@
+"""The history of grants: who held what, from when to when, and how it ended. Bounded, oldest out.
+
+1. A grant enters the history when it ends; what is held now is told by the contenders' records, and
+   a query shows both as one list.
+2. Grants are numbered in the order in which they were granted; the number is the place to go on
+   from in a long list.
+3. ``count_max`` and ``bytes_max`` bound what is kept; each text and note in it is bounded where it
+   comes in. A wait that ended without a grant is not history. ``limits`` says what happens when
+   one is lowered.
+4. The times are labels for people, as told by the proposers; order is that of the zxids.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, takewhile
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from coordinator.state.commands import Kind
+from coordinator.state.limits import DROPPED_AT_ONCE
+from coordinator.state.locks.contender import Contender, Departure, Ending
+
+_GRANT_BYTES = 512
+_NUMBER = attrgetter("grant_number")
+_GRANTED_ZXID = attrgetter("granted_zxid")
+_ENDED_ZXID = attrgetter("ended_zxid")
+LIMIT_DEFAULT = 1_000
+
+
+class Ended(NamedTuple):
+    """A grant as it is kept: the contender as it was at the end, and how it went."""
+
+    contender: Contender
+    ended_zxid: int
+    ended_ms: int
+    departure: Departure
+
+
+class Grant(NamedTuple):
+    """One acquisition, as it is told. The fields that begin with ``ended`` are None while held."""
+
+    number: int
+    directory: str
+    path: str
+    czxid: int
+    """Its fencing token, and the zxid at which it entered the queue."""
+    kind: Kind
+    session_id: str | None
+    owner: str
+    data: bytes
+    note: bytes
+    group: tuple[str, ...]
+    entered_ms: int
+    granted_zxid: int
+    granted_ms: int
+    ended_zxid: int | None = None
+    ended_ms: int | None = None
+    how: Ending = Ending.HELD
+    by: str = ""
+    reason: str = ""
+    silent_ms: int = 0
+    term: int = 0
+    next_token: int | None = None
+    """The token of the next grant of the same queue, given when this one ended or later."""
+
+    @property
+    def fencing_token(self) -> int:
+        return self.czxid
+
+    @property
+    def entered_zxid(self) -> int:
+        return self.czxid
+
+    @classmethod
+    def of(cls, contender: Contender, ended: Ended | None, next_token: int | None) -> Grant:
+        """Return the grant of a contender that holds, or that ended so."""
+        granted_zxid = contender.granted_zxid
+        assert granted_zxid is not None, "it holds, or did"
+        end: tuple[Any, ...] = ()
+        if ended is not None:
+            how, term, by, reason, silent_ms = ended.departure
+            end = (
+                ended.ended_zxid, ended.ended_ms, how, by, reason, silent_ms, term, next_token,
+            )  # fmt: skip
+        return cls(
+            contender.grant_number, contender.directory, contender.path, contender.czxid,
+            contender.kind, contender.session_id, contender.owner, contender.data, contender.note,
+            contender.group, contender.entered_ms, granted_zxid, contender.granted_ms, *end,
+        )  # fmt: skip
+
+
+class GrantQuery(NamedTuple):
+    """Which grants are asked for; None asks for all. ``after`` is a grant's number."""
+
+    directory: str | None = None
+    session_id: str | None = None
+    token: int | None = None
+    since_ms: int | None = None
+    """Held at this wall time or later."""
+    until_ms: int | None = None
+    """Held at this wall time or earlier."""
+    how: Ending | None = None
+    after: int = 0
+    limit: int = LIMIT_DEFAULT
+
+    def among(self, grants: list[_Told]) -> list[_Told]:
+        """Return those of ``grants`` that are asked for, from whichever queue they are.
+
+        Each condition looks only at what those before it have left.
+        """
+        _, session_id, token, since_ms, until_ms, how, after, _ = self
+        if after:
+            grants = [each for each in grants if each[0].grant_number > after]
+        if token is not None:
+            grants = [each for each in grants if each[0].czxid == token]
+        if session_id is not None:
+            grants = [each for each in grants if each[0].session_id == session_id]
+        if since_ms is not None:
+            grants = [each for each in grants if each[1] is None or each[1].ended_ms >= since_ms]
+        if until_ms is not None:
+            grants = [each for each in grants if each[0].granted_ms <= until_ms]
+        if how is not None:
+            grants = [each for each in grants if how is _how(each)]
+        return grants
+
+
+_Told = tuple[Contender, Ended | None]
+"""A grant of which one may be told: its contender, and its end if it has ended."""
+
+
+class GrantHistory:
+    """The last grants that ended, in the order of their ends; also those of each queue."""
+
+    def __init__(self, *, count_max: int, bytes_max: int, ended: Iterable[Ended] = ()) -> None:
+        self.count_max = count_max
+        self.bytes_max = bytes_max
+        self._ended: deque[Ended] = deque()
+        self._of_queue: dict[str, deque[Ended]] = {}
+        self._bytes = 0
+        for each in ended:
+            self._keep(each)
+
+    def __len__(self) -> int:
+        return len(self._ended)
+
+    def add(self, ended: Ended) -> None:
+        """Keep a grant that has ended; drop the oldest beyond the limits, this one too."""
+        self._keep(ended)
+        for _ in range(DROPPED_AT_ONCE):
+            if len(self._ended) <= self.count_max and self._bytes <= self.bytes_max:
+                return
+            self._drop_oldest()
+
+    def _keep(self, ended: Ended) -> None:
+        directory = ended.contender.directory
+        self._ended.append(ended)
+        of_queue = self._of_queue.get(directory)
+        if of_queue is None:
+            self._of_queue[directory] = deque((ended,))
+        else:
+            of_queue.append(ended)
+        self._bytes += _bytes_of(ended)
+
+    def _drop_oldest(self) -> None:
+        oldest = self._ended.popleft()
+        self._bytes -= _bytes_of(oldest)
+        directory = oldest.contender.directory
+        of_queue = self._of_queue[directory]
+        of_queue.popleft()  # the oldest of all is the oldest of its queue
+        if not of_queue:
+            del self._of_queue[directory]
+
+    def last_of(self, directory: str) -> Ended | None:
+        """Return the end of the queue's grant that ended last, None when none is known."""
+        of_queue = self._of_queue.get(directory)
+        return of_queue[-1] if of_queue else None
+
+    def latest(self, directory: str, count_max: int) -> list[Ended]:
+        """Return the latest ends of a queue, the last first."""
+        return list(islice(reversed(self._of_queue.get(directory, ())), count_max))
+
+    def __iter__(self) -> Iterator[Grant]:
+        """Iterate over all grants, in the order of their ends."""
+        for each in self._ended:
+            yield Grant.of(each.contender, each, None)
+
+    def ended_at(self, zxid: int) -> Iterator[Grant]:
+        """Iterate over the grants that the latest command ended, if that was ``zxid``."""
+        for each in reversed(self._ended):
+            if each.ended_zxid != zxid:
+                return
+            yield Grant.of(each.contender, each, None)
+
+    def latest_first(self) -> Iterator[Ended]:
+        return reversed(self._ended)
+
+    def is_of_queue(self, ended: Ended) -> bool:
+        """Whether that end of a grant is among those of its queue, in its place."""
+        of_queue = self._of_queue.get(ended.contender.directory, ())
+        at = bisect_left(of_queue, ended.ended_zxid, key=_ENDED_ZXID)
+        return any(
+            each == ended
+            for each in takewhile(
+                lambda each: each.ended_zxid == ended.ended_zxid, islice(of_queue, at, None)
+            )
+        )
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the limits, and how much is in each table."""
+        return (
+            self.count_max, self.bytes_max, len(self._ended), self._bytes, len(self._of_queue),
+        )  # fmt: skip
+
+    def capture(self) -> tuple[Ended, ...]:
+        return tuple(self._ended)
+
+    def find(
+        self,
+        query: GrantQuery,
+        held: Iterable[Contender],
+        holders: Callable[[str], Iterable[Contender]],
+    ) -> tuple[Grant, ...]:
+        """Return what ``query`` asks for, in the order of the grants.
+
+        Args:
+            held: who holds now, at least all of them that may be asked for.
+            holders: tells who holds one queue now.
+        """
+        asked: list[_Told] = [(each, None) for each in held]
+        directory = query.directory
+        ended_there = self._ended if directory is None else self._of_queue.get(directory, ())
+        asked += [(each.contender, each) for each in ended_there]
+        wanted = sorted(query.among(asked), key=_number_of)[: max(query.limit, 0)]
+        successions: dict[str, _Succession] = {}
+        found: list[Grant] = []
+        for contender, ended in wanted:
+            next_token = None
+            if ended is not None:
+                directory = contender.directory
+                succession = successions.get(directory)
+                if succession is None:
+                    grants = [each.contender for each in self._of_queue[directory]]
+                    succession = _Succession([*grants, *holders(directory)])
+                    successions[directory] = succession
+                next_token = succession.token_from(ended.ended_zxid)
+            found.append(Grant.of(contender, ended, next_token))
+        return tuple(found)
+
+
+class _Succession:
+    """All the grants of one queue, in order: who was granted when."""
+
+    def __init__(self, grants: list[Contender]) -> None:
+        grants.sort(key=_NUMBER)
+        self._tokens = [each.czxid for each in grants]
+        self._granted_zxids: list[int] = list(map(_GRANTED_ZXID, grants))
+
+    def token_from(self, zxid: int) -> int | None:
+        """Return the token of the first grant at ``zxid`` or later, None when there is none."""
+        at = bisect_left(self._granted_zxids, zxid)
+        return self._tokens[at] if at < len(self._tokens) else None
+
+
+def _number_of(each: _Told) -> int:
+    return each[0].grant_number
+
+
+def _how(each: _Told) -> Ending:
+    ended = each[1]
+    return Ending.HELD if ended is None else ended.departure.how
+
+
+def _bytes_of(ended: Ended) -> int:
+    """Return a fixed estimate of the memory of a grant that ended."""
+    contender = ended.contender
+    total = _GRANT_BYTES + len(contender.path) + len(contender.data) + len(contender.note)
+    total += len(ended.departure.by) + len(ended.departure.reason)
+    for path in contender.group:
+        total += len(path)
+    return total

@@ -1,0 +1,482 @@
+"""The queues of locks and elections: who stands in them, who holds, who is next.
+
+A queue is a directory ``/locks/<segment>`` or ``/elections/<segment>``; a contender is a child
+whose name ends in its number. This is the record of them beside the tree, kept from the tree's
+events when a command is done, so that commands over the plain tree count as well.
+
+1. Contenders stand in the order of their numbers; newcomers come last, one with each command
+   (``check_newcomer``), so numbers and fencing tokens (czxids) grow together.
+2. The holders are the first ``held`` of a queue. EXCLUSIVE holds alone; SHARED with SHARED only;
+   SLOT with SLOT only, up to the size. Whoever holds goes on until its znode goes (or is
+   downgraded): neither a newcomer nor a smaller size takes a grant away.
+3. A ``delay-`` znode closes the queue: nobody numbered above it is granted.
+4. The contenders of one group (a multi-lock) are granted in one command, when all of them can be,
+   and go in one command.
+5. Kind: as it entered, or else by the name: ``read-`` SHARED, ``slot-`` SLOT, others EXCLUSIVE.
+
+``recipes.contention`` takes the same decision from names alone; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass
+
+from coordinator.errors import BadArgumentsError
+from coordinator.state.commands import Kind
+from coordinator.state.events import Event, EventType
+from coordinator.state.limits import MachineLimits
+from coordinator.state.locks.contender import (
+    CONTENDER_DEPTH,
+    DELAY_PREFIX,
+    HAND_MADE_NUMBER_MAX,
+    QUEUE_DEPTH,
+    QUEUE_ROOTS,
+    Closing,
+    Contender,
+    Departure,
+    is_queue,
+    kind_of,
+    number_of,
+    recorded,
+)
+from coordinator.state.locks.grant_history import Ended, GrantHistory
+from coordinator.state.outcomes import Created
+from coordinator.state.paths import split
+from coordinator.state.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class LocksCapture:
+    """The contenders and what is known beside them at one moment."""
+
+    contenders: tuple[Contender, ...]
+    sizes: tuple[tuple[str, int], ...]
+    closings: tuple[Closing, ...]
+    ended: tuple[Ended, ...]
+    grant_count: int
+
+
+class Queue:
+    """One queue: its contenders by number, how many of them hold, and what closes it."""
+
+    __slots__ = ("closings", "contenders", "held")
+
+    def __init__(self) -> None:
+        self.contenders: list[tuple[int, str]] = []
+        self.held = 0
+        self.closings: dict[str, int] = {}
+        """The numbers of ``delay-`` znodes by path."""
+
+    @property
+    def last_number(self) -> int:
+        last = self.contenders[-1][0] if self.contenders else -1
+        return max(last, *self.closings.values()) if self.closings else last
+
+    def index(self, number: int, path: str) -> int:
+        return bisect_left(self.contenders, (number, path))
+
+    def has(self, number: int, path: str) -> bool:
+        """Whether the contender stands in its place."""
+        at = self.index(number, path)
+        return at < len(self.contenders) and self.contenders[at] == (number, path)
+
+    def is_closed_to(self, number: int) -> bool:
+        return bool(self.closings) and min(self.closings.values()) < number
+
+
+class LockTable:
+    """All contenders and queues, and the history of their grants."""
+
+    def __init__(self, limits: MachineLimits, ended: tuple[Ended, ...] = ()) -> None:
+        self.contenders: dict[str, Contender] = {}
+        self.queues: dict[str, Queue] = {}
+        self.owners: dict[tuple[str, str], dict[str, None]] = {}
+        """The contenders of each owner that has a name, by session and owner."""
+        self.sizes: dict[str, int] = {}
+        self.closings: dict[str, Closing] = {}
+        self.history = GrantHistory(
+            count_max=limits.grant_history_max,
+            bytes_max=limits.grant_history_bytes_max,
+            ended=ended,
+        )
+        self.grant_count = 0
+        self.leaving: Container[str] = ()
+        """Sessions that have ended, some of whose contenders still stand here."""
+        self.is_changed = False
+        """Whether this command changed something here that has no event."""
+        self.entered: dict[str, None] = {}
+        """Queues that this command has made a contender in."""
+        self._pending: dict[str, Contender] = {}
+        self._pending_delays: dict[str, int] = {}
+        self._touched: dict[str, None] = {}
+
+    def use(self, limits: MachineLimits) -> None:
+        """Keep as much of the history of grants as ``limits`` say from now on."""
+        self.history.count_max = limits.grant_history_max
+        self.history.bytes_max = limits.grant_history_bytes_max
+
+    # --- what a command says before it is settled
+
+    def expect(self, contender: Contender) -> None:
+        """Take this for the contender of its path when its creation is settled.
+
+        One that says already that it holds is certain to; it has the ``next_grant_number``.
+        """
+        self._pending[contender.path] = contender
+
+    def next_grant_number(self) -> int:
+        self.grant_count += 1
+        return self.grant_count
+
+    def expect_closing(self, path: str, delay_ms: int) -> None:
+        self._pending_delays[path] = delay_ms
+
+    def replace(self, contender: Contender) -> None:
+        """Change a contender in place; its queue is looked at when the command is settled."""
+        self.contenders[contender.path] = contender
+        self._touched[contender.directory] = None
+        self.is_changed = True
+
+    def note_repeated(self, entered: Iterable[Created]) -> None:
+        """The request that made these came again. It changes nothing that anybody can see."""
+        for created in entered:
+            contender = self.contenders.get(created.path)
+            if contender is not None and contender.czxid == created.stat.czxid:
+                self.contenders[created.path] = contender._replace(is_repeated=True)
+
+    def resize(self, directory: str, size: int) -> None:
+        self.sizes[directory] = size
+        self._touched[directory] = None
+        self.is_changed = True
+
+    def discard(self) -> None:
+        """Forget what a refused command expected."""
+        self._pending.clear()
+        self._pending_delays.clear()
+        assert not self.is_changed, "what has no event changes last, when nothing is refused"
+
+    def begin(self) -> None:
+        self.is_changed = False
+        if self.entered:
+            self.entered.clear()
+
+    # --- settling a command
+
+    def settle(self, tree: Tree, departure: Callable[[], Departure]) -> tuple[str, ...]:
+        """Follow the events of a command; return who holds from now on, in queue order.
+
+        ``departure`` says why those go that go. Deletes the other contenders of a group of which
+        one has gone: further events.
+        """
+        granted: list[str] = []
+        for event in tree.events:  # it grows while groups go
+            path = event.path
+            if not path.startswith(QUEUE_ROOTS) or event.type is EventType.DATA_CHANGED:
+                continue
+            if event.type is EventType.CREATED:
+                self._arrive(tree, event, granted)
+            elif path in self.contenders:
+                self._depart(tree, path, departure)
+            elif path.count("/") == QUEUE_DEPTH:
+                self.sizes.pop(path, None)
+            else:
+                self._reopen(path)
+        if self._touched:
+            for directory in self._touched:
+                queue = self.queues.get(directory)
+                if queue is not None and queue.held < len(queue.contenders):
+                    self._grant(tree, directory, queue, granted)
+            self._touched.clear()
+        return tuple(granted)
+
+    def _arrive(self, tree: Tree, event: Event, granted: list[str]) -> None:
+        path = event.path
+        contender = self._pending.pop(path, None)
+        if contender is None:
+            contender = self._hand_made(tree, event)
+            if contender is None:
+                return
+        directory = contender.directory
+        queue = self.queues.get(directory)
+        if queue is None:
+            queue = self.queues[directory] = Queue()
+        if contender.granted_zxid is None:
+            self._touched[directory] = None
+        else:
+            assert queue.held == len(queue.contenders), "who holds at once stands behind holders"
+            queue.held += 1
+            granted.append(path)
+        self._place(queue, contender)
+
+    def _place(self, queue: Queue, contender: Contender) -> None:
+        path = contender.path
+        self.contenders[path] = contender
+        place = (contender.number, path)
+        if not queue.contenders or place > queue.contenders[-1]:
+            queue.contenders.append(place)
+        else:
+            insort(queue.contenders, place)
+        if contender.owner:
+            assert contender.session_id is not None, "an owner is one of a session"
+            self.owners.setdefault((contender.session_id, contender.owner), {})[path] = None
+
+    def _hand_made(self, tree: Tree, event: Event) -> Contender | None:
+        """Return the contender that a plain znode is: anonymous, its kind told by its name.
+
+        None for other znodes below the roots; one that closes its queue is noted here.
+        """
+        path = event.path
+        number = number_of(path)
+        if number is None or path.count("/") != CONTENDER_DEPTH:
+            return None
+        directory, name = split(path)
+        if name.startswith(DELAY_PREFIX):
+            self._close(directory, path, number, event.czxid)
+            return None
+        znode = tree.find(path)
+        data, entered_ms = (b"", 0) if znode is None else (recorded(znode.data), znode.ctime_ms)
+        return Contender(
+            path, number, event.czxid, kind_of(name), event.ephemeral_owner, data, entered_ms
+        )
+
+    def _close(self, directory: str, path: str, number: int, czxid: int) -> None:
+        self.queues.setdefault(directory, Queue()).closings[path] = number
+        delay_ms = self._pending_delays.pop(path, None)
+        if delay_ms is not None:
+            self.closings[path] = Closing(path, czxid, delay_ms)
+
+    def _reopen(self, path: str) -> None:
+        directory, _ = split(path)
+        queue = self.queues.get(directory)
+        if queue is not None and queue.closings.pop(path, None) is not None:
+            self.closings.pop(path, None)
+            self._look_at(directory, queue)
+
+    def _depart(self, tree: Tree, path: str, departure: Callable[[], Departure]) -> None:
+        contender = self.contenders.pop(path)
+        directory = contender.directory
+        queue = self.queues[directory]
+        del queue.contenders[queue.index(contender.number, path)]
+        if contender.owner:
+            self._disown(contender)
+        if contender.granted_zxid is not None:
+            queue.held -= 1
+            self.history.add(Ended(contender, tree.zxid, tree.wall_ms, departure()))
+        if contender.group:
+            for other in contender.group:
+                znode = tree.find(other)
+                if znode is not None and znode.czxid == contender.czxid:
+                    tree.remove(other, znode)
+        self._look_at(directory, queue)
+
+    def _look_at(self, directory: str, queue: Queue) -> None:
+        """Grant in this queue when all have come and gone; forget it if nobody is left."""
+        if queue.contenders or queue.closings:
+            self._touched[directory] = None
+        else:
+            del self.queues[directory]
+
+    def _disown(self, contender: Contender) -> None:
+        assert contender.session_id is not None, "an owner is one of a session"
+        key = (contender.session_id, contender.owner)
+        owned = self.owners[key]
+        del owned[contender.path]
+        if not owned:
+            del self.owners[key]
+
+    # --- granting
+
+    def _grant(self, tree: Tree, directory: str, queue: Queue, granted: list[str]) -> None:
+        """Grant to the contenders behind the holders, in order, as far as possible."""
+        while queue.held < len(queue.contenders):
+            number, path = queue.contenders[queue.held]
+            contender = self.contenders[path]
+            if (queue.held or queue.closings) and not self._may_hold(
+                queue, contender.kind, number, self.sizes.get(directory, 1)
+            ):
+                return
+            if contender.group and not self._may_group_hold(contender.group):
+                return
+            for each in contender.group or (path,):
+                mine = self.contenders[each]
+                self.queues[mine.directory].held += 1
+                grant_number = self.next_grant_number()
+                self.contenders[each] = mine.as_granted(tree.zxid, tree.wall_ms, grant_number)
+                granted.append(each)
+
+    def _may_hold(self, queue: Queue, kind: Kind, number: int, size: int) -> bool:
+        """Whether the contender next behind the holders holds as well."""
+        if queue.is_closed_to(number):
+            return False
+        if queue.held == 0:
+            return True
+        if kind is Kind.EXCLUSIVE:
+            return False
+        first = self.contenders[queue.contenders[0][1]]
+        return first.kind is kind and (kind is Kind.SHARED or queue.held < size)
+
+    def _may_group_hold(self, group: tuple[str, ...]) -> bool:
+        for path in group:
+            queue = self.queues[split(path)[0]]
+            number, first = queue.contenders[0]
+            if first != path or queue.is_closed_to(number):
+                return False
+        return True
+
+    # --- questions
+
+    def would_hold(self, directory: str, kind: Kind, size: int) -> bool:
+        """Whether a newcomer of this kind would hold at once."""
+        queue = self.queues.get(directory)
+        if queue is None:
+            return True
+        if queue.held < len(queue.contenders):
+            return False
+        return self._may_hold(queue, kind, queue.last_number + 1, size)
+
+    def position(self, path: str) -> int:
+        """Return how many stand before a contender; 0 only for who holds."""
+        contender = self.contenders[path]
+        if contender.granted_zxid is not None:
+            return 0
+        return max(self.queues[contender.directory].index(contender.number, path), 1)
+
+    def holders(self, directory: str) -> Iterator[Contender]:
+        """Iterate over who holds, in queue order."""
+        queue = self.queues.get(directory)
+        if queue is not None:
+            for _, path in queue.contenders[: queue.held]:
+                yield self.contenders[path]
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the counter of grants, and how much is in each table."""
+        return (
+            self.grant_count, len(self.contenders), len(self.queues), len(self.owners),
+            len(self.sizes), len(self.closings),
+        )  # fmt: skip
+
+    # --- capture and restore
+
+    def capture(self) -> LocksCapture:
+        return LocksCapture(
+            tuple(self.contenders.values()),
+            tuple(self.sizes.items()),
+            tuple(self.closings.values()),
+            self.history.capture(),
+            self.grant_count,
+        )
+
+    @classmethod
+    def of(cls, tree: Tree, limits: MachineLimits, capture: LocksCapture | None) -> LockTable:
+        """Rebuild the table of a tree; raises ValueError when the two do not fit.
+
+        Without a ``capture`` (a state of before contenders were recorded) it is derived from the
+        znodes; when they were granted was not kept then, and is labelled with when they entered.
+        """
+        table = cls(limits, () if capture is None else capture.ended)
+        if capture is not None:
+            table.grant_count = capture.grant_count
+            table.sizes.update(capture.sizes)
+            table._pending.update([(each.path, each) for each in capture.contenders])
+            table._pending_delays.update([(each.path, each.delay_ms) for each in capture.closings])
+        for root in QUEUE_ROOTS:
+            for segment in tree.names(root[:-1]):
+                for name in tree.names(root + segment):
+                    path = f"{root}{segment}/{name}"
+                    table._arrive_again(tree, path, is_recorded=capture is not None)
+        if table._pending or table._pending_delays:
+            raise ValueError("a contender or lock-delay is recorded that is not there")
+        for directory, queue in table.queues.items():
+            if capture is None:
+                table._grant_again(tree, directory, queue)
+            else:
+                table._find_held(directory, queue)
+        for directory in table.sizes:
+            if tree.find(directory) is None:
+                raise ValueError(f"{directory} has a size and is not there")
+        return table
+
+    def _arrive_again(self, tree: Tree, path: str, *, is_recorded: bool) -> None:
+        znode = tree.find(path)
+        assert znode is not None, "a listed child is there"
+        owner = znode.ephemeral_owner
+        event = Event(EventType.CREATED, path, znode.version, znode.czxid, owner)
+        contender = self._hand_made(tree, event)
+        if contender is None:
+            return
+        if is_recorded:
+            expected = self._pending.pop(path, None)
+            if expected is None or expected[1:3] != contender[1:3] or expected.session_id != owner:
+                raise ValueError(f"{path} is recorded as another than the one that is there")
+            contender = expected
+        self._place(self.queues.setdefault(contender.directory, Queue()), contender)
+
+    def _grant_again(self, tree: Tree, directory: str, queue: Queue) -> None:
+        granted: list[str] = []
+        self._grant(tree, directory, queue, granted)
+        for path in granted:
+            mine = self.contenders[path]
+            self.contenders[path] = mine._replace(
+                granted_zxid=mine.czxid, granted_ms=mine.entered_ms
+            )
+
+    def _find_held(self, directory: str, queue: Queue) -> None:
+        standing = [self.contenders[path] for _, path in queue.contenders]
+        for each in standing:
+            for other in each.group:
+                if other not in self.contenders or self.contenders[other].group != each.group:
+                    raise ValueError(f"{each.path} is one of a group that is not whole")
+        is_held = [each.is_holder for each in standing]
+        queue.held = is_held.count(True)
+        if not all(is_held[: queue.held]):
+            raise ValueError(f"{directory}: a contender holds behind one that waits")
+
+
+def check_newcomer(path: str, directory: str, table: LockTable, *, is_sequential: bool) -> int:
+    """Check the znode ``path`` that is to be created in ``directory``, a queue or below a root.
+
+    Returns:
+        The lowest number a sequential one may get: newcomers stand behind all others.
+
+    Raises:
+        BadArgumentsError: its number, made by hand, would put it before others; or this command has
+            made a contender there already, and the two would have one fencing token.
+    """
+    queue = table.queues.get(directory)
+    if queue is None and not is_queue(directory):
+        return 0
+    last = -1 if queue is None else queue.last_number
+    if is_sequential:
+        if path[-1:].isdigit():
+            raise BadArgumentsError(
+                f"create {path}: expected a prefix that does not end in a digit; it would change "
+                "the number of the contender",
+                path=path,
+            )
+        _check_alone(path, directory, table)
+        return last + 1
+    number = number_of(path)
+    if number is None:
+        return 0
+    if not last < number <= HAND_MADE_NUMBER_MAX:
+        raise BadArgumentsError(
+            f"create {path}: expected a number above {last}, that of the last who stands in this "
+            f"queue, and of at most {HAND_MADE_NUMBER_MAX}, found {number}",
+            path=path,
+            last_number=last,
+        )
+    if not path.startswith(DELAY_PREFIX, len(directory) + 1):
+        _check_alone(path, directory, table)
+    return 0
+
+
+def _check_alone(path: str, directory: str, table: LockTable) -> None:
+    if directory in table.entered:
+        raise BadArgumentsError(
+            f"create {path}: expected one contender for each queue in one command, found two; they "
+            "would have the same fencing token",
+            path=path,
+        )
+    table.entered[directory] = None

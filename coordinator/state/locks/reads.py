@@ -1,0 +1,139 @@
+"""What can be read of the queues: who stands where, who holds, what closes them, what was held.
+
+Reads only, for the rooms above; what they return are values of this moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from coordinator.state.locks.contender import Closing, Contender
+from coordinator.state.locks.grant_history import Ended, Grant, GrantQuery
+from coordinator.state.locks.queues import LockTable
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a contender stands: ``position`` counts those before it, and is 0 for who holds.
+
+    ``is_queued`` is False when it is not (or no longer) there; then ``position`` is -1.
+    """
+
+    is_queued: bool
+    is_holder: bool
+    position: int
+
+
+_ABSENT = Standing(is_queued=False, is_holder=False, position=-1)
+
+
+class LockReads:
+    """The queues of one machine, to be read."""
+
+    def __init__(self, table: LockTable) -> None:
+        self._table = table
+
+    def standing(self, path: str) -> Standing:
+        """Return where the contender stands, in O(log n)."""
+        contender = self._table.contenders.get(path)
+        if contender is None:
+            return _ABSENT
+        return Standing(
+            is_queued=True, is_holder=contender.is_holder, position=self._table.position(path)
+        )
+
+    def record(self, path: str) -> Contender | None:
+        """Return the contender of this path, None when there is none."""
+        return self._table.contenders.get(path)
+
+    def holders(self, directory: str) -> tuple[Contender, ...]:
+        """Return who holds, in queue order."""
+        return tuple(self._table.holders(directory))
+
+    def contenders(self, directory: str, limit: int | None = None) -> tuple[Contender, ...]:
+        """Return who stands in the queue, holders first; at most the first ``limit``."""
+        queue = self._table.queues.get(directory)
+        if queue is None:
+            return ()
+        return tuple([self._table.contenders[path] for _, path in queue.contenders[:limit]])
+
+    def length(self, directory: str) -> int:
+        """Return how many stand in the queue, holders included."""
+        queue = self._table.queues.get(directory)
+        return 0 if queue is None else len(queue.contenders)
+
+    def holder_count(self, directory: str) -> int:
+        """Return how many hold."""
+        queue = self._table.queues.get(directory)
+        return 0 if queue is None else queue.held
+
+    def first_holder(self, directory: str) -> Contender | None:
+        """Return the first of those who hold, None when nobody does."""
+        return next(self._table.holders(directory), None)
+
+    def directories(self) -> Iterator[str]:
+        """Iterate over the queues in which somebody stands, or that are closed; in no order."""
+        return iter(self._table.queues)
+
+    def size(self, directory: str) -> int | None:
+        """Return the size of a semaphore, None for what is none."""
+        return self._table.sizes.get(directory)
+
+    def closed(self, directory: str) -> tuple[Closing, ...]:
+        """Return what closes the queue by lock-delay, in the order of the places."""
+        queue = self._table.queues.get(directory)
+        if queue is None:
+            return ()
+        places = sorted([(number, path) for path, number in queue.closings.items()])
+        found = [self._table.closings.get(path) for _, path in places]
+        return tuple([each for each in found if each is not None])
+
+    def closings(self) -> tuple[Closing, ...]:
+        """Return all that closes a queue by lock-delay, for the leader's timers."""
+        return tuple(self._table.closings.values())
+
+    def closing(self, path: str) -> Closing | None:
+        """Return what closes its queue as the znode ``path``, None when that is nothing."""
+        return self._table.closings.get(path)
+
+    def bounded_holds(self) -> tuple[Contender, ...]:
+        """Return every holder with a longest hold, for the leader's timers."""
+        table = self._table
+        return tuple(
+            [
+                each
+                for each in table.contenders.values()
+                if each.max_hold_ms and each.granted_zxid is not None
+            ]
+        )
+
+    def history(
+        self, query: GrantQuery, held: Iterable[Contender] | None = None
+    ) -> tuple[Grant, ...]:
+        """Return the grants asked for, ended and held, in the order in which they were granted.
+
+        Of one queue, at the cost of its own grants; else of all that the history keeps. Who asks
+        for those of all queues may bring who holds them, ``held``, collected in slices.
+        """
+        table, directory = self._table, query.directory
+        if held is None:
+            directories = table.queues if directory is None else (directory,)
+            held = [each for one in directories for each in table.holders(one)]
+        return table.history.find(query, held, table.holders)
+
+    def ended(self) -> tuple[Grant, ...]:
+        """Return the grants that have ended and are kept, in the order of their ends."""
+        return tuple(self._table.history)
+
+    def ended_at(self, zxid: int) -> tuple[Grant, ...]:
+        """Return the grants that the latest command ended, if that was ``zxid``; the last first."""
+        return tuple(self._table.history.ended_at(zxid))
+
+    def last_ended(self, directory: str) -> Ended | None:
+        """Return how the grant of a queue ended that ended last, None when none is known."""
+        return self._table.history.last_of(directory)
+
+    def latest_ended(self, directory: str, count_max: int) -> list[Ended]:
+        """Return how the latest grants of a queue ended, the last first."""
+        return self._table.history.latest(directory, count_max)

@@ -1,0 +1,111 @@
+"""Questions between members: an answer reaches who asked, or nobody."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.errors import ConnectionLostError, ShuttingDownError
+from coordinator.raft.network.messages import REPLY_OK, Message, Reply, Request
+from coordinator.raft.network.rpc import RequestDesk
+
+
+class Line:
+    """A transport of one connection that keeps what is sent over it."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Message]] = []
+
+    def send(self, member_id: str, message: Message) -> bool:
+        self.sent.append((member_id, message))
+        return True
+
+
+def a_desk() -> tuple[RequestDesk, Line]:
+    line = Line()
+    return RequestDesk(line, 100_000), line  # type: ignore[arg-type]
+
+
+async def test_what_an_earlier_life_asked_is_not_answered_to_the_next_one() -> None:
+    """A member that began anew counts from one again: it would take the answer for its own."""
+    desk, line = a_desk()
+    decided: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def decide(_member_id: str, payload: bytes) -> bytes:
+        return await decided if payload == b"of the first life" else b"mine"
+
+    desk.set_handler("propose", decide)
+
+    desk.on_request("2", Request(1, "propose", b"of the first life"))
+    await asyncio.sleep(0)
+    desk.on_connection_changed("2")
+    desk.on_request("2", Request(1, "propose", b"of the second life"))
+    decided.set_result(b"not mine")
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert line.sent == [("2", Reply(1, REPLY_OK, "", b"mine"))]
+
+
+async def test_a_member_that_failed_neither_asks_nor_answers() -> None:
+    """What was under way when its disk failed says nothing more, and asks nothing more."""
+    desk, line = a_desk()
+
+    async def echo(_member_id: str, payload: bytes) -> bytes:
+        await asyncio.sleep(0)
+        return payload
+
+    desk.set_handler("propose", echo)
+    desk.on_request("2", Request(1, "propose", b"x"))
+
+    desk.silence()
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert line.sent == []
+    with pytest.raises(ShuttingDownError):
+        await desk.ask("2", "propose", b"x")
+
+
+async def test_a_member_that_failed_waits_for_no_answer() -> None:
+    """Nobody may keep it from ending at once; whether they were heard nobody knows (row 14)."""
+    desk, _ = a_desk()
+    asking = [asyncio.ensure_future(desk.ask(each, "propose", b"x")) for each in ("2", "3")]
+    await asyncio.sleep(0)
+
+    desk.silence()
+
+    for each in asking:
+        with pytest.raises(ConnectionLostError):
+            await each
+
+
+async def test_another_members_connection_takes_no_answer_away() -> None:
+    """Only who asked over a connection that is gone is not answered."""
+    desk, line = a_desk()
+
+    async def echo(_member_id: str, payload: bytes) -> bytes:
+        await asyncio.sleep(0)
+        return payload
+
+    desk.set_handler("propose", echo)
+
+    desk.on_request("2", Request(7, "propose", b"x"))
+    desk.on_connection_changed("3")
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert line.sent == [("2", Reply(7, REPLY_OK, "", b"x"))]
+
+
+async def test_who_asked_over_a_lost_connection_is_told_that_nobody_knows() -> None:
+    """The question may or may not have been heard."""
+    desk, _ = a_desk()
+    asking = asyncio.ensure_future(desk.ask("2", "propose", b"x"))
+    await asyncio.sleep(0)
+
+    desk.on_connection_changed("2")
+
+    with pytest.raises(ConnectionLostError):
+        await asking

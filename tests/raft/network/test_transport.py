@@ -1,0 +1,419 @@
+"""Members talking over real sockets on loopback: who is let in, what is refused, what survives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import secrets
+import socket
+import struct
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.clock import SystemClock
+from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
+from coordinator.errors import ConfigError
+from coordinator.raft.network import messages as say
+from coordinator.raft.network.agreement import facts_of_cluster
+from coordinator.raft.network.frames import FrameReader, frame
+from coordinator.raft.network.handshake import Acceptor, Dialer, HandshakeError, Identity
+from coordinator.raft.network.messages import FrameError, Message, decode, encode
+from coordinator.raft.network.transport import UNPROVED_CALLERS_MAX, TcpTransport
+from coordinator.raft.pysyncobj_engine import PySyncObjEngine
+from tests.ports import free_ports
+from tests.raft.network.message_table import EXAMPLES
+from tests.raft.simulated_cluster import ListReplica
+
+SECRET = b"canary-0123456789abcdefghijklmnopqrstuvwxyzAB"
+
+
+class Ear:
+    """Remembers what a transport tells."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, Message]] = []
+        self.events: list[tuple[str, str]] = []
+
+    def on_message(self, member_id: str, message: Message) -> None:
+        self.messages.append((member_id, message))
+
+    def on_connected(self, member_id: str) -> None:
+        self.events.append(("connected", member_id))
+
+    def on_disconnected(self, member_id: str) -> None:
+        self.events.append(("disconnected", member_id))
+
+
+class Network:
+    """Transports of one test, on ports bound before anybody is configured."""
+
+    def __init__(self, folder: Path, count: int = 2) -> None:
+        self.secret_file = folder / "secret"
+        self.secret_file.write_bytes(SECRET)
+        self.secret_file.chmod(0o600)
+        self.raft = replace(RaftConfig(), handshake_deadline_ms=300)
+        self.sockets = [self._bind() for _ in range(count)]
+        self.cluster = ClusterConfig(
+            name="test",
+            secret_file=str(self.secret_file),
+            members=tuple(
+                MemberAddress(
+                    str(number), "http://127.0.0.1:1", "127.0.0.1", bound.getsockname()[1]
+                )
+                for number, bound in enumerate(self.sockets, 1)
+            ),
+        )
+        self.transports: list[TcpTransport] = []
+
+    def _bind(self) -> socket.socket:
+        bound = socket.socket()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", free_ports(1)[0]))  # some are bound again
+        return bound
+
+    def port(self, number: int) -> int:
+        return self.cluster.members[number - 1].member_port
+
+    def make(self, number: int, **changes: Any) -> TcpTransport:
+        transport = TcpTransport(
+            replace(self.cluster, **changes),
+            MemberConfig(member_id=str(number)),
+            self.raft,
+            clock=SystemClock(),
+            random=random.Random(number),
+            listening_socket=self.sockets[number - 1],
+        )
+        self.transports.append(transport)
+        return transport
+
+    async def start(self, number: int, **changes: Any) -> tuple[TcpTransport, Ear]:
+        ear = Ear()
+        transport = self.make(number, **changes)
+        transport.agree_on(facts_of_cluster(replace(self.cluster, **changes)))
+        await transport.start(ear)
+        return transport, ear
+
+    async def stop(self) -> None:
+        for transport in self.transports:
+            await transport.stop()
+        for bound in self.sockets:
+            bound.close()
+
+
+@pytest.fixture
+async def network(tmp_path: Path) -> AsyncIterator[Network]:
+    network = Network(tmp_path)
+    yield network
+    await network.stop()
+
+
+async def until(is_true: Callable[[], bool], within_s: float = 5.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not is_true():  # noqa: ASYNC110 (there is nobody to set an event)
+            await asyncio.sleep(0.002)
+
+
+async def test_two_members_meet_and_talk_both_ways(network: Network) -> None:
+    """Both dial at once; one connection stays, and messages cross it in order."""
+    one, one_ear = await network.start(1)
+    two, two_ear = await network.start(2)
+    await until(lambda: one.is_connected("2") and two.is_connected("1"))
+    await asyncio.sleep(0.1)  # both have dialled by now, and one link has been given up
+
+    for number in range(100):
+        assert one.send("2", say.TermNotice(number))
+    assert two.send("1", say.Append(1, 2, 3, 4, 5, [(1, b"\x00x"), (2, b"\x01")]))
+    await until(lambda: len(two_ear.messages) == 100 and len(one_ear.messages) == 1)
+
+    assert [message for _, message in two_ear.messages] == [say.TermNotice(n) for n in range(100)]
+    assert one_ear.messages == [("2", say.Append(1, 2, 3, 4, 5, ((1, b"\x00x"), (2, b"\x01"))))]
+
+
+@pytest.mark.parametrize("change", ["secret", "cluster", "member"])
+async def test_strangers_are_refused_without_a_word_of_the_secret(
+    network: Network, tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str
+) -> None:
+    """A wrong secret, cluster name or member id never connects, and no log line has the secret."""
+    changes: dict[str, Any] = {}
+    if change == "secret":
+        other = tmp_path / "other-secret"
+        other.write_bytes(SECRET[::-1] + b"canary")
+        other.chmod(0o600)
+        changes["secret_file"] = str(other)
+    elif change == "cluster":
+        changes["name"] = "another"
+    else:
+        first, second = network.cluster.members
+        changes["members"] = (replace(first, member_id="9"), second)
+    with caplog.at_level(logging.DEBUG):
+        _one, one_ear = await network.start(1)
+        _two, two_ear = await network.start(2, **changes)
+
+        await until(lambda: "connection refused" in caplog.text)
+        await asyncio.sleep(0.2)
+
+    assert one_ear.events == two_ear.events == []
+    assert "canary" not in caplog.text
+
+
+async def test_garbage_before_the_handshake_is_dropped(network: Network) -> None:
+    """A long frame, not msgpack, silence: each is closed, and members still meet afterwards."""
+    one, ear = await network.start(1)
+    for payload in (
+        struct.pack(">I", 2**31) + b"x",
+        frame(b"\xc1" * 10),
+        frame(os.urandom(900)),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"",
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", network.port(1))
+        writer.write(payload)
+        async with asyncio.timeout(2):
+            try:
+                assert await reader.read() == b""
+            except ConnectionResetError:
+                pass
+        writer.close()
+
+    _two, _ = await network.start(2)
+    await until(lambda: one.is_connected("2"))
+    assert ear.messages == []
+
+
+async def test_callers_that_prove_nothing_keep_no_member_out(network: Network) -> None:
+    """However many hold a connection to both ports: the oldest makes room for the next."""
+    network.raft = replace(network.raft, handshake_deadline_ms=60_000)
+    one, _ = await network.start(1)
+    crowd = []
+    for _ in range(UNPROVED_CALLERS_MAX):
+        crowd.append(await asyncio.open_connection("127.0.0.1", network.port(1)))
+    two, _ = await network.start(2)
+
+    for number in (1, 2):
+        for _ in range(UNPROVED_CALLERS_MAX + 9):
+            crowd.append(await asyncio.open_connection("127.0.0.1", network.port(number)))
+    await until(lambda: one.is_connected("2") and two.is_connected("1"))
+
+    oldest, _ = crowd[0]
+    async with asyncio.timeout(5):
+        with contextlib.suppress(ConnectionResetError):
+            assert await oldest.read() == b""
+    for _, writer in crowd:
+        writer.transport.abort()
+
+
+async def test_a_peer_that_vanishes_is_noticed_and_met_again(network: Network) -> None:
+    """A closed connection is told at once; a new one is made when the peer is back."""
+    one, one_ear = await network.start(1)
+    two, _ = await network.start(2)
+    await until(lambda: one.is_connected("2"))
+
+    await two.stop()
+    await until(lambda: one_ear.events[-1] == ("disconnected", "2"))
+    assert not one.send("2", say.Ping())
+    network.sockets[1] = socket.create_server(("127.0.0.1", network.port(2)))
+    await network.start(2)
+
+    await until(lambda: one.is_connected("2"))
+
+
+async def test_a_peer_that_reads_nothing_is_dropped(network: Network) -> None:
+    """Send buffers are bounded: over the limit the connection goes, not the memory."""
+    network.raft = replace(network.raft, send_buffer_bytes_max=200_000)
+    one, ear = await network.start(1)
+    identity = Identity("test", "2", SECRET, facts_of_cluster(network.cluster))
+    reader, writer = await asyncio.open_connection("127.0.0.1", network.port(1))
+    dialer, frames = Dialer(identity, "1", os.urandom(32)), FrameReader(1024)
+    writer.write(frame(dialer.begin()))
+    while not dialer.is_done:
+        frames.feed(await reader.read(1024))
+        while (payload := frames.next()) is not None:
+            if (answer := dialer.receive(payload)) is not None:
+                writer.write(frame(answer))
+    await until(lambda: one.is_connected("2"))
+
+    for _ in range(10_000):
+        if not one.send("2", say.SnapshotPiece(1, 1, 1, b"", 0, bytes(10_000))):
+            break
+        one.flush()
+
+    await until(lambda: ("disconnected", "2") in ear.events)
+    writer.close()
+
+
+async def test_a_message_over_the_frame_limit_is_not_sent(network: Network) -> None:
+    """What the other side would refuse never leaves."""
+    network.raft = replace(network.raft, frame_bytes_max=5_000)
+    one, _ = await network.start(1)
+    two, _ear = await network.start(2)
+    await until(lambda: one.is_connected("2") and two.is_connected("1"))
+
+    assert not one.send("2", say.Request(1, "kind", bytes(6_000)))
+    assert one.is_connected("2")
+
+
+def test_several_members_need_a_secret(network: Network, tmp_path: Path) -> None:
+    """On loopback, too: a file that is private, and of a form that nobody thinks up."""
+    network.make(1, secret_file=None, members=network.cluster.members[:1])
+
+    with pytest.raises(ConfigError, match="`coordinator secret cluster-secret`"):
+        network.make(1, secret_file=None)
+    network.secret_file.chmod(0o644)
+    with pytest.raises(ConfigError, match="0600"):
+        network.make(1)
+    network.secret_file.chmod(0o600)
+    horse = "correct horse battery staple " * 3
+    for weak in ("", "short", "password12345678", horse, "0" * 64, SECRET.hex() * 99):
+        network.secret_file.write_text(weak)
+        with pytest.raises(ConfigError, match=r"32 random bytes or more.*`coordinator secret /"):
+            network.make(1)
+    in_base64 = b64encode(os.urandom(32)).decode()
+    for strong in (secrets.token_hex(32), secrets.token_urlsafe(32), in_base64):
+        network.secret_file.write_text(strong + "\n")
+        network.make(1)
+    with pytest.raises(ConfigError, match="cannot read"):
+        network.make(1, secret_file=str(tmp_path / "nowhere"))
+
+
+def shake(dialer: Dialer, acceptor: Acceptor) -> None:
+    payload: bytes | None = dialer.begin()
+    while payload is not None:
+        answer = acceptor.receive(payload)
+        payload = None if answer is None else dialer.receive(answer)
+
+
+def test_a_proof_is_useless_in_the_other_direction() -> None:
+    """What an acceptor proves cannot be taken for a dialer's proof, nor replayed later."""
+    one, two = Identity("c", "1", SECRET), Identity("c", "2", SECRET)
+    dialer, acceptor = Dialer(one, "2", b"d" * 32), Acceptor(two, b"a" * 32)
+    shake(dialer, acceptor)
+    assert dialer.is_done
+    assert acceptor.is_done
+
+    def said_by_acceptor(acceptor: Acceptor) -> bytes:
+        dialer = Dialer(one, "2", b"d" * 32)
+        challenge = acceptor.receive(dialer.begin())
+        assert challenge is not None
+        proof = dialer.receive(challenge)
+        assert proof is not None
+        welcome = acceptor.receive(proof)
+        assert welcome is not None
+        return welcome
+
+    stolen = said_by_acceptor(Acceptor(two, b"a" * 32))[-32:]
+    for nonce in (b"a" * 32, b"b" * 32):
+        victim = Acceptor(two, nonce)
+        victim.receive(Dialer(one, "2", b"d" * 32).begin())
+        with pytest.raises(HandshakeError, match="secret"):
+            victim.receive(b"\x93\xa5proof\x90\xc4\x20" + stolen)
+
+
+def test_a_stranger_gets_no_word_made_with_the_secret() -> None:
+    """What an acceptor says before it was proved to is the same whatever the secret."""
+    challenges = [
+        Acceptor(Identity("c", "2", secret), b"a" * 32).receive(
+            Dialer(Identity("c", "1", b""), "2", b"d" * 32).begin()
+        )
+        for secret in (SECRET, b"another-secret-of-22-b")
+    ]
+
+    assert challenges[0] == challenges[1] is not None
+
+
+def test_every_message_survives_the_codec() -> None:
+    """encode and decode are inverse for each kind."""
+    for message in EXAMPLES:
+        assert decode(encode(message)) == message
+        assert type(decode(encode(message))) is type(message)
+
+
+def test_mutated_messages_are_refused_or_are_messages() -> None:
+    """Fifty thousand flips, cuts and insertions raise FrameError or decode to a valid message."""
+    rng = random.Random(7)
+    seeds = [
+        encode(say.Append(1, 2, 3, 4, 5, ((1, b"\x00abc"), (2, b"\x01")))),
+        encode(say.Request(1, "kind", b"payload")),
+        encode(say.SnapshotPiece(1, 2, 3, b"s" * 32, 4, b"data")),
+    ]
+
+    for _ in range(50_000):
+        data = bytearray(rng.choice(seeds))
+        for _ in range(rng.randrange(1, 4)):
+            position = rng.randrange(len(data))
+            deed = rng.randrange(3)
+            if deed == 0:
+                data[position] = rng.randrange(256)
+            elif deed == 1 and len(data) > 1:
+                del data[position]
+            else:
+                data.insert(position, rng.randrange(256))
+        try:
+            message = decode(bytes(data))
+        except FrameError:
+            continue
+        assert decode(encode(message)) == message
+
+
+def test_frames_come_back_however_they_are_chopped() -> None:
+    """Any chopping of the stream gives the same payloads; a length over the limit is refused."""
+    rng = random.Random(3)
+    payloads = [rng.randbytes(rng.randrange(0, 300)) for _ in range(200)]
+    stream = b"".join(frame(payload) for payload in payloads)
+    reader, found = FrameReader(300), []
+
+    while stream:
+        count = rng.randrange(1, 700)
+        reader.feed(stream[:count])
+        stream = stream[count:]
+        while (payload := reader.next()) is not None:
+            found.append(payload)
+
+    assert found == payloads
+    reader.feed(struct.pack(">I", 301))
+    with pytest.raises(FrameError, match="at most 300"):
+        reader.next()
+
+
+async def test_three_engines_over_tcp_elect_replicate_and_fail_over(tmp_path: Path) -> None:
+    """Real sockets, real files: a leader, the same history everywhere, a successor in a moment."""
+    network = Network(tmp_path, count=3)
+    replicas = [ListReplica() for _ in range(3)]
+    engines = [
+        PySyncObjEngine(
+            network.cluster,
+            MemberConfig(member_id=str(number), data_dir=str(tmp_path / f"member-{number}")),
+            network.raft,
+            clock=SystemClock(),
+            random=random.Random(number),
+            transport=network.make(number),
+        )
+        for number in (1, 2, 3)
+    ]
+    for engine, replica in zip(engines, replicas, strict=True):
+        await engine.start(replica)
+
+    def leading() -> list[PySyncObjEngine]:
+        return [one for one in engines if one.status().is_ready and one.status().role == "leader"]
+
+    await until(lambda: bool(leading()))
+    leader = leading()[0]
+    await asyncio.gather(*(leader.propose(b"%d" % number) for number in range(200)))
+    await asyncio.gather(*(engine.read_barrier() for engine in engines))
+    assert replicas[0].commands == replicas[1].commands == replicas[2].commands
+    assert len(replicas[0].commands) == 200
+
+    await leader.stop()
+    engines.remove(leader)
+    await until(lambda: bool(leading()))
+    await leading()[0].propose(b"after")
+    for engine in engines:
+        await engine.stop()
+    await network.stop()

@@ -1,0 +1,748 @@
+"""A member whose disk was lost, or put back from an old copy, has no say until it has caught up."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+
+from coordinator.errors import CoordinatorError, StorageError
+from coordinator.raft.engine import Role
+from coordinator.raft.network import messages as say
+from coordinator.raft.rejoin.recovering import (
+    TRY_AGAIN_MS,
+    Probation,
+    Proof,
+    Standing,
+    ask_after_ms,
+)
+from tests.raft.simulated_cluster import Member, SimulatedCluster
+from tests.raft.simulated_loop import run
+from tests.raft.storage.simulated_disk import SimulatedDisk
+from tests.raft.test_engine_rows import Bench
+
+
+async def settled(count: int = 3, **raft: object) -> tuple[SimulatedCluster, Member]:
+    """Return a cluster that has a history, none of its members on probation, and its leader."""
+    cluster = await SimulatedCluster(count, **raft).start()
+    leader = await cluster.leader()
+    for number in range(5):
+        await leader.engine.propose(b"%d" % number)
+    await cluster.equal()
+    await cluster.until(lambda: not any(member.is_unproven for member in cluster.members))
+    return cluster, leader
+
+
+def a_new_member_of_some_age() -> Bench:
+    """Return one that asks for terms as soon as it hears a leader."""
+    bench = Bench(is_new=True)
+    bench.clock.advance(ask_after_ms(bench.raft.election_timeout_ms_max))
+    return bench
+
+
+def test_a_new_member_gives_no_vote_to_one_that_has_a_log() -> None:
+    """Neither vote nor pre-vote, however good the candidate's log is."""
+    bench = Bench(is_new=True)
+
+    said = [
+        *bench.hear("2", say.PreVoteRequest(5, 9, 4)),
+        *bench.hear("2", say.VoteRequest(5, 9, 4)),
+    ]
+
+    assert said == []
+    assert bench.probation.standing is Standing.JOINING
+
+
+def test_new_members_elect_a_first_leader_among_themselves() -> None:
+    """All logs are empty: votes are given as ever, and everybody who took part is proven."""
+    bench = Bench(is_new=True)
+
+    before = bench.hear("2", say.PreVoteRequest(1, 1, 0, True))
+    is_proven_before = bench.probation.is_proven
+    vote = bench.hear("2", say.VoteRequest(1, 1, 0, True))
+
+    assert before == [("2", say.PreVoteGrant(1))]
+    assert vote == [("2", say.VoteGrant(1))]
+    assert (is_proven_before, bench.probation.is_proven) == (False, True)
+
+
+@pytest.mark.parametrize("has_log", [False, True])
+def test_a_proven_member_gives_a_new_one_its_vote_as_long_as_nothing_was_ever_written(
+    has_log: bool,
+) -> None:
+    """Which is known if nobody has anything: the new one needs the pre-vote of each."""
+    bench = Bench()
+    if has_log:
+        bench.append(1, (1, 0), [1], commit=1)
+        bench.clock.advance(10_000)
+
+    said = [
+        *bench.hear("2", say.PreVoteRequest(5, 1, 0, True)),
+        *bench.hear("2", say.VoteRequest(5, 1, 0, True)),
+    ]
+
+    expected = [] if has_log else [say.PreVoteGrant, say.VoteGrant]
+    assert [type(each[1]) for each in said] == expected
+
+
+def test_a_new_member_stands_only_with_the_pre_votes_of_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Two of three are not enough; it says once whom it waits for."""
+    bench = Bench(is_new=True)
+    requests = []
+    for _ in range(6):
+        bench.clock.advance(1_000)
+        bench.consensus.tick()
+        bench.clock.advance(5)
+        bench.consensus.tick()
+        bench.hear("2", say.PreVoteGrant(bench.core.term + 1))
+        requests = [each for each in bench.held if isinstance(each[1], say.VoteRequest)]
+        assert requests == []
+
+    bench.hear("3", say.PreVoteGrant(bench.core.term + 1))
+
+    requests = [each for each in bench.held if isinstance(each[1], say.VoteRequest)]
+    assert [who for who, _ in requests] == ["2", "3"]
+    said = [each.getMessage() for each in caplog.records if "waits for" in each.getMessage()]
+    assert [each.rpartition("waits for ")[2] for each in said] == ["3"]
+
+
+def test_a_new_member_that_has_seen_a_history_takes_part_in_no_first_election() -> None:
+    """Not after a restart either: it neither stands nor votes."""
+    bench = Bench(is_new=True)
+    bench.hear("2", say.PreVoteRequest(5, 9, 4))
+
+    said = bench.hear("3", say.PreVoteRequest(6, 1, 0, True))
+    bench.now.clear()
+    for _ in range(20):
+        bench.clock.advance(500)
+        bench.consensus.tick()
+    again = Probation(bench.disk, "data", "1", 3, is_new=False)
+
+    assert said == []
+    assert not [message for _, message in bench.now if isinstance(message, say.PreVoteRequest)]
+    assert again.standing is Standing.JOINING
+
+
+def test_a_new_member_acknowledges_nothing_before_it_knows_the_terms() -> None:
+    """An older leader may not count on a member that has forgotten a newer one's term."""
+    bench = a_new_member_of_some_age()
+    append = say.Append(3, 1, 1, 1, 0, [(3, b"\x01")])
+
+    first = bench.hear("2", append)
+    number = first[0][1].number  # type: ignore[union-attr]
+    bench.hear("2", say.TermAnswer(number, 3))
+    with_one_answer = bench.hear("2", append)
+    bench.hear("3", say.TermAnswer(number, 4))
+    with_both = bench.hear("2", append)
+
+    assert first == [(other, say.TermQuestion(number)) for other in ("2", "3")]
+    assert [message for _, message in with_one_answer if isinstance(message, say.Appended)] == []
+    assert with_both == [("2", say.TermNotice(4))]
+    assert bench.terms() == [0]
+
+
+def test_a_new_member_asks_for_terms_when_votes_of_its_life_before_count_nowhere() -> None:
+    """A candidate may still count a forgotten vote, and one of a member that has not voted yet:
+    asked now, that one would not know the candidate's term."""
+    bench = Bench(is_new=True)
+    until_ms = bench.clock.monotonic_ms() + bench.raft.election_timeout_ms_max * 1.02
+
+    asked_ms = []
+    for _ in range(60):
+        said = [message for _, message in bench.hear("2", say.Probe(3, 0))]
+        if any(isinstance(message, say.TermQuestion) for message in said):
+            asked_ms.append(bench.clock.monotonic_ms())
+        bench.clock.advance(25)
+
+    assert until_ms < asked_ms[0] < until_ms + 100
+    assert asked_ms[1] == asked_ms[0] + bench.raft.heartbeat_interval_ms
+
+
+def test_answers_to_a_question_of_another_life_do_not_count() -> None:
+    """A late answer may have been given before the disk was lost."""
+    bench = a_new_member_of_some_age()
+    append = say.Append(3, 1, 1, 1, 0, [(3, b"\x01")])
+    number = bench.hear("2", append)[0][1].number  # type: ignore[union-attr]
+
+    for other in ("2", "3"):
+        bench.hear(other, say.TermAnswer(number + 1, 3))
+
+    assert not bench.probation.may_follow("2")
+
+
+def test_who_is_on_probation_tells_no_terms() -> None:
+    """It may have forgotten a newer one than it knows."""
+    bench = Bench(is_new=True)
+
+    assert bench.hear("2", say.TermQuestion(7)) == []
+    assert Bench().hear("2", say.TermQuestion(7)) == [("2", say.TermAnswer(7, 0))]
+
+
+def test_probation_ends_only_with_an_entry_of_the_leaders_own_term_committed() -> None:
+    """What a new leader knows to be committed of earlier terms may be less than what is."""
+    bench = a_new_member_of_some_age()
+    number = bench.hear("2", say.Probe(3, 0))[0][1].number  # type: ignore[union-attr]
+    for other in ("2", "3"):
+        bench.hear(other, say.TermAnswer(number, 3))
+
+    standings = []
+    for terms, previous, commit in ([2, 2], (1, 0), 1), ([3], (3, 2), 3), ([], (4, 3), 4):
+        bench.append(3, previous, terms, commit=commit)
+        bench.log.sync()
+        bench.probation.maybe_end(bench.log.durable_index, 0)
+        standings.append(bench.probation.is_proven)
+
+    assert standings == [False, False, True]
+
+
+def test_probation_ends_only_with_more_than_was_committed_when_it_began() -> None:
+    """It asks again for what it lacks; with as much as another life had they have no order."""
+    bench = a_new_member_of_some_age()
+    number = bench.hear("2", say.Probe(3, 0))[0][1].number  # type: ignore[union-attr]
+    for other in ("2", "3"):
+        bench.hear(other, say.TermAnswer(number, 3))
+    bench.append(3, (1, 0), [3], commit=2)
+
+    standings, questions = [], []
+    for terms, previous, commit in ([], (2, 3), 2), ([], (2, 3), 2), ([3], (2, 3), 3):
+        bench.clock.advance(200)
+        bench.now.clear()
+        bench.append(3, previous, terms, commit=commit)
+        bench.log.sync()
+        bench.probation.maybe_end(bench.log.durable_index, 0)
+        standings.append(bench.probation.is_proven)
+        questions.append(say.TermQuestion(number) in [message for _, message in bench.now])
+
+    assert standings == [False, False, True]
+    assert questions == [True, True, False]
+    assert bench.probation.proof == Proof(3, 3)
+
+
+def test_a_leader_writes_an_entry_for_who_asks_for_terms() -> None:
+    """Once, and only if nothing else is written; nobody else does."""
+    bench = Bench()
+    assert bench.consensus.take_group() is None
+    bench.lead()
+    bench.log.sync()
+    bench.follower_holds("2", 2)
+    bench.consensus.tick()
+    last_index = bench.log.last_index
+
+    bench.hear("2", say.TermQuestion(7))
+
+    bench.consensus.tick()
+    assert bench.log.last_index == last_index + 1
+    bench.consensus.tick()
+    assert bench.log.last_index == last_index + 1
+
+
+def test_probation_does_not_end_before_what_was_caught_up_is_durable() -> None:
+    """The mark goes after the sync of the log, never before."""
+    bench = Bench(is_new=True)
+    bench.probation.note_history()
+    bench.probation.note_caught_up(Proof(1, 2))
+
+    bench.probation.maybe_end(1, 0)
+    before = bench.probation.is_proven
+    bench.probation.maybe_end(2, 0)
+
+    assert (before, bench.probation.is_proven) == (False, True)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_mark_of_probation_survives_any_crash_before_the_log_begins(seed: int) -> None:
+    """Where there is a log of a new member there is its mark: the mark is stable first."""
+    steps = 0
+    while True:
+        steps += 1
+        disk = SimulatedDisk(seed)
+        disk.make_directory("data")
+        disk.crash_at_step = steps
+        try:
+            Probation(disk, "data", "1", 3, is_new=True)
+        except BaseException:  # the power went off
+            disk.crash()
+            disk.make_directory("data")
+            again = Probation(disk, "data", "1", 3, is_new=True)
+            assert again.standing is Standing.NEW
+            continue
+        disk.crash()
+        assert Probation(disk, "data", "1", 3, is_new=False).standing is Standing.NEW
+        break
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_what_it_was_proven_is_stable_before_it_votes_again(seed: int) -> None:
+    """Whatever step the power goes off at; and in the next life it says the same."""
+    for steps in range(1, 50):
+        disk = SimulatedDisk(seed)
+        disk.make_directory("data")
+        probation = Probation(disk, "data", "1", 3, is_new=True)
+        probation.note_history()
+        probation.note_caught_up(Proof(3, 17))
+        disk.crash_at_step = disk.step_count + steps
+        try:
+            probation.maybe_end(17, 0)
+        except BaseException:  # the power went off
+            disk.crash()
+            again = Probation(disk, "data", "1", 3, is_new=False)
+            assert again.proof == Proof(3, 17) or not again.is_proven
+            continue
+        break
+    disk.crash()
+
+    again = Probation(disk, "data", "1", 3, is_new=False)
+
+    assert steps > 5
+    assert (again.is_proven, again.proof) == (True, Proof(3, 17))
+
+
+@pytest.mark.parametrize(("operation", "name"), [("write", "proof"), ("remove", "unproven")])
+def test_without_room_for_its_proof_a_member_stays_on_probation(operation: str, name: str) -> None:
+    """With the proof of an earlier life, others would take that for the later one. It tries again
+    now and then, not with each message; where to remove a file takes room, that may fail, too."""
+    bench = Bench(is_new=True)
+    probation, disk = bench.probation, bench.disk
+    probation.note_history()
+    disk.fail(operation, error=errno.ENOSPC, path_part=name)
+    probation.note_caught_up(Proof(3, 17))
+
+    probation.maybe_end(17, 5_000)
+    steps = disk.step_count
+    before = probation.is_proven
+    for later_ms in range(TRY_AGAIN_MS):
+        probation.maybe_end(17, 5_000 + later_ms)
+
+    assert (before, probation.is_proven, disk.step_count) == (False, False, steps)
+    probation.maybe_end(17, 5_000 + TRY_AGAIN_MS)
+    assert (probation.is_proven, probation.proof) == (True, Proof(3, 17))
+
+
+def test_a_damaged_proof_is_refused() -> None:
+    """A greater one would let the others believe an older copy."""
+    disk = SimulatedDisk()
+    disk.make_directory("data")
+    probation = Probation(disk, "data", "1", 3, is_new=True)
+    probation.note_caught_up(Proof(3, 17))
+    probation.maybe_end(17, 0)
+    for offset in range(len(disk.read("data/proof"))):
+        damaged = disk.copy()
+        damaged.flip("data/proof", offset)
+        with pytest.raises(StorageError, match="must be replaced"):
+            Probation(damaged, "data", "1", 3, is_new=False)
+
+
+@pytest.mark.parametrize("late", ["1", "2", "3"])
+def test_a_new_cluster_starts_with_all_of_its_members(late: str) -> None:
+    """Two of three wait for the third; from then on two are enough."""
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(3)
+        first = [member for member in cluster.members if member.member_id != late]
+        for member in first:
+            await member.start()
+        await asyncio.sleep(30)
+        assert [member.engine.status().role for member in first] != [Role.LEADER]
+        third = next(member for member in cluster.members if member.member_id == late)
+
+        await third.start()
+        leader = await cluster.leader()
+        await leader.engine.propose(b"a")
+
+        assert await cluster.equal() == [b"a"]
+        assert not any(member.is_unproven for member in cluster.members)
+        await leader.kill()
+        await cluster.leader([member for member in cluster.members if member.is_up])
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_lost_disk_and_a_member_that_never_was_there_begin_no_second_history() -> None:
+    """Two of five that were there from the beginning are emptied: what the others know stays."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        emptied, other = cluster.others(leader)
+        await leader.engine.propose(b"precious")
+        await cluster.equal()
+        await leader.kill()
+        for member in (emptied, other):  # more than may be lost; it is noticed all the same
+            await member.lose_disk()
+            await member.start()
+
+        await asyncio.sleep(30)
+
+        assert cluster.leaders() == []
+        await cluster.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_first_election_that_was_cut_short_is_held_again(is_killed: bool) -> None:
+    """The first grants are lost, so that some are proven with empty logs and others are not."""
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(3)
+        lost: list[str] = []
+
+        def lose(_source: str, target: str, message: say.Message) -> bool:
+            if isinstance(message, say.VoteGrant) and len(lost) < 2:
+                lost.append(target)
+                return False
+            return True
+
+        cluster.network.on_message = lose
+        for member in cluster.members:
+            await member.start()
+        await cluster.until(lambda: len(lost) == 2)
+        if is_killed:
+            candidate = next(each for each in cluster.members if each.member_id == lost[0])
+            await candidate.kill()
+            await candidate.start()
+
+        leader = await cluster.leader()
+
+        await leader.engine.propose(b"a")
+        assert await cluster.equal() == [b"a"]
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_votes_do_not_count_when_their_election_is_over() -> None:
+    """Who gave one may have lost its disk since, and have been proven again by others."""
+    bench = Bench(members=("1", "2", "3", "4", "5"))
+    bench.clock.advance(bench.raft.election_timeout_ms_max + 1)
+    bench.consensus.tick()
+    bench.clock.advance(5)
+    bench.consensus.tick()
+    for other in ("2", "3"):
+        bench.hear(other, say.PreVoteGrant(bench.core.term + 1))
+    term = bench.core.term
+    bench.hear("2", say.VoteGrant(term))
+    for _ in range(2):
+        bench.clock.advance(bench.raft.election_timeout_ms_max + 1)
+        bench.consensus.tick()
+
+    bench.hear("3", say.VoteGrant(term))
+
+    assert (bench.core.role, bench.core.term) == (Role.CANDIDATE, term)
+
+
+def test_what_is_replaced_twice_is_proven_with_more_each_time_though_nobody_writes() -> None:
+    """An idle cluster: its leader writes an entry for who asks. With as much as before, one that
+    was away could not tell which life is the later, and would accuse most of the others."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled(5)
+        away, *replaced = cluster.others(leader)
+        proofs: dict[str, list[Proof]] = {member.member_id: [] for member in replaced}
+        for _ in range(2):
+            for member in replaced:
+                await member.lose_disk()
+                await member.start()
+                await cluster.until(lambda each=member: not each.is_unproven)
+                stored = Probation(member.disk, "data", member.member_id, 5, is_new=False)
+                proofs[member.member_id].append(stored.proof)
+            await asyncio.sleep(1)
+            if away.is_up:
+                await away.kill()
+        await away.start()
+        await asyncio.sleep(5)
+
+        assert all(first < second for first, second in proofs.values())
+        assert not any(member.is_unproven for member in cluster.members)
+        assert (await cluster.leader()) is leader
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_an_accusation_without_room_to_note_it_holds_in_the_next_life() -> None:
+    """A file that is there gets a second name, which takes none."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        restored, other = cluster.others(leader)
+        await restored.kill()
+        old = restored.disk.copy()
+        await restored.start()
+        await cluster.equal()
+        await asyncio.sleep(1)
+        await other.kill()
+        await leader.engine.propose(b"known to two")
+        await leader.kill()
+        await restored.kill()
+        restored.disk = old
+        restored.disk.fail("write", error=errno.ENOSPC, path_part="unproven", count=9)
+        await restored.start()
+        await other.start()
+        await cluster.until(lambda: restored.is_unproven)
+
+        await restored.kill()
+        await restored.start()
+        await asyncio.sleep(5)
+
+        assert restored.is_unproven
+        assert cluster.leaders() == []
+        await leader.start()
+        assert b"known to two" in await cluster.equal()
+        await cluster.until(lambda: not restored.is_unproven)
+        await cluster.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("why", ["names", "room"])
+def test_a_member_that_cannot_note_an_accusation_stops(why: str) -> None:
+    bench = Bench()
+    bench.disk.fail("write", error=errno.ENOSPC, path_part="unproven")
+    if why == "names":
+        bench.disk.has_one_name_only = True
+    else:
+        bench.disk.fail("link", error=errno.ENOSPC)
+
+    with pytest.raises(StorageError, match="expected room to note"):
+        bench.probation.begin("an older copy")
+
+
+def test_an_emptied_member_does_not_elect_one_that_lacks_what_it_had_acknowledged() -> None:
+    """The leader and the emptied one had an entry, the third has not: it waits for the leader."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        emptied, behind = cluster.others(leader)
+        await behind.kill(is_power_cut=False)
+        applied = await leader.engine.propose(b"precious")
+        await leader.kill()
+
+        await emptied.lose_disk()
+        await emptied.start()
+        await behind.start()
+        await asyncio.sleep(10)
+        led_meanwhile = cluster.leaders()
+        await emptied.kill()
+        await emptied.start()
+        await asyncio.sleep(10)
+        led_after_a_restart = cluster.leaders()
+        await leader.start()
+        await cluster.leader()
+
+        assert (led_meanwhile, led_after_a_restart) == ([], [])
+        assert (await cluster.equal())[applied.result - 1] == b"precious"
+        await cluster.until(lambda: not emptied.is_unproven)
+        await cluster.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_an_emptied_member_is_proven_once_it_has_caught_up(is_compacted: bool) -> None:
+    """By the log or by a snapshot; then it votes, and the two others' leader can be replaced."""
+
+    async def scenario() -> None:
+        few = {"snapshot_every_entries": 3, "keep_entries_after_snapshot": 1}
+        cluster, leader = await settled(3, **(few if is_compacted else {}))
+        emptied, other = cluster.others(leader)
+        await emptied.lose_disk()
+        await emptied.start()
+        is_ready_at_once = emptied.engine.status().is_ready
+        await cluster.until(lambda: not emptied.is_unproven)
+        await cluster.until(lambda: emptied.engine.status().is_ready)
+
+        await leader.kill()
+        second = await cluster.leader([emptied, other])
+        await second.engine.propose(b"more")
+
+        assert not is_ready_at_once
+        assert len(emptied.replica.commands) >= 5
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_an_old_copy_is_found_out_by_its_leader_and_loses_its_vote() -> None:
+    """Put back while the leader lives: it is told, has no vote, and has it again afterwards."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        restored = cluster.others(leader)[0]
+        old = restored.disk.copy()
+        for number in range(5):
+            await leader.engine.propose(b"later %d" % number)
+        await cluster.equal()
+        told: list[str] = []
+        cluster.network.on_message = lambda _source, target, message: (
+            told.append(target) or True if isinstance(message, say.LogLost) else True
+        )
+
+        await restored.kill()
+        restored.disk = old
+        await restored.start()
+        await cluster.until(lambda: restored.is_unproven)
+        await cluster.until(lambda: not restored.is_unproven)
+
+        assert told == [restored.member_id]
+        assert len(await cluster.equal()) == 10
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_leader_of_an_earlier_term_also_remembers_what_was_acknowledged() -> None:
+    """Leading again, it still knows what a follower held that was committed."""
+    bench = Bench()
+    bench.lead()
+    bench.log.sync()
+    bench.follower_holds("3", 2)
+    bench.consensus.tick()
+    bench.hear("2", say.TermNotice(5))
+    bench.lead()
+
+    said = []
+    for _ in range(2):
+        epoch = bench.consensus.replication.followers["3"].epoch
+        said += bench.hear("3", say.Appended(bench.core.term, epoch, 2, False))
+
+    assert bench.core.role is Role.LEADER
+    assert ("3", say.LogLost(bench.core.term, 2)) in said
+
+
+def test_a_false_alarm_takes_no_vote_away() -> None:
+    """A member that holds what its leader believes lost stays proven."""
+    bench = Bench()
+    bench.append(1, (1, 0), [1, 1])
+
+    bench.hear("2", say.LogLost(1, 3))
+    bench.hear("3", say.LogLost(1, 9))
+    held = bench.probation.is_proven
+    bench.hear("2", say.LogLost(1, 4))
+
+    assert (held, bench.probation.is_proven) == (True, False)
+
+
+def test_a_member_alone_is_a_new_cluster_with_an_empty_disk() -> None:
+    """There is nobody who could remember more."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(1).start()
+        leader = await cluster.leader()
+
+        await leader.engine.propose(b"a")
+
+        assert not leader.is_unproven
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_replaced_member_catches_up_under_writes_that_do_not_stop() -> None:
+    """The leader makes several snapshots while one is on its way: what follows is kept so long."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled(
+            snapshot_every_entries=50, keep_entries_after_snapshot=12, snapshot_piece_bytes=512
+        )
+        for number in range(300):
+            await leader.engine.propose(b"%d" % number + b"x" * 1_000)
+        replaced = cluster.others(leader)[0]
+        await replaced.lose_disk()
+        await replaced.start()
+
+        async def write_on() -> None:
+            while True:
+                await leader.engine.propose(b"more")
+                await asyncio.sleep(0.003)
+
+        writing = asyncio.ensure_future(write_on())
+        await cluster.until(lambda: not replaced.is_unproven)
+        writing.cancel()
+
+        assert replaced.engine._snapshots.installed_total == 1
+        await cluster.equal()
+        log = leader.engine._log
+        for number in range(200):
+            await leader.engine.propose(b"after %d" % number)
+        await asyncio.sleep(1)
+        assert log[-1][1] - log[0][1] < 200  # it is not kept for ever
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_nobody_is_proven_without_the_term_that_was_won_with_its_forgotten_vote() -> None:
+    """A candidate has one vote of two that it needs when the voter's disk is lost; a leader of the
+    term before, which was paused, takes that member in; then the candidate gets the other vote."""
+
+    async def scenario() -> None:
+        cluster, old = await settled(5)
+        candidate, voter, late, other = cluster.others(old)
+        held: list[tuple[str, str, say.Message]] = []
+
+        def sees(source: str, target: str, message: say.Message) -> bool:
+            if isinstance(message, say.PreVoteRequest):
+                return source == candidate.member_id
+            if isinstance(message, say.VoteRequest) and target != voter.member_id:
+                held.extend([(source, target, message)] * (target == late.member_id))
+                return False
+            return True
+
+        cluster.network.on_message = sees
+        old.pause()
+        await cluster.until(lambda: bool(held))
+        term = candidate.term
+        for each in (candidate, late):
+            for one, two in ((each, old), (old, each), (candidate, other), (other, candidate)):
+                cluster.network.cut(one.member_id, two.member_id)
+        await cluster.until(lambda: voter.term == term)
+        await asyncio.sleep(0.005)  # its vote is on the way
+        await voter.lose_disk()
+        await voter.start()
+        cluster.network.cut(candidate.member_id, voter.member_id)
+        old.resume()
+        await asyncio.sleep(0.5)
+
+        cluster.network.on_message = None
+        cluster.network.carry(*held[0])
+
+        await cluster.until(lambda: candidate.engine.status().role is Role.LEADER, 100)
+        assert candidate.term == term
+        for _ in range(100):
+            assert voter.is_unproven or voter.term >= term, "it would vote in that term again"
+            await asyncio.sleep(0.01)
+        cluster.network.heal()
+        await cluster.equal()
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_an_older_leader_does_not_count_on_a_member_that_forgot_its_vote() -> None:
+    """A deposed leader wakes up and reaches only the emptied member: it commits nothing."""
+
+    async def scenario() -> None:
+        cluster, old = await settled()
+        old.pause()
+        second = await cluster.leader(cluster.others(old))
+        await second.engine.propose(b"newer")
+        (emptied,) = (member for member in cluster.others(old) if member is not second)
+        cluster.network.isolate(second.member_id)
+        await emptied.lose_disk()
+        await emptied.start()
+        old.resume()
+
+        with pytest.raises((CoordinatorError, TimeoutError)):
+            async with asyncio.timeout(5):
+                await old.engine.propose(b"split brain")
+        cluster.network.heal()
+        await cluster.leader()
+
+        assert (await cluster.equal())[-1] == b"newer"
+        await cluster.stop()
+
+    run(scenario())

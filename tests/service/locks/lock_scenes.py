@@ -1,0 +1,54 @@
+"""What scenes of locks share: sessions, grants, waiting for one, and looking."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from coordinator.config import Config
+from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.service.locks.queues import Wish
+from coordinator.service.locks.service import Grant
+from coordinator.service.locks.views import LockView
+from coordinator.service.member import Member
+from coordinator.service.reads import LINEARIZABLE
+from coordinator.state.commands import Kind
+from tests.service.fake_cluster import World, soon
+
+SHARED = Wish(kind=Kind.SHARED)
+WITHOUT_LEASES = Config()
+"""Sessions of 10 s: they outlive the tests that do not advance."""
+
+
+async def opened(world: World, timeout_ms: int | None = None) -> str:
+    session = await soon(world.leader.open_session(timeout_ms, "job", None, world.deadline()))
+    return session.session_id
+
+
+async def acquired(
+    world: World,
+    session_id: str,
+    name: str | tuple[str, ...] = "daily",
+    wish: Wish | None = None,
+    *,
+    at: Member | None = None,
+    **options: Any,
+) -> Grant:
+    options.setdefault("request", None)
+    options.setdefault("wait_deadline_ms", world.deadline())
+    options.setdefault("holder", HolderInfo("worker"))
+    member = at or world.leader
+    return await member.locks.acquire(name, session_id=session_id, wish=wish or Wish(), **options)
+
+
+def acquiring(world: World, *arguments: Any, **options: Any) -> asyncio.Task[Grant]:
+    return asyncio.create_task(acquired(world, *arguments, **options))
+
+
+async def released(world: World, grant: Grant) -> None:
+    await soon(world.leader.locks.release(grant.lock, grant.grant_id, None, world.deadline()))
+
+
+async def looked(world: World, name: str = "daily", *, at: Member | None = None) -> LockView:
+    member = at or world.follower
+    return (await soon(member.lock_views.query(name, LINEARIZABLE, world.deadline()))).value

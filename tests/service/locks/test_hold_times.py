@@ -1,0 +1,119 @@
+"""Locks that are held suspiciously long: seen, counted, named once."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from coordinator.clock import ManualClock
+from coordinator.raft.engine import Role
+from coordinator.raft.loopback import LoopbackEngine
+from coordinator.service.leadership import Leadership
+from coordinator.service.locks.denials import Denials
+from coordinator.service.locks.hold_times import Holds, LockClasses
+from coordinator.service.metrics import Metrics
+from coordinator.service.replica import MachineReplica
+from coordinator.state.codec import encode_command
+from coordinator.state.commands import (
+    Command,
+    Create,
+    CreateMode,
+    Delete,
+    OpenSession,
+    Operation,
+)
+from coordinator.state.machine import StateMachine
+
+LONG_MS = 60_000
+
+
+class Room:
+    """A state machine that the long holds listen to, on a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.replica = MachineReplica(StateMachine())
+        self.metrics = Metrics()
+        leadership = Leadership(LoopbackEngine(), self.clock)
+        leadership.on_role_change(Role.LEADER, 1)
+        self.denials = Denials(self.clock)
+        self.holds = Holds(
+            self.clock, self.replica, leadership, self.metrics, LockClasses(), self.denials, LONG_MS
+        )
+        self.replica.add_listener(self.holds)
+        self._index = 0
+        self.apply(OpenSession("0000000000000001", 10_000))
+
+    def apply(self, operation: Operation) -> None:
+        self._index += 1
+        self.replica.apply(self._index, 1, encode_command(Command(operation, 0)))
+
+    def enter(self, lock: str = "daily") -> None:
+        self.apply(
+            Create(
+                f"/locks/{lock}/lock-",
+                mode=CreateMode.EPHEMERAL_SEQUENTIAL,
+                session_id="0000000000000001",
+                parents=CreateMode.CONTAINER,
+            )
+        )
+
+    def pass_ms(self, by_ms: int) -> None:
+        self.clock.advance(by_ms)
+        self.holds.look(self.clock.monotonic_ms())
+
+    @property
+    def long_count(self) -> float:
+        value = self.metrics.registry.get_sample_value("coordinator_long_holds")
+        assert value is not None
+        return value
+
+
+def test_a_hold_is_counted_from_when_it_was_first_seen() -> None:
+    """Who takes over begins at zero; who waits has held for nothing."""
+    room = Room()
+    room.enter()
+    room.enter()
+    room.pass_ms(0)
+    room.pass_ms(5_000)
+    first, second = "/locks/daily/lock-0000000000", "/locks/daily/lock-0000000001"
+
+    assert (room.holds.held_ms(first), room.holds.held_ms(second)) == (5_000, 0)
+    room.apply(Delete(first))
+    assert (room.holds.held_ms(first), room.holds.held_ms(second)) == (0, 0)
+    room.pass_ms(2_000)
+    assert room.holds.held_ms(second) == 2_000
+
+
+def test_a_long_hold_is_counted_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    """One log line when it becomes long, a gauge for as long as it lasts."""
+    room = Room()
+    room.enter()
+    room.pass_ms(0)
+    with caplog.at_level(logging.WARNING):
+        room.pass_ms(LONG_MS - 1)
+        assert (room.long_count, caplog.messages) == (0, [])
+        room.pass_ms(1)
+        room.pass_ms(LONG_MS)
+
+    assert room.long_count == 1
+    assert caplog.messages == [
+        "lock 'daily' has been held for 60 s by session 0000000000000001 (grant 0-2)"
+    ]
+    room.apply(Delete("/locks/daily/lock-0000000000"))
+    room.pass_ms(1)
+    assert room.long_count == 0
+
+
+def test_locks_that_come_and_go_leave_nothing() -> None:
+    """Ten thousand short holds keep neither an entry nor a place in the heap."""
+    room = Room()
+    for number in range(10_000):
+        room.enter()
+        room.pass_ms(1)
+        room.apply(Delete(f"/locks/daily/lock-{number:010d}"))
+    room.pass_ms(1)
+
+    assert room.holds._holds == {}
+    assert len(room.holds._becoming_long) < 2_000

@@ -1,0 +1,116 @@
+"""Whatever takes a grant from a session that lives on is told by its next heartbeat."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from coordinator.service.locks import revocations as taken
+from coordinator.state.commands import (
+    Abandon,
+    Check,
+    CloseSession,
+    Create,
+    Delete,
+    Downgrade,
+    EndHold,
+    Enter,
+    ExpireSession,
+    FinishSession,
+    Guarded,
+    Multi,
+    Note,
+    OpenSession,
+    Operation,
+    Reap,
+    Release,
+    Reopen,
+    Resize,
+    Revoke,
+    SetData,
+    SetLimits,
+)
+from tests.service.fake_cluster import World, cluster, soon
+from tests.service.locks.lock_scenes import WITHOUT_LEASES, acquired, opened
+
+TELLS_NOTHING = {
+    Create: "ends no grant",
+    SetData: "ends no grant",
+    Check: "ends no grant",
+    OpenSession: "ends no grant",
+    Downgrade: "the holder's own deed, and it goes on holding",
+    Resize: "ends no grant: nobody who holds a slot loses it",
+    Note: "ends no grant",
+    Reopen: "deletes what closes a queue",
+    Enter: "ends no grant",
+    SetLimits: "ends no grant",
+    CloseSession: "the session is over",
+    ExpireSession: "the session is over",
+    FinishSession: "the session is over",
+    Release: "the holder's own deed",
+    Abandon: "the holder's own deed",
+}
+
+
+def test_every_operation_tells_or_says_why_not() -> None:
+    """A new operation that ends grants must be thought of here."""
+    known = {*taken._TAKING, *TELLS_NOTHING}
+    assert set(get_args(Operation)) == known
+    assert taken._TAKING.isdisjoint(TELLS_NOTHING)
+
+
+def by(path: str, token: int) -> dict[str, Any]:
+    directory = path.rpartition("/")[0]
+    return {
+        "delete": Delete(path),
+        "delete of the queue": Delete(directory, is_recursive=True),
+        "multi": Multi((Create("/x"), Delete(path))),
+        "guarded, then": Guarded((Check(path),), then=(Delete(path),)),
+        "guarded, otherwise": Guarded((Check("/no"),), otherwise=(SetData("/", b""), Delete(path))),
+        "guarded, the queue": Guarded((), then=(Delete(directory, is_recursive=True),)),
+        "revoke": Revoke(path, token, "ops", "stuck"),
+    }
+
+
+@pytest.mark.parametrize("names", ["daily", ("daily", "weekly")])
+@pytest.mark.parametrize("how", sorted(by("/locks/a/lock-0000000000", 1)))
+async def test_a_holder_is_told_whatever_deleted_its_znode(
+    how: str, names: str | tuple[str, ...]
+) -> None:
+    """By every member, of each lock it held as one, and once it is told it is told again."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        session_id = await opened(world)
+        held = await soon(acquired(world, session_id, names))
+        operation = by(held.path, held.fencing_token)[how]
+        await world.leader.submit(operation, request=None, deadline_ms=world.deadline())
+
+        for member in world.members.values():
+            ack = await soon(member.heartbeat(session_id, world.deadline()))
+            count = 1 if isinstance(names, str) else len(names)
+            assert len(ack.lost) == count
+            assert {each.fencing_token for each in ack.lost} == {held.fencing_token}
+            assert {each.how for each in ack.lost} == {"forced" if how == "revoke" else "deleted"}
+
+
+async def test_two_that_are_taken_in_one_command_are_both_told() -> None:
+    """One guarded write deletes the znodes of two holders."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        one, other = await opened(world), await opened(world)
+        first = await soon(acquired(world, one, "a"))
+        second = await soon(acquired(world, other, "b"))
+        both = Guarded((), then=(Delete(first.path), Delete(second.path)))
+        await world.leader.submit(both, request=None, deadline_ms=world.deadline())
+
+        for session_id, held in ((one, first), (other, second)):
+            assert await told(world, session_id) == [held.path]
+
+
+async def test_a_hold_whose_bound_ends_is_told() -> None:
+    """As ``EndHold`` is no deed of the holder's."""
+    assert {EndHold, Reap} <= taken._TAKING
+
+
+async def told(world: World, session_id: str) -> list[str]:
+    ack = await soon(world.follower.heartbeat(session_id, world.deadline()))
+    return [each.path for each in ack.lost]

@@ -1,0 +1,215 @@
+"""What a leader does by itself is tried again by the very same leader, when it is refused once.
+
+Another leader begins everything anew, which hides a first try that was the only one. So nobody is
+elected here: of what is proposed, the first of a kind is refused (nothing was proposed), or its
+answer is lost before or after it was done, and time passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from coordinator.config import Config, LimitsConfig, SessionConfig
+from coordinator.errors import (
+    CoordinatorError,
+    LeaderChangedError,
+    NoLeaderError,
+    NoSpaceError,
+    ProposalTimeoutError,
+    ThrottledError,
+)
+from coordinator.raft.engine import Applied
+from coordinator.service.locks.withdrawals import Leave
+from coordinator.state.codec import decode_command
+from coordinator.state.commands import (
+    Create,
+    CreateMode,
+    Delete,
+    EndHold,
+    Enter,
+    ExpireSession,
+    Kind,
+    Reap,
+    Release,
+    Reopen,
+)
+from coordinator.state.machine import StateMachine
+from tests.service.fake_cluster import World, cluster
+
+CONFIG = Config(
+    sessions=SessionConfig(timeout_ms_default=600_000),
+    limits=replace(LimitsConfig(), reap_interval_ms=500),
+)
+A = "/locks/a"
+
+
+@dataclass
+class Refusals:
+    """Refuses the first ``count`` proposals of a kind on the leader; the rest goes through."""
+
+    world: World
+    kind: type
+    error: type[CoordinatorError]
+    is_done: bool = False
+    """It was proposed all the same, and only the answer is lost."""
+    count: int = 1
+    tried: list[Any] = field(default_factory=list)
+
+    def begin(self) -> None:
+        engine = self.world.engines["1"]
+        propose = engine.propose
+
+        async def refusing(command: bytes) -> Applied:
+            operation = decode_command(command).operation
+            if not isinstance(operation, self.kind):
+                return await propose(command)
+            self.tried.append(operation)
+            if len(self.tried) > self.count:
+                return await propose(command)
+            if self.is_done:
+                await propose(command)
+            raise self.error("not this time")
+
+        engine.propose = refusing  # type: ignore[method-assign]
+
+
+def enter(session_id: str, directories: tuple[str, ...] = (A,), **more: Any) -> Enter:
+    return Enter(directories, "lock-", Kind.EXCLUSIVE, session_id, b"", **more)
+
+
+async def submit(world: World, operation: Any) -> Any:
+    done = await world.leader.submit(operation, request=None, deadline_ms=world.deadline())
+    return done.outcome.unwrap()
+
+
+async def opened(world: World, timeout_ms: int = 600_000) -> str:
+    session = await world.leader.open_session(timeout_ms, "", None, world.deadline())
+    return session.session_id
+
+
+def machine(world: World) -> StateMachine:
+    return world.leader._replica.machine
+
+
+# --- what a leader does by itself: how it comes to be due, and whether it is done
+
+
+async def bounded_hold(world: World) -> Callable[[], bool]:
+    session_id = await opened(world)
+    await submit(world, enter(session_id, max_hold_ms=1_000))
+    return lambda: not machine(world).locks.contenders(A)
+
+
+async def bounded_hold_of_several(world: World) -> Callable[[], bool]:
+    session_id = await opened(world)
+    several = ("/locks/a", "/locks/b")
+    await submit(world, enter(session_id, several, max_hold_ms=1_000))
+    return lambda: not machine(world).locks.contenders("/locks/b")
+
+
+async def lock_delay(world: World) -> Callable[[], bool]:
+    session_id = await opened(world)
+    await submit(world, enter(session_id, lock_delay_ms=1_000))
+    await world.leader.close_session(session_id, None, world.deadline(), failure="unwell")
+    assert machine(world).locks.closed(A)
+    return lambda: not machine(world).locks.closed(A)
+
+
+async def silent_session(world: World) -> Callable[[], bool]:
+    session_id = await opened(world, 1_000)
+    return lambda: machine(world).session(session_id) is None
+
+
+async def empty_container(world: World) -> Callable[[], bool]:
+    await submit(world, Create("/box", b"", CreateMode.CONTAINER))
+    await submit(world, Create("/box/child"))
+    await submit(world, Delete("/box/child"))
+    return lambda: machine(world).stat("/box") is None
+
+
+async def ttl_znode(world: World) -> Callable[[], bool]:
+    await submit(world, Create("/late", b"", CreateMode.TTL, None, 1_000))
+    return lambda: machine(world).stat("/late") is None
+
+
+DUE: tuple[tuple[type, Callable[[World], Coroutine[Any, Any, Callable[[], bool]]]], ...] = (
+    (EndHold, bounded_hold),
+    (EndHold, bounded_hold_of_several),
+    (Reopen, lock_delay),
+    (ExpireSession, silent_session),
+    (Reap, empty_container),
+    (Reap, ttl_znode),
+)
+HOW = (
+    (ThrottledError, False),
+    (NoSpaceError, False),
+    (NoLeaderError, False),
+    (ProposalTimeoutError, False),
+    (LeaderChangedError, False),
+    (ProposalTimeoutError, True),
+)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize(("error", "is_done"), HOW)
+@pytest.mark.parametrize(("kind", "due"), DUE)
+async def test_the_same_leader_tries_again(
+    kind: type,
+    due: Callable[[World], Coroutine[Any, Any, Callable[[], bool]]],
+    error: type[CoordinatorError],
+    is_done: bool,
+    times: int,
+) -> None:
+    """Refused once or three times, or of unknown outcome: it is done in the end, and once."""
+    async with cluster(3, config=CONFIG) as world:
+        term = world.term
+        refusals = Refusals(world, kind, error, is_done=is_done, count=times)
+        refusals.begin()
+
+        is_over = await due(world)
+        await world.advance(8_000)
+
+        assert is_over()
+        assert world.term == term
+        if not is_done:
+            assert len(refusals.tried) == times + 1
+        tried = len(refusals.tried)
+        await world.advance(3_000)
+        assert len(refusals.tried) == tried, "what is done is not proposed for ever"
+
+
+async def test_one_that_is_refused_keeps_the_others_from_nothing() -> None:
+    """Three bounded holds end at once; the first is refused, and all three end."""
+    async with cluster(3, config=CONFIG) as world:
+        session_id = await opened(world)
+        refusals = Refusals(world, EndHold, ThrottledError)
+        refusals.begin()
+        for name in "abc":
+            several = (f"/locks/{name}",)
+            await submit(world, enter(session_id, several, max_hold_ms=1_000))
+
+        await world.advance(2_000)
+
+        assert not any(machine(world).locks.contenders(f"/locks/{name}") for name in "abc")
+        assert len(refusals.tried) == 4
+
+
+async def test_a_leave_that_is_refused_is_tried_again_by_the_same_member() -> None:
+    """Who gave up waiting leaves no contender behind, though the leader had too much to do."""
+    async with cluster(3, config=CONFIG) as world:
+        holder, waiter = await opened(world), await opened(world)
+        await submit(world, enter(holder))
+        waiting = await submit(world, enter(waiter))
+        refusals = Refusals(world, Release, ThrottledError, count=3)
+        refusals.begin()
+        contender = waiting.contenders[0]
+        leave = Leave(Release(contender.path, contender.stat.czxid), waiter, "a", False)
+        world.leader._queues._leaving.start(leave)
+        await world.advance(10_000)
+
+        assert len(machine(world).locks.contenders(A)) == 1
+        assert len(refusals.tried) == 4

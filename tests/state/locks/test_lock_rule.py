@@ -1,0 +1,73 @@
+"""The rule of who holds, after every command of some hundred histories of locks.
+
+Properties draw eighty histories each; what takes several coincidences (a multi-lock that waits
+before a closed queue, two readers behind one writer) is met in these.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from coordinator.state.commands import Kind, Release
+from coordinator.state.locks.contender import Contender
+from coordinator.state.machine import StateMachine
+from tests.state.drawn_history import TERM
+from tests.state.exercised import records
+from tests.state.locks.lock_histories import lock_history
+from tests.state.locks.test_lock_laws import closed_from, is_first, may_hold, queues_of
+from tests.state.strategies import SMALL_LIMITS
+
+HISTORIES = 400
+COMMANDS = 40
+
+
+def check_queues(machine: StateMachine, met: Counter[str]) -> None:
+    """Fail unless exactly those hold who may; count what is seldom met."""
+    for directory, contenders in queues_of(machine).items():
+        held = len(machine.locks.holders(directory))
+        assert all(each.is_holder for each in contenders[:held])
+        assert not any(each.is_holder for each in contenders[held:])
+        kinds = {each.kind for each in contenders[:held]}
+        assert len(kinds) <= 1
+        assert held <= 1 or kinds != {Kind.EXCLUSIVE}
+        if held == len(contenders):
+            continue
+        met["waits"] += 1
+        group = contenders[held].group
+        if group and held == 0:
+            closed = closed_from(machine, directory)
+            met["several before a closed queue"] += closed is not None
+        if may_hold(machine, directory, held):
+            assert group, "only a multi-lock waits at the head of a queue"
+            assert not all(is_first(machine, path) for path in group)
+
+
+def check_granted(
+    machine: StateMachine, granted: tuple[str, ...], before: dict[str, Contender]
+) -> None:
+    """Fail if somebody was granted in a queue that is closed before it."""
+    for path in granted:
+        contender = machine.locks.record(path)
+        if contender is not None and path in before:
+            closed = closed_from(machine, contender.directory)
+            assert closed is None or closed >= contender.number
+
+
+def test_who_holds_follows_the_rule_in_many_histories() -> None:
+    """Also where it takes several coincidences; each of those is counted."""
+    met: Counter[str] = Counter()
+    for seed in range(HISTORIES):
+        machine = StateMachine(SMALL_LIMITS)
+        for command in lock_history(random.Random(seed), SMALL_LIMITS, COMMANDS):
+            before = records(machine)
+            outcome = machine.apply(command, machine.applied_index + 1, TERM)
+            check_queues(machine, met)
+            check_granted(machine, outcome.granted, before)
+            met["several granted at once"] += (
+                isinstance(command.operation, Release) and len(outcome.granted) > 1
+            )
+
+    assert met["waits"] > 1_000
+    assert met["several before a closed queue"] > 3
+    assert met["several granted at once"] > 20
