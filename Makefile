@@ -9,7 +9,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	echo "$$candidate"; break; fi; done)
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
-.PHONY: help run test check lint house bench simulate mutants mutate faults faults-tools \
+.PHONY: help run test check lint house bench simulate ledger mutants mutate faults faults-tools \
 	guard-servers guard-object-store fuzz openapi-tools promtool clean
 .DEFAULT_GOAL := help
 
@@ -58,6 +58,10 @@ bench: $(VENV)/.installed-dev
 	@$(BIN)/python -m bench.memory
 	@$(BIN)/python -m bench.failover
 	@$(BIN)/python -m bench.failover --stop
+
+# The table of docs/testing.md, from docs/simulation-ledger.csv.
+ledger: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.simulation.ledger
 
 # Any number of seeds, for hours if you like; LEDGER=file adds a row about the run to it.
 SEEDS ?= 100

@@ -2,7 +2,7 @@
 
     python -m tests.simulation --seeds 200               # seeds 0 to 199, on all cores
     python -m tests.simulation --seed 1234 --trace       # one world, with its whole trace
-    python -m tests.simulation --seeds 5000 --ledger docs/simulation-ledger.md
+    python -m tests.simulation --seeds 5000 --ledger docs/simulation-ledger.csv
 
 Every failure names its seed, the broken promise, the last events and the command that replays it.
 """
@@ -14,7 +14,8 @@ import os
 import sys
 from pathlib import Path
 
-from tests.simulation.campaign import Total, failure_text, quiet, verdicts, write_down
+from tests.simulation.campaign import Total, failure_text, quiet, verdicts
+from tests.simulation.ledger import write_down
 from tests.simulation.world import Settings, Verdict, simulate
 
 
@@ -44,7 +45,7 @@ def main() -> int:
     print(file=sys.stderr)
     if total.seeds:
         row = total.row(seeds.start)
-        print(row)
+        print(", ".join(f"{name} {value or 'none'}" for name, value in row.items()))
         if arguments.ledger is not None:
             write_down(row, arguments.ledger)
     return 1 if total.failed else 0

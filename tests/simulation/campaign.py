@@ -1,4 +1,4 @@
-"""Many runs: on several processes, counted, and with a line for the ledger."""
+"""Many runs: on several processes, counted, and summed up for the ledger."""
 
 from __future__ import annotations
 
@@ -29,21 +29,7 @@ COUNTED = (
     "elections",
     "snapshots",
 )
-"""What a row of the ledger counts besides faults, in this order."""
-_NAMES = (
-    "when (UTC)", "commit", "seeds", "simulated hours", "faults", "operations",
-    "of unknown outcome", "commands", "grants", "changes told", "sessions expired", "elections",
-    "snapshots installed", "seconds", "broken promises",
-)  # fmt: skip
-LEDGER_HEAD = f"""\
-# Long runs of the simulation
-
-One row for each part; `make simulate SEEDS=200 LEDGER=docs/simulation-ledger.md` adds one.
-A seed makes the same world only at the same commit. [Testing](testing.md) says what is judged.
-
-| {" | ".join(_NAMES)} |
-|{"---|" * len(_NAMES)}
-"""
+"""What a row of the ledger counts besides faults."""
 
 
 def verdicts(seeds: Sequence[int], settings: Settings, jobs: int) -> Iterator[Verdict]:
@@ -135,26 +121,20 @@ class Total:
             flush=True,
         )
 
-    def row(self, start: int) -> str:
+    def row(self, start: int) -> dict[str, str]:
         """Return what was run as one row of the ledger."""
-        sums = self.sums
-        cells = [
-            time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
-            commit_id(),
-            f"{start}..{start + self.seeds - 1}",
-            f"{self._simulated_s / 3600:.2f}",
-            *(f"{count:,}" for count in (sum(self._faults.values()), *(sums[n] for n in COUNTED))),
-            f"{self.seconds:.0f}",
-            "seeds " + ", ".join(map(str, self.failed)) if self.failed else "none",
-        ]
-        return "| " + " | ".join(cells) + " |"
-
-
-def write_down(row: str, ledger: Path) -> None:
-    """Add a row to a ledger, which is begun if it is not there."""
-    is_new = not ledger.exists()
-    with ledger.open("a", encoding="utf-8") as file:
-        file.write((LEDGER_HEAD if is_new else "") + row + "\n")
+        counts = {"faults": sum(self._faults.values())}
+        counts |= {name: self.sums[name] for name in COUNTED}
+        return {
+            "ended_utc": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+            "commit": commit_id(),
+            "first_seed": str(start),
+            "last_seed": str(start + self.seeds - 1),
+            "simulated_hours": f"{self._simulated_s / 3600:.2f}",
+            **{name: str(count) for name, count in counts.items()},
+            "seconds": f"{self.seconds:.0f}",
+            "failed_seeds": " ".join(map(str, self.failed)),
+        }
 
 
 def commit_id() -> str:
