@@ -247,6 +247,11 @@ def test_files_stay_small_and_explained(module: str, path: Path) -> None:
     assert not wide, f"{path}: lines {wide} are wider than {LINE_COLUMNS_MAX} columns"
 
 
+def test_pages_are_as_wide_as_code() -> None:
+    """Only code and rows of tables, which Markdown cannot wrap, may be wider."""
+    assert source.wide_lines(ROOT, prose_only=True) == []
+
+
 def test_nothing_cites_what_is_not_here() -> None:
     """A number of a list of requirements says nothing to who does not have the list."""
     assert source.citations(ROOT) == []

@@ -68,7 +68,7 @@ def test_the_mistakes_of_others_are_not_repeated() -> None:
 
 def test_both_sides_of_the_debate_are_told() -> None:
     """In our own words; the clock and the pause are each settled by a story."""
-    debate = section("The debate")
+    debate = " ".join(section("The debate").split())
 
     assert re.search(r"\*Kleppmann\* asks.*must\s+not rely on time", debate, re.DOTALL)
     assert re.search(r"\*Sanfilippo\* answers.*span of time", debate, re.DOTALL)
