@@ -105,7 +105,9 @@ def check_resize(table: LockTable, directory: str, size: int) -> None:
     if queue is None or size >= table.sizes.get(directory, 1):
         return
     reduction = _Reduction(table, {directory: size})
-    waiting = [owner_of(table.contenders[path]) for _, path in queue.contenders[queue.held :]]
+    behind = [table.contenders[path] for _, path in queue.contenders[queue.held :]]
+    # Who is leaving waits for nothing: it goes by itself.
+    waiting = [owner_of(each) for each in behind if each.session_id not in table.leaving]
     for owner in waiting:
         reduction.add(owner)
     _check(reduction, waiting, f"resize {directory}")

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator.state.commands import (
+    CloseSession,
     Command,
     Enter,
     Kind,
@@ -231,6 +232,22 @@ def test_a_smaller_size_that_would_leave_somebody_waiting_for_ever_is_refused() 
     assert locks.machine.locks.size("/locks/pool") == 2
 
 
+def test_a_smaller_size_takes_no_heed_of_who_is_leaving() -> None:
+    """A session that ends in pieces still waits in the queue, and goes by itself."""
+    locks = Locks()
+    locks.granted("t1", "pool", kind=Kind.SLOT, size=2)
+    locks.granted("t2", "pool", kind=Kind.SLOT)
+    locks.granted("gone", "a", session_id="s2")
+    locks.waiting("gone", "pool", kind=Kind.SLOT, session_id="s2")
+    locks.apply(CloseSession("s2", at_once=1))
+    assert locks.machine.leaving_sessions() == ("s2",)
+
+    outcome = locks.apply(Resize("/locks/pool", 1))
+
+    assert outcome.refusal is None
+    assert locks.machine.locks.size("/locks/pool") == 1
+
+
 def test_a_multi_lock_waits_for_all_of_its_queues() -> None:
     """It stands in the way in one queue while it waits in the other."""
     locks = Locks()
@@ -280,6 +297,8 @@ def queues_of(machine: StateMachine, sizes: dict[str, int]) -> Queues:
     for directory in DIRECTORIES:
         places = []
         for each in machine.locks.contenders(directory):
+            if each.session_id in machine.leaving_sessions():
+                continue  # it goes by itself
             owner = (str(each.session_id), each.owner) if each.owner else (str(each.czxid),)
             places.append(Place(owner, each.kind, each.is_holder, each.czxid))
         queues[directory] = tuple(places)
@@ -380,6 +399,7 @@ steps = st.one_of(
     attempts(),
     st.integers(0, 20),
     st.builds(Resize, st.sampled_from(DIRECTORIES), st.integers(1, 3)),
+    st.builds(CloseSession, st.just("s2"), at_once=st.just(1)),
 )
 
 
@@ -399,7 +419,12 @@ def test_refused_exactly_when_brute_force_finds_no_way_out(history: list[object]
                 gone = standing[step % len(standing)]
                 locks.apply(Release(gone.path, gone.czxid))
             continue
-        assert isinstance(step, Enter | Resize)
+        assert isinstance(step, Enter | Resize | CloseSession)
+        if isinstance(step, CloseSession):
+            locks.apply(step)
+            continue
+        if isinstance(step, Enter) and locks.machine.session(step.session_id) is None:
+            continue
         expected = waits_for_ever(locks.machine, step)
 
         outcome = locks.apply(step)
