@@ -62,10 +62,13 @@ class SessionTable:
         return iter(tuple(self._sessions.values()))
 
     def page(self, after_zxid: int, limit: int | None) -> list[Session]:
-        """Return at most ``limit`` of the sessions opened after ``after_zxid``, in their order."""
+        """Return at most ``limit`` of the sessions opened after ``after_zxid``, in their order.
+
+        ``limit`` is 0 or more.
+        """
         sessions = list(self._sessions.values())
         start = bisect_right(sessions, after_zxid, key=attrgetter("opened_zxid"))
-        return sessions[start:] if limit is None else sessions[start : start + max(limit, 0)]
+        return sessions[start:] if limit is None else sessions[start : start + limit]
 
     def latest_first(self) -> Iterator[tuple[str, Session]]:
         """Iterate over ids and sessions, in the reverse order of their opening."""

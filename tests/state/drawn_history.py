@@ -24,6 +24,7 @@ from coordinator.state.commands import (
     CreateMode,
     Enter,
     ExpireSession,
+    FinishSession,
     IfHeld,
     OpenSession,
     Operation,
@@ -90,7 +91,8 @@ class DrawnHistory:
     def weighted(self) -> list[tuple[Action, int]]:
         """Return what may be drawn, and how often."""
         return [
-            (self.open_session, 3), (self.end_session, 5), (self.abandon, 6), (self.reap, 2),
+            (self.open_session, 3), (self.end_session, 5), (self.finish_session, 1),
+            (self.abandon, 6), (self.reap, 2),
         ]  # fmt: skip
 
     def otherwise(self) -> Operation:
@@ -105,6 +107,8 @@ class DrawnHistory:
         else:
             is_lonely = not self.machine.session_count and chance.randrange(3)
             action = self.open_session if is_lonely else chance.choice(self._actions)
+            if self.machine.leaving_sessions() and chance.randrange(5) == 0:
+                action = self.finish_session
             operation = action() or self.otherwise()
             if chance.randrange(8) == 0:
                 operation = self.spoil(operation)
@@ -153,15 +157,31 @@ class DrawnHistory:
         return OpenSession(f"{letter}{self._session_count}", 50)
 
     def end_session(self) -> Operation:
-        """End one, rather one that holds something; by its client, by its own failure, or lost."""
+        """End one, rather one that holds something; by its client, by its own failure, or lost.
+
+        Every second one that can is to go in pieces: the one that owns most.
+        """
         contender = self.pick(lambda each: each.is_holder)
         session_id = contender.session_id if contender is not None else None
+        owned = {
+            each.session_id: len(self.machine.ephemerals_of(each.session_id))
+            for each in self.machine.sessions()
+        }
+        at_once = int(max(owned.values(), default=0) > 1 and self.chance.randrange(2))
+        if at_once:
+            session_id = max(owned, key=lambda each: owned[each])
         if session_id is None:
             session_id = self.session()
         sort = self.chance.randrange(5)
         if sort < 2:
-            return ExpireSession(session_id, TERM, self.chance.choice([0, 7]))
-        return CloseSession(session_id, "the probe failed" if sort > 2 else "")
+            return ExpireSession(session_id, TERM, self.chance.choice([0, 7]), at_once)
+        return CloseSession(session_id, "the probe failed" if sort > 2 else "", at_once)
+
+    def finish_session(self) -> FinishSession:
+        """Go on with the end of a session that goes in pieces, or of one that does not."""
+        leaving = self.machine.leaving_sessions()
+        session_id = self.chance.choice(leaving or (self.session(),))
+        return FinishSession(session_id, self.chance.choice([0, 1, 1, 2, 9]))
 
     def abandon(self) -> Abandon | None:
         """Abandon a request that was made, rather one that entered; or the next one."""

@@ -23,6 +23,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    FinishSession,
     Kind,
     Multi,
     Note,
@@ -34,7 +35,14 @@ from coordinator.state.commands import (
 from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import Contender, kind_of
 from coordinator.state.machine import StateMachine
-from coordinator.state.outcomes import Entered, HoldEnded, Outcome, Reopened, SessionEnded
+from coordinator.state.outcomes import (
+    Entered,
+    HoldEnded,
+    Outcome,
+    Reopened,
+    SessionEnded,
+    SessionFinished,
+)
 from tests.state.drawn_history import TERM
 from tests.state.locks.lock_histories import lock_history
 
@@ -159,6 +167,8 @@ class Exercised:
             facts["sessions ended with two holders of one queue"] += len(
                 {each.directory for each in lost if each.is_holder}
             ) < sum(each.is_holder for each in lost)
+        if isinstance(outcome.result, SessionFinished) and outcome.events:
+            facts["ended in pieces"] += 1
         if command.if_held and outcome.refusal is None and not outcome.is_repeat:
             facts["fenced and done"] += 1
         ended_now = locks.ended_at(machine.zxid) if outcome.events else ()
@@ -190,7 +200,7 @@ def _word(operation: object, outcome: Outcome, before: dict[str, Contender]) -> 
             return "reopened" if result.was_closed else "void"
         case ExpireSession() if isinstance(result, SessionEnded) and result.is_void:
             return "void"
-        case Abandon() | Delete() | ExpireSession() | CloseSession():
+        case Abandon() | Delete() | ExpireSession() | CloseSession() | FinishSession():
             return "" if outcome.events else "nothing to end"
     return ""
 

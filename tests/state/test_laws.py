@@ -20,6 +20,7 @@ from coordinator.state.commands import (
     Create,
     CreateMode,
     ExpireSession,
+    FinishSession,
     RequestId,
 )
 from coordinator.state.events import EventType
@@ -57,7 +58,8 @@ def all_znodes(machine: StateMachine, path: str = "/") -> dict[str, tuple[bytes,
 
 def truth(machine: StateMachine) -> tuple[object, ...]:
     """Everything that is true, without what is remembered for retries."""
-    return machine.zxid, all_znodes(machine), tuple(machine.sessions()), all_locks(machine)
+    sessions = (tuple(machine.sessions()), machine.leaving_sessions())
+    return machine.zxid, all_znodes(machine), sessions, all_locks(machine)
 
 
 def all_locks(machine: StateMachine) -> tuple[object, ...]:
@@ -246,25 +248,35 @@ def test_law_6_events_tell_the_whole_change_in_order(history: list[Command]) -> 
         assert known == {path: (stat.czxid, stat.version) for path, (_, stat) in found}
 
 
+def check_ephemerals(machine: StateMachine) -> None:
+    """Every ephemeral znode is one of a session that knows it: open, or leaving and not through."""
+    leaving = machine.leaving_sessions()
+    is_open = {each.session_id for each in machine.sessions()}
+    owned: dict[str, set[str]] = {each: set() for each in (*is_open, *leaving)}
+    for path, (_, stat) in all_znodes(machine).items():
+        if stat.ephemeral_owner is not None:
+            owned[stat.ephemeral_owner].add(path)
+            assert stat.num_children == 0
+    assert owned == {each: set(machine.ephemerals_of(each)) for each in owned}
+    assert is_open.isdisjoint(leaving)
+
+
 @about(CloseSession_changed=10)
 @thorough
 @given(histories)
-def test_law_7_ephemerals_belong_to_open_sessions(history: list[Command]) -> None:
-    """Every ephemeral znode has one open session, which knows it; ending it takes all."""
+def test_law_7_ephemerals_belong_to_sessions(history: list[Command]) -> None:
+    """Each has one session, which knows it; ending that takes all, or is gone on with."""
     machine = Observed(SMALL_LIMITS)
     for index, command in enumerate(history, 1):
         machine.apply(command, index, 1)
 
-        owned: dict[str, set[str]] = {each.session_id: set() for each in machine.sessions()}
-        for path, (_, stat) in all_znodes(machine).items():
-            if stat.ephemeral_owner is not None:
-                owned[stat.ephemeral_owner].add(path)
-                assert stat.num_children == 0
-        assert owned == {
-            each.session_id: set(machine.ephemerals_of(each.session_id))
-            for each in machine.sessions()
-        }
+        check_ephemerals(machine)
 
+    for session_id in machine.leaving_sessions():
+        while machine.ephemerals_of(session_id):
+            count = len(machine.ephemerals_of(session_id))
+            machine.apply(Command(FinishSession(session_id, 1), 0), len(history) + 1, 1)
+            assert len(machine.ephemerals_of(session_id)) < count
     for session in machine.sessions():
         zxid, expected = machine.zxid, set(machine.ephemerals_of(session.session_id))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
 import pytest
 
 from coordinator.state.commands import (
@@ -24,6 +27,10 @@ from coordinator.state.locks.contender import Ending
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, Outcome, SessionEnded, SessionFinished
+from coordinator.state.sessions import Session
+from tests.state.strategies import SMALL_LIMITS
+from tests.state.test_laws import check_ephemerals
+from tests.state.znode_histories import mixed_history
 
 
 class Room:
@@ -104,6 +111,28 @@ def test_nothing_is_done_in_the_name_of_a_session_that_is_leaving() -> None:
         each.refusal and each.refusal.code
         for each in (under, ephemeral, again, downgraded, entered)
     ] == ["LockLost", "SessionExpired", "BadArguments", "NotOwner", "SessionExpired"]
+
+
+def test_no_session_comes_again_while_one_of_its_id_is_leaving() -> None:
+    """Also when so many have ended since that its end is not remembered for retries."""
+    machine = StateMachine(SMALL_LIMITS)
+
+    def do(operation: Operation) -> str | None:
+        outcome = machine.apply(Command(operation, 0), machine.applied_index + 1, 1)
+        return outcome.refusal and outcome.refusal.code
+
+    do(OpenSession("s1", 50))
+    for name in "abc":
+        do(Create(f"/{name}", b"", CreateMode.EPHEMERAL, "s1"))
+    do(CloseSession("s1", at_once=1))
+    for number in range(SMALL_LIMITS.clients_max + 1):
+        do(OpenSession(f"t{number}", 50))
+        do(CloseSession(f"t{number}"))
+
+    assert do(OpenSession("s1", 50)) == "BadArguments"
+    do(FinishSession("s1", 9))
+    assert do(OpenSession("s1", 50)) is None
+    assert machine.ephemerals_of("s1") == ()
 
 
 def test_who_waits_behind_is_granted_in_the_command_in_which_its_lock_goes() -> None:
@@ -196,3 +225,57 @@ def test_few_go_in_the_command_that_ends_their_session(at_once: int) -> None:
 
     assert len(ended.events) >= 5
     assert room.machine.leaving_sessions() == ()
+
+
+def test_whatever_comes_in_between_a_session_goes_whole() -> None:
+    """In many histories: who is leaving owns something, until nothing of it is left (law 7)."""
+    met: Counter[str] = Counter()
+    for seed in range(150):
+        machine = StateMachine(SMALL_LIMITS)
+        for command in mixed_history(random.Random(seed), SMALL_LIMITS, 40):
+            before, zxid = machine.leaving_sessions(), machine.zxid
+            outcome = machine.apply(command, machine.applied_index + 1, 1)
+            after = machine.leaving_sessions()
+
+            check_ephemerals(machine)
+            result = outcome.result
+            if isinstance(command.operation, FinishSession) and not outcome.is_repeat:
+                session_id = command.operation.session_id
+                met["went on"] += bool(outcome.events)
+                if isinstance(result, SessionFinished):
+                    assert result.left == len(machine.ephemerals_of(session_id)) or not before
+                    assert (session_id in after) == (session_id in before and result.left > 0)
+                assert machine.zxid == zxid + bool(outcome.events or before != after)
+                met["through"] += before != after
+                met["nothing was left"] += before != after and not outcome.events
+            elif isinstance(result, SessionEnded) and before != after:
+                met["in pieces"] += 1
+                assert after == (*before, result.session_id)
+            else:
+                assert after == before
+
+    assert met["in pieces"] > 25
+    assert met["went on"] > 25
+    assert met["through"] > 25
+    assert met["nothing was left"] > 0
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7])
+def test_pages_of_sessions_are_all_of_them(length: int) -> None:
+    """Read one behind the other, each once, as they were opened, also when some have ended."""
+    machine = StateMachine()
+    for number in range(9):
+        session_id = f"s{(number * 5) % 9}"  # not as they sort
+        machine.apply(Command(OpenSession(session_id, 5_000), 0), number + 1, 1)
+    for session_id in ("s0", "s4"):
+        machine.apply(Command(CloseSession(session_id), 0), 20, 1)
+    every = list(machine.sessions())
+
+    found: list[Session] = []
+    while page := list(machine.sessions(found[-1].opened_zxid if found else 0, length)):
+        assert len(page) == min(length, len(every) - len(found))
+        found += page
+
+    assert found == every
+    assert [each.session_id for each in every] == ["s5", "s1", "s6", "s2", "s7", "s3", "s8"]
+    assert list(machine.sessions(0, 0)) == []

@@ -25,6 +25,7 @@ from tests.state.drawn_history import Action, DrawnHistory
 from tests.state.locks.lock_histories import LockHistory
 
 NAMES = ("a", "b", "c", "n-", "n-0000000001")
+_MODES = (*CreateMode, CreateMode.EPHEMERAL, CreateMode.EPHEMERAL)
 _PARENT_MODES = (None, CreateMode.CONTAINER, CreateMode.PERSISTENT)
 
 
@@ -69,7 +70,7 @@ class ZnodeHistory(DrawnHistory):
         path = f"{parent.rstrip('/')}/{chance.choice(NAMES)}"
         if chance.randrange(6) == 0:
             path += f"/{chance.choice(NAMES)}"
-        mode = chance.choice(list(CreateMode))
+        mode = chance.choice(_MODES)
         return Create(
             path,
             chance.choice([b"", b"data"]),

@@ -9,6 +9,7 @@ from coordinator.state.commands import (
     Command,
     Downgrade,
     ExpireSession,
+    FinishSession,
     Kind,
     Note,
     Resize,
@@ -293,11 +294,12 @@ def test_a_record_changes_only_by_what_is_asked_of_it(history: list[Command]) ->
             assert new == same
 
 
-@about(sessions_ended_with_holders=15, closed_by_a_lock_delay=100, reopened=1)
+@about(sessions_ended_with_holders=15, closed_by_a_lock_delay=100, reopened=1, closed_by_a_piece=1)
 @thorough
 @given(lock_histories)
 def test_a_holder_lost_with_a_lock_delay_leaves_its_queue_closed(history: list[Command]) -> None:
     """Only a session's expiry or failure does, and nobody is granted in a closed queue."""
+    lost_sessions: set[str] = set()
     for machine, command in steps(history):
         before = holders_of(machine)
         closed_before = {each.path for each in machine.locks.closings()}
@@ -318,14 +320,27 @@ def test_a_holder_lost_with_a_lock_delay_leaves_its_queue_closed(history: list[C
             delays = [each.lock_delay_ms for each in before.values() if each.directory == directory
                       and machine.locks.record(each.path) is None]  # fmt: skip
             assert closing.delay_ms == max(delays)
-        operation = command.operation
-        is_loss = isinstance(operation, ExpireSession) or (
-            isinstance(operation, CloseSession) and bool(operation.failure)
+        assert new == (lost if is_loss(command, outcome, lost_sessions) else set())
+        EXERCISED.facts["closed by a piece"] += len(new) * isinstance(
+            command.operation, FinishSession
         )
-        was_ended = isinstance(outcome.result, SessionEnded) and outcome.result.was_open
-        assert new == (lost if is_loss and was_ended else set())
         for directory in new:
             assert not any(path.startswith(directory + "/") for path in outcome.granted)
+
+
+def is_loss(command: Command, outcome: Outcome, lost_sessions: set[str]) -> bool:
+    """Whether a session ends as lost, or goes on to; note which ended so."""
+    operation = command.operation
+    if isinstance(operation, FinishSession):
+        return operation.session_id in lost_sessions
+    if not isinstance(operation, ExpireSession | CloseSession):
+        return False
+    if not isinstance(outcome.result, SessionEnded) or not outcome.result.was_open:
+        return False
+    if isinstance(operation, CloseSession) and not operation.failure:
+        return False
+    lost_sessions.add(operation.session_id)
+    return True
 
 
 @about(resized=8, noted=8, several_hold_slot=15)
