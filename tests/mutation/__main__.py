@@ -33,14 +33,16 @@ TESTS = {
     ],
     "coordinator/state/locks/deadlock.py": [f"{LOCKS}/test_deadlock.py", f"{STATE}/test_traces.py"],
     "coordinator/state/locks/contender.py": [
-        "tests/bounds/test_bounds.py", f"{LOCKS}/test_queues.py", f"{STATE}/test_traces.py",
+        f"{LOCKS}/test_contender_names.py", "tests/bounds/test_bounds.py",
+        f"{LOCKS}/test_queues.py", f"{STATE}/test_traces.py",
         f"{LOCKS}/test_lock_laws.py",
     ],
     "coordinator/state/tree.py": [
         f"{STATE}/test_tree_edges.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
     ],
     "coordinator/state/sessions.py": [
-        "tests/bounds/test_bounds.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
+        f"{STATE}/test_session_ends.py", "tests/bounds/test_bounds.py", f"{STATE}/test_traces.py",
+        f"{STATE}/test_laws.py",
     ],
     "coordinator/state/multi.py": [
         "tests/bounds/test_bounds.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
