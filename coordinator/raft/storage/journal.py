@@ -3,7 +3,8 @@
 What is promised, and by whom:
 
 1. ``add``, ``deleteEntriesFrom`` and ``clear`` change memory and a buffer, nothing else. Everything
-   buffered goes to the system in one write, and one sync makes it stable (group commit).
+   buffered goes to the system in one write, and one sync makes it stable (group commit). Such a
+   batch has its blocks of the file to itself, and says of those before how far they are stable.
 2. After a crash the log is what it was after some operation not before the last one synced. So an
    entry up to ``durable_index`` is never lost, and a suffix that was cut, and then written over by
    a synced entry, never comes back.
@@ -39,7 +40,7 @@ from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage import segments
 from coordinator.raft.storage.disk import Disk, DiskFile, join
-from coordinator.raft.storage.records import Kind, encode
+from coordinator.raft.storage.records import Kind, encode, fill
 from coordinator.raft.storage.recovery import recover
 from coordinator.raft.storage.segments import Entry, Segment
 from coordinator.raft.storage.watermark import Watermark
@@ -165,9 +166,8 @@ class Journal:
         self._next_index = found.replay.next_index
         self._bytes_in_memory = sum(len(entry[0]) for entry in self._entries)
         self._durable_index = self._written_index = self.last_index
-        # Of the last segment: its length, what of it is stable, what its marks say is stable.
+        # Of the last segment: its length, and what of it is stable.
         self._size_bytes = self._synced_bytes = found.replay.valid_bytes
-        self._marked_bytes = found.replay.synced_bytes
         if not self._entries and self._next_index is not None:
             # All that is left is before what a snapshot covers; begin anew wherever that ends.
             self.clear()
@@ -360,12 +360,13 @@ class Journal:
         if self._in_flight is not None and self._in_flight.is_rolling:
             return
         salt, first_index = self._segment.salt, self._segment.first_index
-        parts = [*self._mark()]
+        parts: list[bytes] = []
         for kind, index, term_, command in self._pending:
             parts += encode(kind, index, term_, command, salt)
             if kind is not Kind.ENTRY:
                 first_index = min(first_index, index)
-        data = b"".join(parts)
+        size_bytes = self._size_bytes + sum(map(len, parts))
+        data = b"".join((*parts, fill(size_bytes, self._synced_bytes, salt)))
         with self._stopping_on_failure():
             try:
                 self._file.write(data)
@@ -375,7 +376,6 @@ class Journal:
                 return
         self._is_full = False
         self._pending.clear()
-        self._marked_bytes = max(self._marked_bytes, self._synced_bytes)
         self._segment.first_index = first_index
         self._size_bytes += len(data)
         self._written_index = self.last_index
@@ -435,17 +435,11 @@ class Journal:
         """Go on in ``segment``, which is empty and stable."""
         self._segments.append(segment)
         self._file = file
-        self._size_bytes = self._synced_bytes = self._marked_bytes = segments.HEADER_BYTES
+        self._size_bytes = self._synced_bytes = segments.EMPTY_BYTES
 
     @property
     def _segment(self) -> Segment:
         return self._segments[-1]
-
-    def _mark(self) -> tuple[bytes, ...]:
-        """The SYNCED record that is due, if one is."""
-        if self._synced_bytes <= self._marked_bytes:
-            return ()
-        return encode(Kind.SYNCED, self._synced_bytes, 0, b"", self._segment.salt)
 
     def _forget_durable_from(self, index: int) -> None:
         last = max(0, index - 1)

@@ -30,13 +30,20 @@ The rule for a record that does not check:
 What a torn write leaves behind is thereby a short file, zeros or any other bytes in some of its
 sectors, in any order; so whatever follows the last synced record, a start cuts it.
 
+Whatever is written together begins in a new block of 4,096 bytes: ``fill`` ends each batch with a
+SYNCED record that reaches to the next one. For a sector in which the power goes may be spoiled, and
+the system writes whole blocks: bytes after a synced record in the same block would have that record
+written once more, and rule 5 would then cut it. (512 would do where a disk writes no more than a
+sector, and the system no more than was changed. It writes pages, of 4,096 bytes, and disks say 512
+and mean 4,096. SQLite fills its log to the next sector for the same reason, where it is told that a
+disk is not safe there: "powersafe overwrite".) Files of before end anywhere;
+``segments.repair_tail`` fills them.
+
 The limit: records that neither a SYNCED record nor the watermark names yet (those of the last sync,
 for about a second) cannot be told from a torn write if the file is shortened, or more than a byte
-of them is changed, after they were stable; also by a disk that spoils a whole sector when the power
-goes while it is written, if that sector holds the end of such a record and what follows it. One
-member that loses them is one failure, as a lost disk is. A flipped bit in them is found like any
-other. (The other way round, of random bytes after the header of a record of a megabyte one in
-sixteen looks like one wrong byte, and is refused.)
+of them is changed, after they were stable. One member that loses them is one failure, as a lost
+disk is. A flipped bit in them is found like any other. (The other way round, of random bytes after
+the header of a record of a megabyte one in sixteen looks like one wrong byte, and is refused.)
 """
 
 from __future__ import annotations
@@ -51,11 +58,13 @@ from zlib import crc32
 MAGIC = b"RcRd"
 HEADER_BYTES = 40
 SECTOR_BYTES = 512
+BLOCK_BYTES = 4096
 ALIGNMENT_BYTES = 8
 PAYLOAD_BYTES_MAX = 0xFFFF_FFFF
 
 _REST = struct.Struct("<IIBBHIQQ")
 _PADDING = b"\xa5" * (4 + ALIGNMENT_BYTES)
+_FILLING = b"\xa5" * (2 * BLOCK_BYTES)
 _ZERO_SECTOR = bytes(SECTOR_BYTES)
 
 
@@ -107,6 +116,14 @@ def encode(
     body_crc = crc32(padding, crc32(payload, salt))
     rest = _REST.pack(body_crc, length, kind, mask, 0, 0, index, term)
     return MAGIC + crc32(rest, salt).to_bytes(4, "little") + rest, payload, padding
+
+
+def fill(offset: int, synced_bytes: int, salt: int) -> bytes:
+    """Return the SYNCED record that begins at ``offset`` and ends where a block does."""
+    shortest = HEADER_BYTES + 4 + _padding_bytes(4)
+    room = -offset % BLOCK_BYTES
+    room += BLOCK_BYTES if room < shortest else 0
+    return b"".join(encode(Kind.SYNCED, synced_bytes, 0, _FILLING[: room - HEADER_BYTES - 4], salt))
 
 
 def decode_at(data: bytes, offset: int, salt: int) -> Record | Flaw:

@@ -7,7 +7,8 @@ In this order, so that dying at any step leaves something the next start underst
    file again, which from then on says that the segment must be there. Segments without a term
    file, or fewer segments than it names, are refused: a member that forgot its vote or its log
    must not take part.
-3. The segments are replayed, the torn tail of the last one is cut, and what is kept is made stable.
+3. What a start that died had copied of the log's tail is put back. The segments are replayed, the
+   torn tail of the last one is cut, and what is kept is made stable.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from coordinator.errors import StorageError
 from coordinator.raft.storage import hard_state as term
-from coordinator.raft.storage import segments, watermark
+from coordinator.raft.storage import segments, tail_copy, watermark
 from coordinator.raft.storage.disk import Disk, DiskFile, join
 from coordinator.raft.storage.segments import Replay, Segment
 
@@ -77,6 +78,7 @@ def _read_back(
             f"missing {missing}: this member must be replaced",
             path=directory,
         )
+    tail_copy.restore(disk, directory, last, paths[last])
     replay = Replay()
     data = b""
     for sequence in range(first, last + 1):
@@ -94,7 +96,8 @@ def _read_back(
         )
     file = disk.open_append(paths[last])
     try:
-        segments.repair_tail(file, replay, data)
+        known = stable_bytes if last == stable_sequence else 0
+        segments.repair_tail(disk, directory, file, replay, data, stable_bytes=known)
     except StorageError:
         file.close()
         raise

@@ -4,9 +4,11 @@ A segment is ``<sequence>-<first index>.log``: a header of 40 bytes, then record
 gaps, so a missing file is noticed (the index alone would not do: it falls when a suffix is cut).
 
 1. A segment gets its name after its header is stable, and only when all before it is stable.
-   So only the last segment can have a torn tail, and a bad header is damage.
+   So only the last segment can have a torn tail, and a bad header is damage. The header has a
+   block of its own, as every batch has (``records``).
 2. What is read back is made stable, by writing it again, before it counts: the system may have
-   kept pages whose sync once failed, and reports them as clean.
+   kept pages whose sync once failed, and reports them as clean. A copy of it is stable elsewhere
+   first (``tail_copy``): the power may go while it is written again, too.
 3. Anything not explained by a torn write at the end is a StorageError that names the file, the
    offset, what was expected and what was found. Nothing is repaired by guessing.
 """
@@ -18,14 +20,27 @@ import struct
 from dataclasses import dataclass
 from zlib import crc32
 
-from coordinator.errors import StorageError
+from coordinator.errors import DiskFullError, StorageError
+from coordinator.raft.storage import tail_copy
 from coordinator.raft.storage.disk import Disk, DiskFile, join
-from coordinator.raft.storage.records import Flaw, Kind, Record, is_torn, scan, synced_offset_after
+from coordinator.raft.storage.records import (
+    BLOCK_BYTES,
+    Flaw,
+    Kind,
+    Record,
+    fill,
+    is_torn,
+    scan,
+    synced_offset_after,
+)
+from coordinator.raft.storage.tail_copy import TailCopy
 
 Entry = tuple[bytes, int, int]
 """(command, index, term), as PySyncObj keeps them."""
 
 HEADER_BYTES = 40
+EMPTY_BYTES = BLOCK_BYTES
+"""The length of a segment without entries."""
 _MAGIC = b"COORDLOG"
 _FORMAT = 1
 _HEADER = struct.Struct("<8sIIQQI")
@@ -51,9 +66,10 @@ def create(disk: Disk, directory: str, sequence: int, first_index: int, salt: in
     """Make an empty segment; returns when it is stable under its name."""
     path = join(directory, f"{sequence:010d}-{first_index:020d}.log")
     head = _HEADER.pack(_MAGIC, _FORMAT, salt, sequence, first_index, 0)
+    head += crc32(head).to_bytes(4, "little")
     file = disk.create(path + TEMPORARY_SUFFIX)
     try:
-        file.write(head + crc32(head).to_bytes(4, "little"))
+        file.write(head + fill(HEADER_BYTES, HEADER_BYTES, salt))
         file.sync()
     finally:
         file.close()
@@ -176,13 +192,29 @@ class Replay:
         segment.durable_first_index = segment.first_index
 
 
-def repair_tail(file: DiskFile, replay: Replay, data: bytes) -> None:
-    """Cut the torn tail of the last segment and make the rest of it stable."""
-    if replay.valid_bytes < len(data):
-        file.truncate(replay.valid_bytes)
-    if replay.synced_bytes < replay.valid_bytes:
-        file.write_at(replay.synced_bytes, data[replay.synced_bytes : replay.valid_bytes])
+def repair_tail(
+    disk: Disk, directory: str, file: DiskFile, replay: Replay, data: bytes, *, stable_bytes: int
+) -> None:
+    """Cut the torn tail of the last segment and make the rest of it stable, to a block's end.
+
+    ``stable_bytes`` is how much of it is known to be stable, if anybody knows more than its own
+    marks. Without room for a copy of the rest and for what fills the block, both are left out."""
+    segment, end = replay.segments[-1], replay.valid_bytes
+    stable_bytes = max(stable_bytes, replay.synced_bytes)
+    if stable_bytes >= end == len(data) and end % BLOCK_BYTES == 0:
+        return
+    start = stable_bytes - stable_bytes % BLOCK_BYTES
+    filling = fill(end, stable_bytes, segment.salt) if end % BLOCK_BYTES else b""
+    tail = TailCopy(segment.sequence, start, data[:HEADER_BYTES], data[start:end] + filling)
+    try:
+        tail_copy.save(disk, directory, tail)
+        file.write_at(start, tail.data)
+        replay.valid_bytes += len(filling)
+    except DiskFullError:
+        file.write_at(start, data[start:end])
+    file.truncate(replay.valid_bytes)
     file.sync()
+    tail_copy.drop(disk, directory)
 
 
 def damaged(path: str, offset: int, expected: str, found: str) -> StorageError:

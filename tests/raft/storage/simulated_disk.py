@@ -6,6 +6,8 @@ What survives ``crash()`` is drawn from the seed, as harshly as file systems are
    where there was none, independently; the length is the old one, the new one or one between.
 2. Of a directory, each change of a name since its last sync happened or did not (``is_orderly``:
    those that happened are the first few, as on a journaling file system).
+   Where it ``is_spoiling``, one sector of a block of 4,096 bytes that was being written may come
+   out as any bytes at all, also one that was stable: systems write whole blocks.
 3. A failed sync marks the changed sectors clean: they can be read, a later sync that succeeds does
    not store them, and a crash shows that they were never there.
 """
@@ -21,6 +23,7 @@ from coordinator.errors import StorageError
 from coordinator.raft.storage.disk import DirectoryLock, DiskFile, storage_error
 
 SECTOR_BYTES = 512
+BLOCK_BYTES = 4096
 
 
 class SimulatedCrashError(Exception):
@@ -184,6 +187,7 @@ class SimulatedDisk:
         self.life = 0
         self.sync_count = self.directory_sync_count = self.write_count = self.step_count = 0
         self.crash_at_step: int | None = None
+        self.is_spoiling = False
         self.has_one_name_only = False
         """Files can not have a second name, as on some file systems."""
 
@@ -355,8 +359,18 @@ class SimulatedDisk:
         kept = {sector for sector in sorted(inode.dirty) if self.random.random() < 0.5}
         if self.random.random() < 0.25:
             kept = set(inode.dirty)
+        written = sorted(inode.dirty)
         inode.settle(kept, size)
+        if self.is_spoiling and written and self.random.random() < 0.5:
+            self._spoil(inode, self.random.choice(written))
         inode.data, inode.dirty = bytearray(inode.stable), set()
+
+    def _spoil(self, inode: Inode, sector: int) -> None:
+        """The power goes while the block of this sector is written."""
+        block = sector * SECTOR_BYTES // BLOCK_BYTES * BLOCK_BYTES
+        start = block + self.random.randrange(0, BLOCK_BYTES, SECTOR_BYTES)
+        length = len(inode.stable[start : start + SECTOR_BYTES])
+        inode.stable[start : start + length] = self.random.randbytes(length)
 
     def _split(self, path: str) -> tuple[Directory, str]:
         parent, _, name = path.rpartition("/")

@@ -147,8 +147,9 @@ def test_a_suffix_cut_while_a_sync_is_under_way_is_not_stable() -> None:
 def test_a_sync_that_begins_a_segment_holds_the_writes_back() -> None:
     """Entries added meanwhile go to the new segment, which follows the old one without a gap."""
     disk = SimulatedDisk()
-    journal = open_journal(disk, 100)
-    add(journal, 1, 2, 3)
+    journal = open_journal(disk, 8_193)
+    journal.add(bytes(4_096), 1, 0)
+    add(journal, 2, 3)
     token = journal.begin_sync()
     assert token is not None
     assert token.is_rolling
@@ -211,14 +212,14 @@ def test_a_log_begun_anew_forgets_the_old_one() -> None:
 def test_the_log_goes_on_beyond_any_one_file() -> None:
     """Row 15: offsets are counted within a segment, so nothing ends at 4 GiB."""
     disk = SimulatedDisk()
-    journal = open_journal(disk, 1000)
+    journal = open_journal(disk, 20_000)
     for index in range(1, 301):
         journal.add(bytes(400), index, 0)
         journal.sync()
 
     sizes = [len(disk.content(f"data/{name}")) for name in disk.list_directory("data")]
 
-    assert max(sizes) < 2000
+    assert max(sizes) < 25_000
     assert len(open_after_kill(disk, 1000)) == 300
 
 

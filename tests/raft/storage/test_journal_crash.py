@@ -28,7 +28,8 @@ class Rig:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.disk = SimulatedDisk(seed, is_orderly=bool(seed % 3))
-        self.segment_bytes = self.random.choice([200, 1500, 4000, 100_000])
+        self.disk.is_spoiling = bool(seed % 2)
+        self.segment_bytes = self.random.choice([200, 9_000, 30_000, 1_000_000])
         self.needed_index = 0
         self.term: tuple[int, str | None] = (0, None)
         self.terms_possible: set[tuple[int, str | None]] = {self.term}
