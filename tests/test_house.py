@@ -255,3 +255,16 @@ def test_pages_are_as_wide_as_code() -> None:
 def test_nothing_cites_what_is_not_here() -> None:
     """A number of a list of requirements says nothing to who does not have the list."""
     assert source.citations(ROOT) == []
+
+
+def test_the_way_of_a_write_names_functions_that_are_there() -> None:
+    """docs/architecture.md follows one write by file and function."""
+    steps = source.way_of_a_write(ROOT)
+    known = {
+        (str(module.path.relative_to(ROOT)), function.name)
+        for module in source.product(ROOT)
+        for function in source.functions(module)
+    }
+
+    assert len(steps) >= 10
+    assert [step for step in steps if step not in known] == []

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,7 +35,7 @@ def figures(root: Path) -> dict[str, Any]:
     found = imports.imports(modules)
     longest = max(modules, key=lambda each: each.lines)
     longest_function = max(functions, key=lambda each: each.lines)
-    flow = _flow(root)
+    went = flow(root)
     return {
         "modules": len(modules),
         "lines of product": sum(each.lines for each in modules),
@@ -45,10 +46,11 @@ def figures(root: Path) -> dict[str, Any]:
         "median function, lines": median(each.lines for each in functions),
         "longest function, lines": longest_function.lines,
         "longest function": f"{longest_function.module}:{longest_function.name}",
-        "files that handle one write": _files(flow["write"]),
-        "functions that handle one write": [f"{file}:{name}" for file, name in flow["write"]],
-        "files that handle one lock": _files(flow["lock"]),
-        "functions that handle one lock": [f"{file}:{name}" for file, name in flow["lock"]],
+        "files on the way of a write (docs)": _files(source.way_of_a_write(root)),
+        "files that handle one write": _files(went["write"]),
+        "functions that handle one write": [f"{file}:{name}" for file, name in went["write"]],
+        "files that handle one lock": _files(went["lock"]),
+        "functions that handle one lock": [f"{file}:{name}" for file, name in went["lock"]],
         "duplicates of six lines and more": [str(each) for each in duplicates.duplicates(modules)],
         "class names in two modules": [
             f"{name}: {', '.join(where)}"
@@ -68,11 +70,11 @@ def figures(root: Path) -> dict[str, Any]:
     }
 
 
-def _files(steps: list[list[str]]) -> list[str]:
+def _files(steps: Iterable[Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(file for file, _ in steps))
 
 
-def _flow(root: Path) -> dict[str, list[list[str]]]:
+def flow(root: Path) -> dict[str, list[list[str]]]:
     """Measure the way of a write in a process of its own, which imports the product of ``root``."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "house" / "flow.py"), str(root)],

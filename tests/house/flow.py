@@ -43,7 +43,8 @@ class Follower:
     def following(self) -> Iterator[list[tuple[str, str]]]:
         """Note the steps while the ``with`` lasts."""
         self._seen.clear()
-        self._steps = steps = []
+        steps: list[tuple[str, str]] = []
+        self._steps = steps
         try:
             yield steps
         finally:

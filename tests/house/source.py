@@ -16,6 +16,7 @@ CITATION = re.compile(
 )
 """A number of a list, or a page, that is not in the repository."""
 _LINT_CODES = re.compile(r"#\s*(?:ruff|noqa)\b[^\n]*")
+_STEP = re.compile(r"^\| \d+ \| `([\w/.]+)` \| `([\w.]+)` \|$", re.MULTILINE)
 _PROSE = ("*.md", "docs/*.md")
 _CITING = (
     *(f"{package}/**/*.py" for package in ("coordinator", "recipes", "tests", "examples", "bench")),
@@ -93,6 +94,11 @@ def docs_lines(root: Path) -> int:
     """Return how many lines README, CHANGELOG and the other pages have together."""
     pages = [path for pattern in _PROSE for path in root.glob(pattern)]
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in pages)
+
+
+def way_of_a_write(root: Path) -> list[tuple[str, str]]:
+    """Return the steps that docs/architecture.md names: file and function."""
+    return _STEP.findall((root / "docs" / "architecture.md").read_text(encoding="utf-8"))
 
 
 def citations(root: Path) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.house import duplicates, imports, source
+from tests.house.__main__ import ROOT, flow
 from tests.house.flow import MARK, holds_mark
 
 
@@ -92,3 +93,14 @@ def test_a_write_is_recognised_in_values_and_in_bytes() -> None:
     assert holds_mark(("set", {"path": f"/{MARK}"}))
     assert holds_mark(b'{"data": "SG91c2VNYXJrZXIx"}')
     assert not holds_mark(("set", {"path": "/other"}, 7, None))
+
+
+def test_a_write_goes_the_way_that_the_docs_tell() -> None:
+    """Each step of docs/architecture.md is given the write, in this order."""
+    told = source.way_of_a_write(ROOT)
+
+    went = [(file, name) for file, name in flow(ROOT)["write"]]
+
+    assert [step for step in told if step not in went] == []
+    places = [went.index(step) for step in told]
+    assert places == sorted(places)
