@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.clock": (),
     "coordinator.waiting": (),
     "coordinator.log_lines": (),
+    "coordinator.garbage": (),
     "coordinator.config": ("coordinator.errors",),
     "coordinator.config_file": (
         "coordinator.config",

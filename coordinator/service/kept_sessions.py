@@ -36,6 +36,7 @@ from coordinator.service.heartbeats import HeartbeatAck, Heartbeats
 from coordinator.service.proposals import Proposals
 from coordinator.service.replica import MachineReplica
 from coordinator.service.session_ends import ENDED_AT_ONCE
+from coordinator.service.tasks import let_go
 from coordinator.service.timers import Timers
 from coordinator.state.commands import CloseSession, OpenSession, RequestId
 
@@ -135,6 +136,7 @@ class KeptSession:
             await asyncio.wait({keeping})
             if not keeping.cancelled():
                 keeping.result()  # a defect of ours is raised, not dropped
+            let_go(keeping)
 
     async def begin_in_full(self, paths: Sequence[str]) -> None:
         """Renew the lease now that ``paths`` hold; return once that is confirmed.

@@ -44,3 +44,15 @@ class Tasks:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_failure(error)
+
+
+def let_go(ended: asyncio.Task[Any]) -> None:
+    """Cut the cycle of a task that failed, or was cancelled, within a deadline.
+
+    It holds its error, that its frames, one of these the deadline, and the deadline the task. A
+    long wait may have been put aside meanwhile, and nobody would collect it (``garbage``).
+    """
+    try:
+        ended.result()
+    except BaseException as error:  # a cancellation, too: it is given out once, and forgotten
+        error.__traceback__ = error.__context__ = None

@@ -60,6 +60,7 @@ class Deadline:
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None  # it holds on to us: no cycle is left for the collector
         await self._scope.__aexit__(kind, error, traceback)
 
     def _pass(self) -> None:

@@ -49,11 +49,15 @@ class Crowded:
         self.server: HttpServer | None = None
 
     async def start(self) -> None:
+        await self.open()
+        await self._fill()
+
+    async def open(self) -> None:
+        """Begin, with nobody there."""
         await self.member.start()
         app = create_app(self.member, self._http_config, self.clock)
         self.server = HttpServer(app, self._http_config, self.clock)
         await self.server.start()
-        await self._fill()
 
     async def stop(self) -> None:
         assert self.server is not None

@@ -20,6 +20,7 @@ from aiohttp import web
 
 from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
 from coordinator.service.kept_sessions import KeptSession
+from coordinator.service.tasks import let_go
 from coordinator.wire import messages
 from coordinator.wire.http.door import Door, checked_client_id
 from coordinator.wire.http.paths import name_at
@@ -134,6 +135,7 @@ class Attempt:
             self._is_told = is_granting and stream.is_line_out
             if not self._is_told:
                 await self._give_up(waiting)
+            let_go(waiting)
         await stream.end()
         return stream.response
 

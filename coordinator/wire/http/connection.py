@@ -158,7 +158,12 @@ class Connection(RequestHandler):
             self._admission.spare.discard(self)
         else:
             self._admission.leave(self.address)
+        transport = self.transport
         super().connection_lost(exc)
+        if transport is not None and hasattr(transport, "_read_ready_cb"):
+            # Python's transport holds on to itself by this: a cycle for each connection that ends,
+            # which nobody collects once it was put aside (``coordinator.garbage``).
+            transport._read_ready_cb = _nothing_to_read
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -270,6 +275,10 @@ class Connection(RequestHandler):
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """Log what aiohttp cannot explain; a client's mistake never comes here."""
         logger.error(*args, **kw)
+
+
+def _nothing_to_read() -> None:
+    """What is left of a connection that has ended."""
 
 
 def network_of(address: str) -> str:

@@ -1,0 +1,131 @@
+"""What a client leaves behind when it has gone: nothing that only the collector can find.
+
+A member puts aside what has stayed for a while, and then looks for no cycles in it
+(``coordinator.garbage``): what is long alive here must end without.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.loop_meter import Metered
+from tests.wire.crowded import Crowded
+
+EACH = 15
+_LEASE_MS = 60_000
+_LINES = "application/x-ndjson"
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Crowded]:
+    loop = Metered()
+    running = Crowded(loop)
+    loop.run(running.open())
+    holders = [
+        _asked(running, "POST", f"/v1/{each}/held", _wish(20_000), waits=0.1)
+        for each in ("locks", "elections")
+    ]
+    try:
+        yield running
+    finally:
+        for each in holders:
+            each.close()
+        loop.run(running.stop())
+        loop.close()
+
+
+def _asked(
+    scene: Crowded, method: str, path: str, body: Any = None, *, accept: str = "*/*", waits: float
+) -> socket.socket:
+    """Send one request, read what comes within ``waits`` seconds; return the open connection."""
+    assert scene.server is not None
+    connection = socket.create_connection(("127.0.0.1", scene.server.port), timeout=10)
+    data = b"" if body is None else json.dumps(body).encode()
+    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: {accept}\r\n"
+    if body is not None:
+        head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
+    connection.sendall(head.encode() + b"\r\n" + data)
+    connection.settimeout(max(waits, 0.001))
+    try:
+        while connection.recv(65_536) and waits:
+            pass
+    except TimeoutError:
+        pass
+    return connection
+
+
+def _wish(timeout_ms: int) -> dict[str, int]:
+    return {"lease_ms": _LEASE_MS, "timeout_ms": timeout_ms}
+
+
+Part = Callable[[Crowded], socket.socket]
+
+ROWS: dict[str, Part] = {
+    "a read": lambda scene: _asked(scene, "GET", "/v1/tree?children", waits=0.02),
+    "a refused read": lambda scene: _asked(scene, "GET", "/v1/tree/none", waits=0.02),
+    "a session": lambda scene: _asked(
+        scene, "POST", "/v1/sessions", {"timeout_ms": _LEASE_MS}, waits=0.02
+    ),
+    "a watch": lambda scene: _asked(scene, "GET", "/v1/watch?path=/a", accept=_LINES, waits=0.02),
+    "an observation": lambda scene: _asked(
+        scene, "GET", "/v1/elections/e?observe", accept=_LINES, waits=0.02
+    ),
+    "a grant": lambda scene: _asked(scene, "POST", "/v1/locks/g", _wish(20_000), waits=0.02),
+    "a try that is refused": lambda scene: _asked(
+        scene, "POST", "/v1/locks/held", _wish(0), waits=0.02
+    ),
+    "a wait that is left": lambda scene: _asked(
+        scene, "POST", "/v1/locks/held", _wish(20_000), waits=0.02
+    ),
+    "a told wait that is left": lambda scene: _asked(
+        scene, "POST", "/v1/locks/held", _wish(20_000), accept=_LINES, waits=0.02
+    ),
+    "a wait that is over": lambda scene: _asked(
+        scene, "POST", "/v1/locks/held", _wish(40), waits=0.1
+    ),
+    "a told wait that is over": lambda scene: _asked(
+        scene, "POST", "/v1/locks/held", _wish(40), accept=_LINES, waits=0.1
+    ),
+    "a campaign that is left": lambda scene: _asked(
+        scene, "POST", "/v1/elections/held", _wish(20_000), accept=_LINES, waits=0.02
+    ),
+}
+
+
+@pytest.mark.parametrize("part", ROWS)
+def test_who_has_gone_leaves_no_cycle(scene: Crowded, part: str) -> None:
+    """Of many, less is found than one object each."""
+    ROWS[part](scene).close()  # what is made once, for all of a kind, is no part of it
+    _let_end(scene)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(EACH):
+            ROWS[part](scene).close()
+        _let_end(scene)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        found = Counter(f"{type(each).__module__}.{type(each).__name__}" for each in gc.garbage)
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+    assert max(found.values(), default=0) < EACH, f"in cycles: {found.most_common(12)}"
+
+
+def _let_end(scene: Crowded) -> None:
+    """Return when the member has noticed that everybody has gone, but those who hold."""
+    for _ in range(100):
+        if scene.member.metrics.contenders_waiting._value.get() == 0:
+            break
+        time.sleep(0.05)
+    time.sleep(0.3)
