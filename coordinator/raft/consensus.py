@@ -1,7 +1,7 @@
 """What each message of another member means: the rules that PySyncObj lacks, around PySyncObj.
 
 1. Everything a member promises (a vote, an acknowledgement) leaves only when it is durable; what a
-   leader asks of others leaves before its own sync. ``Outbox`` is told which is which.
+   leader asks of others leaves before its own sync: ``send_durable`` and ``send_now``.
 2. A reply of an older term means nothing; one of a newer term ends a leadership (rows 7, 8, 20).
 3. An append is compared with the log first. What agrees is not written again, so nothing that was
    acknowledged is ever cut (row 4); what is committed never changes, or the member stops.
@@ -25,19 +25,28 @@ from typing import Any
 from coordinator.config import RaftConfig
 from coordinator.raft.barrier import QuorumRounds
 from coordinator.raft.elections import Elections
-from coordinator.raft.engine import Role
-from coordinator.raft.hardening import FOUNDING, NO_OP, HardenedSyncObj, InvariantError
+from coordinator.raft.engine import InvariantError, Role
+from coordinator.raft.entries import Entries
+from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
-from coordinator.raft.network.outbox import Outbox
-from coordinator.raft.proposals import NOTHING
 from coordinator.raft.rejoin.recovering import Probation, Proof, ask_after_ms
 from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.replication import Replication
 
 
 class Consensus:
-    """One member's part in the protocol, driven by messages and by ``tick``."""
+    """One member's part in the protocol, driven by messages and by ``tick``.
+
+    Args:
+        send_now: sends a message of (member id, message); False where nobody is connected.
+        send_durable: as ``send_now``, once everything written to the log and the vote by now is
+            durable.
+        entries: what this member's entries are made of, and what applies them.
+        on_role: is called when PySyncObj moves to another role.
+        on_snapshot_needed: is called for a follower that lacks what this log no longer has.
+        may_lead: says whether this member's disk is fit to lead with.
+    """
 
     def __init__(
         self,
@@ -48,7 +57,12 @@ class Consensus:
         raft: RaftConfig,
         random: Random,
         now_ms: Callable[[], int],
-        outbox: Outbox,
+        send_now: Callable[[str, Message], bool],
+        send_durable: Callable[[str, Message], None],
+        entries: Entries,
+        on_role: Callable[[Role], None],
+        on_snapshot_needed: Callable[[str], None],
+        may_lead: Callable[[], bool],
         applied_index: int,
         probation: Probation,
         trust: Trust,
@@ -60,12 +74,15 @@ class Consensus:
         self._raft = raft
         self._random = random
         self._now_ms = now_ms
-        self._outbox = outbox
+        self.send_now = send_now
+        self.send = send_durable
+        self._entries = entries
+        self._on_role = on_role
         self._trust = trust
         self.rounds = QuorumRounds(self._others)
         self.replication = Replication(
-            self._others, log=log, raft=raft, send=outbox.send_now,
-            on_snapshot_needed=outbox.on_snapshot_needed,
+            self._others, log=log, raft=raft, send=send_now,
+            on_snapshot_needed=on_snapshot_needed,
         )  # fmt: skip
         self.core = HardenedSyncObj(
             member_id,
@@ -75,14 +92,13 @@ class Consensus:
             random=random,
             now_ms=now_ms,
             host=self,
+            entries=entries,
             applied_index=applied_index,
         )
         self.probation = probation
         if log[-1][1:] != (1, 0):
             probation.note_history()
         self._asks_terms_from_ms = now_ms() + ask_after_ms(raft.election_timeout_ms_max)
-        self._owes_entry = False
-        """Somebody on probation must be told of something that was not committed before."""
         self._elections = Elections(
             member_id,
             self._others,
@@ -91,7 +107,9 @@ class Consensus:
             raft=raft,
             random=random,
             now_ms=now_ms,
-            outbox=outbox,
+            send_now=send_now,
+            send_durable=send_durable,
+            may_lead=may_lead,
             probation=probation,
             trust=trust,
         )
@@ -119,8 +137,6 @@ class Consensus:
             say.TermQuestion: self._on_term_question,
             say.TermAnswer: self._on_term_answer,
             say.LogLost: self._on_log_lost,
-            say.SnapshotPiece: self._on_snapshot_piece,
-            say.SnapshotReply: self._on_snapshot_reply,
         }
 
     # What the engine asks and does.
@@ -210,12 +226,6 @@ class Consensus:
 
     # What PySyncObj tells (the Host of ``hardening``).
 
-    def send(self, member_id: str, message: Message) -> None:
-        self._outbox.send_durable(member_id, message)
-
-    def send_now(self, member_id: str, message: Message) -> bool:
-        return self._outbox.send_now(member_id, message)
-
     def broadcast_vote_request(self, request: say.VoteRequest) -> None:
         self._elections.broadcast(request)
 
@@ -236,31 +246,11 @@ class Consensus:
         else:
             self.rounds.fail()
         self._elections.on_role()
-        self._outbox.on_role(role)
-
-    def first_entry(self) -> bytes:
-        cluster_id = self._outbox.draw_cluster_id()
-        # The log may hold one that is not applied yet; there is never a second one.
-        if cluster_id is None or any(entry[0][:1] == FOUNDING for entry in self._log[:]):
-            return NO_OP
-        return FOUNDING + cluster_id
-
-    def take_group(self) -> bytes | None:
-        group = self._outbox.take_group()
-        if group is None and self._owes_entry and not self._log.is_full:
-            group = NOTHING
-        self._owes_entry = False
-        return group
-
-    def on_group_logged(self, index: int, term: int) -> None:
-        self._outbox.on_group_logged(index, term)
-
-    def apply_entry(self, index: int, term: int, entry: bytes) -> bool:
-        return self._outbox.apply_entry(index, term, entry)
+        self._on_role(role)
 
     # A leader's messages.
 
-    def _accept_leader(self, member_id: str, term: int) -> bool:
+    def accept_leader(self, member_id: str, term: int) -> bool:
         """Follow the leader of ``term``, or tell a stale one; return whether to go on."""
         core = self.core
         if not self.probation.may_follow(member_id):
@@ -268,7 +258,7 @@ class Consensus:
             self._ask_for_terms()
             return False
         if term < core.term:
-            self._outbox.send_durable(member_id, say.TermNotice(core.term))
+            self.send(member_id, say.TermNotice(core.term))
             return False
         led_term, known_id = self._leader_of_term
         if term == led_term and member_id != known_id:
@@ -291,7 +281,7 @@ class Consensus:
             self.core.adopt_term(term + 1)
 
     def _on_append(self, member_id: str, message: say.Append) -> None:
-        if not self._accept_leader(member_id, message.term):
+        if not self.accept_leader(member_id, message.term):
             return
         if self.first_commit_index is None:
             self.first_commit_index = message.commit_index
@@ -302,7 +292,7 @@ class Consensus:
             # With room it refuses the next heartbeat, and is sent what it lacks.
             self._heard_commit_index = message.commit_index
             self._on_commit_notice(member_id, say.CommitNotice(message.term, message.commit_index))
-            self._outbox.send_durable(member_id, say.ProbeReply(message.term, 0))
+            self.send(member_id, say.ProbeReply(message.term, 0))
             return
         start, last_index = log[0][1], log[-1][1]
         entries, index = list(message.entries), message.prev_index
@@ -335,7 +325,7 @@ class Consensus:
         else:
             if commit_index > core.commit_index:
                 core.hear_leader(member_id, message.term, commit_index)
-            self._outbox.send_durable(
+            self.send(
                 member_id, say.Appended(core.term, message.epoch, index + 1, True)
             )
         if not self.probation.is_proven:
@@ -365,7 +355,7 @@ class Consensus:
 
     def _refuse_append(self, member_id: str, message: say.Append, next_index: int) -> None:
         next_index = max(next_index, self.core.commit_index + 1)
-        self._outbox.send_durable(
+        self.send(
             member_id, say.Appended(self.core.term, message.epoch, next_index, False)
         )
 
@@ -388,17 +378,13 @@ class Consensus:
             core.hear_leader(member_id, term, commit_index)
 
     def _on_probe(self, member_id: str, message: say.Probe) -> None:
-        if self._accept_leader(member_id, message.term):
+        if self.accept_leader(member_id, message.term):
             reply = say.ProbeReply(message.term, message.round_number)
-            self._outbox.send_durable(member_id, reply)
-
-    def _on_snapshot_piece(self, member_id: str, message: say.SnapshotPiece) -> None:
-        if self._accept_leader(member_id, message.term):
-            self._outbox.on_snapshot_piece(member_id, message)
+            self.send(member_id, reply)
 
     # Replies to a leader.
 
-    def _is_mine(self, member_id: str, term: int) -> bool:
+    def is_mine(self, member_id: str, term: int) -> bool:
         """Whether a reply of ``term`` belongs to this member's leadership; notes it was heard."""
         core = self.core
         if term > core.term:
@@ -410,17 +396,13 @@ class Consensus:
         return True
 
     def _on_appended(self, member_id: str, message: say.Appended) -> None:
-        if self._is_mine(member_id, message.term):
+        if self.is_mine(member_id, message.term):
             core = self.core
             self.replication.on_appended(member_id, message, core.term, core.commit_index)
 
     def _on_probe_reply(self, member_id: str, message: say.ProbeReply) -> None:
-        if self._is_mine(member_id, message.term):
+        if self.is_mine(member_id, message.term):
             self.rounds.on_reply(member_id, message.round_number)
-
-    def _on_snapshot_reply(self, member_id: str, message: say.SnapshotReply) -> None:
-        if self._is_mine(member_id, message.term):
-            self._outbox.on_snapshot_reply(member_id, message)
 
     def _on_term_notice(self, _member_id: str, message: say.TermNotice) -> None:
         if message.term > self.core.term:
@@ -434,13 +416,13 @@ class Consensus:
             self._asks_terms_from_ms = now_ms + self._raft.heartbeat_interval_ms
             number = self.probation.ask(1 + self._random.getrandbits(32))
             for member_id in self._others:
-                self._outbox.send_now(member_id, say.TermQuestion(number))
+                self.send_now(member_id, say.TermQuestion(number))
 
     def _on_term_question(self, member_id: str, message: say.TermQuestion) -> None:
-        self._owes_entry = self.is_leader_ready
+        self._entries.owes_one = self.is_leader_ready
         if self.probation.is_proven:
             answer = say.TermAnswer(message.number, self.core.term)
-            self._outbox.send_durable(member_id, answer)
+            self.send(member_id, answer)
 
     def _on_term_answer(self, member_id: str, message: say.TermAnswer) -> None:
         self._on_term_notice(member_id, say.TermNotice(message.term))
@@ -480,4 +462,4 @@ class Consensus:
 
     def _send_probes(self) -> None:
         for member_id in self._others:
-            self._outbox.send_now(member_id, say.Probe(self.core.term, self.rounds.current))
+            self.send_now(member_id, say.Probe(self.core.term, self.rounds.current))

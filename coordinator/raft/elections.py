@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from coordinator.config import RaftConfig
 from coordinator.raft.engine import Role
@@ -40,16 +40,6 @@ EMPTY_LOG = (0, 1)
 """(term, index) of the last entry of a log in which nothing was ever written."""
 
 
-class Sender(Protocol):
-    """Where messages go (``consensus.Outbox``)."""
-
-    def send_now(self, member_id: str, message: Message) -> bool: ...
-
-    def send_durable(self, member_id: str, message: Message) -> None: ...
-
-    def may_lead(self) -> bool: ...
-
-
 class Elections:
     """One member's part in them."""
 
@@ -63,7 +53,9 @@ class Elections:
         raft: RaftConfig,
         random: Random,
         now_ms: Callable[[], int],
-        outbox: Sender,
+        send_now: Callable[[str, Message], bool],
+        send_durable: Callable[[str, Message], None],
+        may_lead: Callable[[], bool],
         probation: Probation,
         trust: Trust,
     ) -> None:
@@ -75,7 +67,9 @@ class Elections:
         self._raft = raft
         self._random = random
         self._now_ms = now_ms
-        self._outbox = outbox
+        self._send_now = send_now
+        self._send_durable = send_durable
+        self._may_lead = may_lead
         self._probation = probation
         self._trust = trust
         self._votes: set[str] = set()
@@ -139,7 +133,7 @@ class Elections:
             is_founding=self._probation.is_founding,
         )  # fmt: skip
         for member_id in self._others:
-            self._outbox.send_durable(member_id, request)
+            self._send_durable(member_id, request)
 
     def _maybe_ask_for_pre_votes(self, now_ms: int) -> None:
         if self._late_until_ms is None:
@@ -151,13 +145,13 @@ class Elections:
         self._core.postpone_election()
         self._counts_until_ms = 0
         self._tell_missing()
-        if self._others and not self._has_yielded and not self._outbox.may_lead():
+        if self._others and not self._has_yielded and not self._may_lead():
             self._has_yielded = True
             return
         self._pre_vote_term = self._core.term + 1
         self._pre_votes = {self._member_id}
         for member_id in self._others:
-            self._outbox.send_now(member_id, self._pre_vote_request())
+            self._send_now(member_id, self._pre_vote_request())
         self._maybe_campaign()
 
     def _pre_vote_request(self) -> say.PreVoteRequest:
@@ -196,7 +190,7 @@ class Elections:
         """The leader stops and wants this member to follow it; no pre-vote is needed for that."""
         core = self._core
         is_from_leader = message.term == core.term and core.leader_id == member_id
-        is_able = self._probation.is_proven and self._outbox.may_lead()
+        is_able = self._probation.is_proven and self._may_lead()
         is_able = is_able and not self._trust.is_refused
         if is_from_leader and core.role is Role.FOLLOWER and is_able:
             self._pre_vote_term = 0
@@ -228,7 +222,7 @@ class Elections:
     def on_pre_vote_request(self, member_id: str, message: say.PreVoteRequest) -> None:
         core = self._core
         if message.term <= core.term:
-            self._outbox.send_durable(member_id, say.TermNotice(core.term))
+            self._send_durable(member_id, say.TermNotice(core.term))
             return
         asked, own = (message.last_term, message.last_index), self._last()
         if self._hears_another_leader(member_id) or asked < own:
@@ -240,12 +234,12 @@ class Elections:
         self._pre_vote_term = 0
         core.postpone_election()
         self._late_until_ms = None
-        self._outbox.send_now(member_id, say.PreVoteGrant(message.term))
+        self._send_now(member_id, say.PreVoteGrant(message.term))
 
     def on_vote_request(self, member_id: str, message: say.VoteRequest) -> None:
         core = self._core
         if message.term < core.term:
-            self._outbox.send_durable(member_id, say.TermNotice(core.term))
+            self._send_durable(member_id, say.TermNotice(core.term))
             return
         if not message.is_handed_over and self._hears_another_leader(member_id):
             return
@@ -254,7 +248,7 @@ class Elections:
         if not message.is_founding:
             self._probation.end()  # Before the vote leaves; of a first election all are proven.
         if message.term == core.term and core.voted_for == member_id:
-            self._outbox.send_durable(member_id, say.VoteGrant(message.term))
+            self._send_durable(member_id, say.VoteGrant(message.term))
         else:
             core.consider_vote(member_id, message)
         if message.is_founding and (core.term, core.voted_for) == (message.term, member_id):

@@ -24,6 +24,10 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 
+class InvariantError(Exception):
+    """Something that cannot happen has happened; the member must stop (docs/engine.md, row 16)."""
+
+
 class Role(StrEnum):
     """A member's Raft role, as in the paper."""
 

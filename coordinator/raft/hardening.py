@@ -30,29 +30,19 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
 from coordinator.config import RaftConfig
-from coordinator.raft.engine import Role
+from coordinator.raft.engine import InvariantError, Role
+from coordinator.raft.entries import Entries
 from coordinator.raft.network.messages import Appended, Message, VoteGrant, VoteRequest
 
 LIBRARY_VERSION = "0.3.17"
 LIBRARY_FILES = ("syncobj", "transport", "node", "journal", "config", "serializer", "fast_queue")
 LIBRARY_SHA256 = "3457f3aa49428104ed9014d823cc88863bb201f582d2ef42edbecfd0b52f0b5e"
 
-REGULAR = b"\x00"
-"""First byte of an entry that carries commands; the rest is ours."""
-NO_OP = b"\x01"
-"""The whole of an entry that carries none: the first of a log, and the first of each term."""
-FOUNDING = b"\x02"
-"""First byte of an entry that is the first of a term and carries the cluster's id."""
-
 APPLY_ENTRIES_MAX = 1_000
 
 
-class InvariantError(Exception):
-    """Something that cannot happen has happened; the member must stop (row 16)."""
-
-
 class Host(Protocol):
-    """Whom the library's decisions are told."""
+    """Who carries out what the library decides: consensus."""
 
     def send(self, member_id: str, message: Message) -> None:
         """Send, once what is written by now is durable."""
@@ -65,20 +55,6 @@ class Host(Protocol):
     def send_entries(self) -> None: ...
 
     def on_role(self, role: Role) -> None: ...
-
-    def first_entry(self) -> bytes:
-        """Return the first entry of the term that this member leads from now on."""
-        ...
-
-    def take_group(self) -> bytes | None:
-        """Return the next group of commands for one entry, or None."""
-        ...
-
-    def on_group_logged(self, index: int, term: int) -> None: ...
-
-    def apply_entry(self, index: int, term: int, entry: bytes) -> bool:
-        """Apply an entry; return how many commands it had."""
-        ...
 
 
 def check_library() -> None:
@@ -186,6 +162,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         random: Random,
         now_ms: Callable[[], int],
         host: Host,
+        entries: Entries,
         applied_index: int,
     ) -> None:
         self._raft = raft
@@ -193,6 +170,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self._now_ms = now_ms
         self._driving = _Driving(self._now)
         self._host = host
+        self._entries = entries
         self._may_campaign = False
         self._epoch = 0
         # The library's constructor evaluates every property of this class, looking for methods.
@@ -424,7 +402,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
             self._SyncObj__raftNextIndex[node] = index
             self._SyncObj__raftMatchIndex[node] = 0
             self._SyncObj__lastResponseTime[node] = self._now()
-        log.add(self._host.first_entry(), index, term)
+        log.add(self._entries.first(), index, term)
         self._SyncObj__noopIDx = index
         self._SyncObj__sendAppendEntries()
 
@@ -442,7 +420,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         if first <= last:
             start = log[0][1]
             for command, index, term in log[first - start : last + 1 - start]:
-                if not self._host.apply_entry(index, term, command):
+                if not self._entries.apply(index, term, command):
                     break  # the next pass goes on
                 self._SyncObj__raftLastApplied = index
         return False
@@ -451,11 +429,11 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         if self.role is not Role.LEADER:
             return
         is_any = False
-        while (group := self._host.take_group()) is not None:
+        while (entry := self._entries.next()) is not None:
             log = self._SyncObj__raftLog
             index, term = log[-1][1] + 1, self._SyncObj__raftCurrentTerm
-            log.add(REGULAR + group, index, term)
-            self._host.on_group_logged(index, term)
+            log.add(entry, index, term)
+            self._entries.on_logged(index)
             is_any = True
         if is_any:
             self._host.send_entries()

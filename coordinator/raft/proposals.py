@@ -21,6 +21,13 @@ Waiter = asyncio.Future[Applied]
 _PASS_GROUPS_MAX = 4
 """Groups that are logged in one pass of the loop, each of up to ``append_batch_bytes``."""
 
+REGULAR = b"\x00"
+"""First byte of an entry that carries commands; the rest is a group."""
+NO_OP = b"\x01"
+"""The whole of an entry that carries none: the first of a log, and the first of each term."""
+FOUNDING = b"\x02"
+"""First byte of an entry that is the first of a term and carries the cluster's id."""
+
 NOTHING: bytes = msgpack.packb([])
 """A group without commands, for an entry that says only that its leader leads."""
 

@@ -25,7 +25,6 @@ from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.errors import LeaderChangedError, NoLeaderError, ShuttingDownError, StorageError
 from coordinator.raft import status as facts
-from coordinator.raft.application import Application
 from coordinator.raft.blocking import (
     RunBlocking,
     StartBlocking,
@@ -44,13 +43,12 @@ from coordinator.raft.engine import (
     Role,
     RoleListener,
 )
+from coordinator.raft.entries import Entries
 from coordinator.raft.handover import Handovers
 from coordinator.raft.listeners import Listeners
 from coordinator.raft.membership import check_members, check_timing
-from coordinator.raft.network import messages as say
 from coordinator.raft.network.agreement import Fact, fact_of_id, facts_of_cluster, facts_of_raft
 from coordinator.raft.network.inbox import Inbox
-from coordinator.raft.network.messages import Message
 from coordinator.raft.network.rpc import RequestDesk
 from coordinator.raft.network.transport import MemberTransport, TcpTransport
 from coordinator.raft.proposals import Proposals
@@ -142,7 +140,7 @@ class PySyncObjEngine:
         self._chapters: Chapters | None = None
         self._passes = Passes(self._pass, clock.monotonic_ms)
         self._trust = Trust(self._transport, clock, len(self._member_ids))
-        self._application = Application(self._proposals, clock.monotonic_ms, self._on_founding)
+        self._entries = Entries(self._proposals, clock.monotonic_ms, self._on_founding)
 
     # The life of a member.
 
@@ -195,16 +193,23 @@ class PySyncObjEngine:
             now_ms=self._clock.monotonic_ms, run_blocking=self._run_blocking,
             on_installed=self._wake, on_failure=self._fail,
         )  # fmt: skip
-        self._fitness = Fitness(
+        assert self._ownership is not None
+        self._fitness = fitness = Fitness(
             self._member_id, self._log, self._durability, self._snapshots,
             slow_ms=self._raft.election_timeout_ms_max,
         )  # fmt: skip
+        self._entries.open(
+            replica, self._log, self._ownership,
+            on_applied=self._snapshots.note_applied, refusal=fitness.refusal,
+        )  # fmt: skip
         self._consensus = Consensus(
             self._member_id, self._member_ids, log=self._log, raft=self._raft,
-            random=self._random, now_ms=self._clock.monotonic_ms, outbox=self,
+            random=self._random, now_ms=self._clock.monotonic_ms,
+            send_now=self._transport.send, send_durable=self._durability.hold,
+            entries=self._entries, on_role=self._on_role,
+            on_snapshot_needed=self._on_snapshot_needed, may_lead=lambda: fitness.may_lead,
             applied_index=self._snapshots.load(), probation=probation, trust=self._trust,
         )  # fmt: skip
-        assert self._ownership is not None
         self._chapters = Chapters(
             self._disk, self._data_dir, self._others, random=self._random,
             now_ms=self._clock.monotonic_ms, resend_ms=self._raft.heartbeat_interval_ms,
@@ -216,7 +221,9 @@ class PySyncObjEngine:
         )  # fmt: skip
         inbox = Inbox(
             self._desk, self._consensus, self._snapshots, self._chapters,
-            is_running=lambda: self._is_running, on_heard=self._on_heard,
+            is_running=lambda: self._is_running,
+            may_install=lambda: self._ownership is not None and self._ownership.is_noted,
+            on_heard=self._on_heard,
             on_lie=self._trust.distrust, on_failure=self._fail,
         )  # fmt: skip
         return inbox
@@ -268,7 +275,7 @@ class PySyncObjEngine:
     def _fail_waiters(self, error: ShuttingDownError) -> None:
         self._proposals.fail_queued(error)
         self._proposals.fail_logged(LeaderChangedError(error.message))
-        self._application.fail(LeaderChangedError(error.message))
+        self._entries.fail(LeaderChangedError(error.message))
         if self._consensus is not None:
             self._consensus.rounds.fail()
         self._reads.fail(error)
@@ -334,7 +341,7 @@ class PySyncObjEngine:
         )  # fmt: skip
 
     def metrics(self) -> Mapping[str, float]:
-        found = facts.figures_of_traffic(self._application, self._proposals, self._trust)
+        found = facts.figures_of_traffic(self._entries, self._proposals, self._trust)
         if self._consensus and self._durability and self._snapshots and self._fitness:
             found |= facts.figures_of_storage(
                 self._consensus, self._durability, self._snapshots, self._fitness, self._log
@@ -356,16 +363,9 @@ class PySyncObjEngine:
             self._tell_leader(self._consensus)
         self._wake()
 
-    # What consensus tells (its Outbox).
+    # What consensus tells.
 
-    def send_now(self, member_id: str, message: Message) -> bool:
-        return self._transport.send(member_id, message)
-
-    def send_durable(self, member_id: str, message: Message) -> None:
-        assert self._durability is not None
-        self._durability.hold(member_id, message)
-
-    def on_role(self, role: Role) -> None:
+    def _on_role(self, role: Role) -> None:
         if role is not Role.LEADER:
             self._proposals.fail_queued(NoLeaderError(f"member {self._member_id} does not lead"))
             self._proposals.fail_logged(
@@ -375,30 +375,12 @@ class PySyncObjEngine:
                 self._snapshots.forget_all()
             self._tell_role(role)
 
-    def on_snapshot_needed(self, member_id: str) -> None:
-        snapshots, consensus = self._loaded()
-        snapshots.send(consensus, member_id, self._transport.is_connected(member_id))
-
-    def on_snapshot_piece(self, member_id: str, piece: say.SnapshotPiece) -> None:
-        snapshots, consensus = self._loaded()
-        if self._ownership and self._ownership.is_noted:
-            snapshots.receive(consensus, member_id, piece)
-
-    def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None:
-        snapshots, consensus = self._loaded()
-        snapshots.on_reply(consensus, member_id, reply)
-
-    def _loaded(self) -> tuple[SnapshotExchange, Consensus]:
+    def _on_snapshot_needed(self, member_id: str) -> None:
         assert self._snapshots is not None
         assert self._consensus is not None
-        return self._snapshots, self._consensus
-
-    def may_lead(self) -> bool:
-        return self._fitness is None or self._fitness.may_lead
-
-    def draw_cluster_id(self) -> bytes | None:
-        assert self._ownership is not None
-        return None if self._ownership.cluster_id else self._ownership.draw_id()
+        self._snapshots.send(
+            self._consensus, member_id, self._transport.is_connected(member_id)
+        )
 
     def _on_founding(self, cluster_id: bytes) -> None:
         assert self._ownership is not None
@@ -407,22 +389,6 @@ class PySyncObjEngine:
 
     def _on_cluster_id(self, cluster_id: bytes) -> None:
         self._transport.agree_on([fact_of_id(cluster_id)])
-
-    def take_group(self) -> bytes | None:
-        if self._log.is_full and self._fitness is not None:
-            self._proposals.fail_queued(self._fitness.refusal())
-        return self._proposals.take_group()
-
-    def on_group_logged(self, index: int, term: int) -> None:
-        self._proposals.on_logged(index)
-
-    def apply_entry(self, index: int, term: int, entry: bytes) -> bool:
-        assert self._replica is not None
-        assert self._snapshots is not None
-        is_done = self._application.apply(self._replica, index, term, entry)
-        if is_done:
-            self._snapshots.note_applied(len(entry))
-        return is_done
 
     # Passes.
 
@@ -438,12 +404,12 @@ class PySyncObjEngine:
         assert fitness
         assert chapters
         try:
-            self._application.begin_pass()
+            self._entries.begin_pass()
             self._proposals.begin_pass()
             consensus.tick()
             self._handovers.step(
                 consensus,
-                self._proposals.in_flight + self._application.waiting,
+                self._proposals.in_flight + self._entries.waiting,
                 is_overtaken=fitness.is_overtaken(consensus),
             )
             self._transport.flush()
@@ -462,7 +428,7 @@ class PySyncObjEngine:
             self._tell_role(Role.LEADER)
         consensus.probation.maybe_end(self._log.durable_index, self._clock.monotonic_ms())
         self._is_ready(consensus)
-        if self._application.is_between_entries and self._ownership and self._ownership.is_noted:
+        if self._entries.is_between_entries and self._ownership and self._ownership.is_noted:
             snapshots.maybe_make(consensus.core.applied_index)
         snapshots.resend(consensus)
         if consensus.has_more_to_do() or self._proposals.is_cut_off:

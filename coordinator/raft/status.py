@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from coordinator.raft.application import Application
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.disk_health import Fitness
 from coordinator.raft.engine import EngineStatus, Role
+from coordinator.raft.entries import Entries
 from coordinator.raft.network.transport import MemberTransport
 from coordinator.raft.proposals import Proposals
 from coordinator.raft.rejoin.incarnations import Chapters
@@ -57,11 +57,11 @@ def status(
 
 
 def figures_of_traffic(
-    application: Application, proposals: Proposals, trust: Trust
+    entries: Entries, proposals: Proposals, trust: Trust
 ) -> dict[str, float]:
     return {
-        "entries_total": float(application.entries_total),
-        "commands_total": float(application.commands_total),
+        "entries_total": float(entries.entries_total),
+        "commands_total": float(entries.commands_total),
         "queue_length": float(proposals.queue_length),
         "proposals_in_flight": float(proposals.in_flight),
         "members_refused": float(len(trust.refused())),

@@ -17,7 +17,7 @@ from typing import Any
 
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import CoordinatorError, StorageError
-from coordinator.raft.hardening import InvariantError
+from coordinator.raft.engine import InvariantError
 from coordinator.raft.network.messages import FrameError, Message, Ping, decode, encode
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.rejoin import recovering as probation

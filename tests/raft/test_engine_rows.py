@@ -18,10 +18,11 @@ from coordinator.clock import ManualClock
 from coordinator.config import RaftConfig
 from coordinator.raft import hardening
 from coordinator.raft.consensus import Consensus
-from coordinator.raft.engine import Role
-from coordinator.raft.hardening import NO_OP, REGULAR, InvariantError
+from coordinator.raft.engine import InvariantError, Role
+from coordinator.raft.entries import Entries
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
+from coordinator.raft.proposals import NO_OP, REGULAR, Proposals
 from coordinator.raft.rejoin.recovering import Probation
 from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.storage.journal import Journal
@@ -29,6 +30,22 @@ from tests.raft.storage.simulated_disk import SimulatedDisk
 
 X = REGULAR + b"\x91\xc4\x01x"
 """An entry with the one command b"x"."""
+
+
+class BenchEntries(Entries):
+    """A bench's entries: those that are committed are noted as they are."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(cast("Proposals", bench), lambda: 0, lambda _: None)
+        self._log = bench.log
+        self._applied = bench.applied
+
+    def first(self) -> bytes:
+        return NO_OP
+
+    def apply(self, index: int, term: int, entry: bytes) -> bool:
+        self._applied.append((index, term, entry))
+        return True
 
 
 class Bench:
@@ -50,6 +67,7 @@ class Bench:
         self.applied: list[tuple[int, int, bytes]] = []
         self.snapshots_needed: list[str] = []
         self.raft = RaftConfig()
+        self.entries = BenchEntries(self)
         self.consensus = Consensus(
             "1",
             members,
@@ -57,14 +75,19 @@ class Bench:
             raft=self.raft,
             random=Random(1),
             now_ms=self.clock.monotonic_ms,
-            outbox=self,
+            send_now=self.send_now,
+            send_durable=self.send_durable,
+            entries=self.entries,
+            on_role=self.roles.append,
+            on_snapshot_needed=self.snapshots_needed.append,
+            may_lead=lambda: True,
             applied_index=1,
             probation=self.probation,
             trust=cast("Trust", self),
         )
         self.core = self.consensus.core
 
-    # Outbox
+    # What it says
 
     def send_now(self, member_id: str, message: Message) -> bool:
         self.now.append((member_id, message))
@@ -73,38 +96,18 @@ class Bench:
     def send_durable(self, member_id: str, message: Message) -> None:
         self.held.append((member_id, message))
 
-    def on_role(self, role: Role) -> None:
-        self.roles.append(role)
-
-    def on_snapshot_needed(self, member_id: str) -> None:
-        self.snapshots_needed.append(member_id)
-
-    def on_snapshot_piece(self, member_id: str, piece: say.SnapshotPiece) -> None:
-        raise AssertionError("no snapshots here")
-
-    def on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None:
-        raise AssertionError("no snapshots here")
-
     def distrust(self, member_id: str, why: str) -> None:
         self.distrusted.append((member_id, why))
 
     is_refused = False
 
-    def may_lead(self) -> bool:
-        return True
+    # Its proposals
 
     def take_group(self) -> bytes | None:
         return self.groups.pop(0) if self.groups else None
 
-    def draw_cluster_id(self) -> bytes | None:
-        return None
-
-    def on_group_logged(self, index: int, term: int) -> None:
+    def on_logged(self, index: int) -> None:
         pass
-
-    def apply_entry(self, index: int, term: int, entry: bytes) -> int:
-        self.applied.append((index, term, entry))
-        return 1
 
     # What tests do
 
@@ -112,7 +115,10 @@ class Bench:
         """Deliver; return what is said after the sync."""
         self.held.clear()
         self.now.clear()
-        self.consensus.on_message(member_id, message)
+        if isinstance(message, say.SnapshotPiece):
+            self.consensus.accept_leader(member_id, message.term)
+        else:
+            self.consensus.on_message(member_id, message)
         return [*self.now, *self.held]
 
     def append(

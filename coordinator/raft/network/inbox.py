@@ -35,6 +35,7 @@ class Inbox:
         chapters: Chapters,
         *,
         is_running: Callable[[], bool],
+        may_install: Callable[[], bool],
         on_heard: Callable[[], None],
         on_lie: Callable[[str, str], None],
         on_failure: Callable[[BaseException], None],
@@ -44,6 +45,7 @@ class Inbox:
         self._snapshots = snapshots
         self._chapters = chapters
         self._is_running = is_running
+        self._may_install = may_install
         self._on_heard = on_heard
         self._on_lie = on_lie
         self._on_failure = on_failure
@@ -81,8 +83,22 @@ class Inbox:
         elif isinstance(message, _ABOUT_CHAPTERS):
             self._chapters.on_message(member_id, message)
         elif self._chapters.hears(member_id) or isinstance(message, _ABOUT_VOTES_TO_COME):
-            self._consensus.on_message(member_id, message)
+            if isinstance(message, say.SnapshotPiece):
+                self._on_snapshot_piece(member_id, message)
+            elif isinstance(message, say.SnapshotReply):
+                self._on_snapshot_reply(member_id, message)
+            else:
+                self._consensus.on_message(member_id, message)
             self._on_heard()
+
+    def _on_snapshot_piece(self, member_id: str, piece: say.SnapshotPiece) -> None:
+        # Nothing is installed before this directory knows whose it is.
+        if self._consensus.accept_leader(member_id, piece.term) and self._may_install():
+            self._snapshots.receive(self._consensus, member_id, piece)
+
+    def _on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None:
+        if self._consensus.is_mine(member_id, reply.term):
+            self._snapshots.on_reply(self._consensus, member_id, reply)
 
     def _on_connected(self, member_id: str) -> None:
         self._forget_connection(member_id)

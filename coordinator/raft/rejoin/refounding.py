@@ -24,8 +24,7 @@ from dataclasses import dataclass
 
 from coordinator.errors import StorageError
 from coordinator.raft.engine import Replica
-from coordinator.raft.hardening import NO_OP, REGULAR
-from coordinator.raft.proposals import unpack_group
+from coordinator.raft.proposals import NO_OP, REGULAR, unpack_group
 from coordinator.raft.rejoin import recovering as probation
 from coordinator.raft.storage import ownership, quarantine
 from coordinator.raft.storage.disk import Disk, join, replace_file

@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from coordinator.errors import DiskFullError, StorageError
-from coordinator.raft.hardening import InvariantError
+from coordinator.raft.engine import InvariantError
 from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage.disk import Disk, join, replace_file
 

@@ -22,9 +22,9 @@ from coordinator.config import RaftConfig
 from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft.blocking import RunBlocking
 from coordinator.raft.consensus import Consensus
-from coordinator.raft.engine import Replica
-from coordinator.raft.hardening import NO_OP, InvariantError
+from coordinator.raft.engine import InvariantError, Replica
 from coordinator.raft.network.messages import SnapshotPiece, SnapshotReply
+from coordinator.raft.proposals import NO_OP
 from coordinator.raft.storage.snapshot_store import (
     SnapshotInfo,
     SnapshotReader,

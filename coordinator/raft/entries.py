@@ -1,4 +1,6 @@
-"""Committed entries on their way into the replica, and their results on the way to who proposed.
+"""The entries of the log: what this member's are made of, and what becomes of each once committed.
+
+PySyncObj's log asks here for the next entry (``hardening``) and hands back what is committed.
 
 1. Each command of an entry is applied once, in order; an entry that cannot be taken apart, or that
    is not what was proposed at its index, is a broken invariant and stops the member (row 16).
@@ -13,10 +15,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordinator.errors import CoordinatorError, LeaderChangedError
-from coordinator.raft.engine import Applied, Replica
-from coordinator.raft.hardening import FOUNDING, NO_OP, REGULAR, InvariantError
-from coordinator.raft.proposals import Proposals, Waiter, fail_waiters, unpack_group
-from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES
+from coordinator.raft.engine import Applied, InvariantError, Replica
+from coordinator.raft.proposals import (
+    FOUNDING,
+    NO_OP,
+    NOTHING,
+    REGULAR,
+    Proposals,
+    Waiter,
+    fail_waiters,
+    unpack_group,
+)
+from coordinator.raft.storage.journal import Journal
+from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Ownership
 
 _PASS_MS = 5
 _PASS_COMMANDS_MAX = 500
@@ -33,8 +44,8 @@ class _Begun:
     done: int = 0
 
 
-class Application:
-    """Applies the entries of one member; ``on_founding`` is told of the cluster's id."""
+class Entries:
+    """Those of one member; ``open`` comes first. ``on_founding`` hears the cluster's id."""
 
     def __init__(
         self,
@@ -48,8 +59,57 @@ class Application:
         self._until_ms = 0
         self._left = 0
         self._begun: _Begun | None = None
+        self._replica: Replica
+        self._log: Journal
+        self._ownership: Ownership
+        self._on_applied: Callable[[int], None]
+        self._refusal: Callable[[], CoordinatorError]
+        self.owes_one = False
+        """Whether a member that recovers must hear of something that was not committed before."""
         self.entries_total = 0
         self.commands_total = 0
+
+    def open(
+        self,
+        replica: Replica,
+        log: Journal,
+        ownership: Ownership,
+        *,
+        on_applied: Callable[[int], None],
+        refusal: Callable[[], CoordinatorError],
+    ) -> None:
+        """Begin: apply to ``replica``, report the bytes of each entry that is applied.
+
+        ``refusal``: the error of commands that find the disk full."""
+        self._replica, self._log, self._ownership = replica, log, ownership
+        self._on_applied, self._refusal = on_applied, refusal
+
+    # What a leader writes to its log.
+
+    def first(self) -> bytes:
+        """Return the first entry of a term: a cluster without an id is given one."""
+        if self._ownership.cluster_id:
+            return NO_OP
+        cluster_id = self._ownership.draw_id()
+        # The log may hold one that is not applied yet; there is never a second one.
+        is_founded = any(each[0][:1] == FOUNDING for each in self._log[:])
+        return NO_OP if is_founded else FOUNDING + cluster_id
+
+    def next(self) -> bytes | None:
+        """Return the next entry, or None; ``on_logged`` must follow."""
+        if self._log.is_full:
+            self._proposals.fail_queued(self._refusal())
+        group = self._proposals.take_group()
+        if group is None and self.owes_one and not self._log.is_full:
+            group = NOTHING
+        self.owes_one = False
+        return None if group is None else REGULAR + group
+
+    def on_logged(self, index: int) -> None:
+        """The entry returned last is the one at ``index``."""
+        self._proposals.on_logged(index)
+
+    # What is committed.
 
     @property
     def is_between_entries(self) -> bool:
@@ -67,7 +127,7 @@ class Application:
         self._until_ms = self._now_ms() + _PASS_MS
         self._left = _PASS_COMMANDS_MAX
 
-    def apply(self, replica: Replica, index: int, term: int, entry: bytes) -> bool:
+    def apply(self, index: int, term: int, entry: bytes) -> bool:
         """Apply an entry, or go on with it; return whether it is done. Else the pass is over."""
         if self._begun is not None and self._begun.index != index:
             self.fail(LeaderChangedError("a snapshot took the place of this entry"))
@@ -81,11 +141,12 @@ class Application:
                 if self._is_over():
                     return False
                 self._left -= 1
-                self._apply_next(replica, begun)
+                self._apply_next(begun)
         except Exception:
             self.fail(LeaderChangedError("the member failed while it applied this"))
             raise
         self._begun = None
+        self._on_applied(len(entry))
         return True
 
     def fail(self, error: CoordinatorError) -> None:
@@ -120,9 +181,9 @@ class Application:
             raise InvariantError(f"entry {index} is not the one that was proposed")
         return _Begun(index, term, commands, waiters)
 
-    def _apply_next(self, replica: Replica, begun: _Begun) -> None:
+    def _apply_next(self, begun: _Begun) -> None:
         index, term, position = begun.index, begun.term, begun.done
-        result = replica.apply(index, term, begun.commands[position])
+        result = self._replica.apply(index, term, begun.commands[position])
         begun.done += 1
         self.commands_total += 1
         if begun.waiters and not begun.waiters[position].done():

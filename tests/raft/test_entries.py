@@ -11,9 +11,9 @@ import pytest
 
 from coordinator.config import RaftConfig
 from coordinator.errors import LeaderChangedError
-from coordinator.raft.application import Application
-from coordinator.raft.hardening import FOUNDING, NO_OP, REGULAR, InvariantError
-from coordinator.raft.proposals import Proposals
+from coordinator.raft.engine import InvariantError
+from coordinator.raft.entries import Entries
+from coordinator.raft.proposals import FOUNDING, NO_OP, REGULAR, Proposals
 from tests.raft.simulated_cluster import ListReplica, SimulatedCluster
 from tests.raft.simulated_loop import run
 
@@ -29,12 +29,12 @@ from tests.raft.simulated_loop import run
 def test_an_entry_that_cannot_be_taken_apart_is_named(entry: bytes) -> None:
     """Not by a surprise of the decoder, and before any of its commands is applied (tests/fuzz)."""
     replica = ListReplica()
-    application = _application()
-    application.begin_pass()
-    assert application.apply(replica, 6, 1, NO_OP)
+    entries = _entries(replica)
+    entries.begin_pass()
+    assert entries.apply(6, 1, NO_OP)
 
     with pytest.raises(InvariantError, match="entry 7"):
-        application.apply(replica, 7, 1, entry)
+        entries.apply(7, 1, entry)
 
     assert replica.commands == []
 
@@ -54,12 +54,12 @@ class _SlowReplica(ListReplica):
 def test_a_pass_that_comes_late_applies_something_all_the_same() -> None:
     """On a processor that stands still in every pass nothing would ever be applied."""
     replica = _SlowReplica()
-    application = _application(lambda: replica.now_ms)
+    entries = _entries(replica, lambda: replica.now_ms)
     entry = REGULAR + msgpack.packb([b"1", b"2"])
     for _ in range(2):
-        application.begin_pass()
+        entries.begin_pass()
         replica.now_ms += 1_000
-        is_done = application.apply(replica, 2, 1, entry)
+        is_done = entries.apply(2, 1, entry)
 
     assert is_done
     assert replica.commands == [b"1", b"2"]
@@ -68,17 +68,17 @@ def test_a_pass_that_comes_late_applies_something_all_the_same() -> None:
 def test_a_pass_ends_within_an_entry_and_the_next_one_goes_on_there() -> None:
     """Each command is applied once, in order, whatever the number that share an entry."""
     replica = _SlowReplica()
-    application = _application(lambda: replica.now_ms)
+    entries = _entries(replica, lambda: replica.now_ms)
     commands = [b"%d" % number for number in range(12)]
     entry = REGULAR + msgpack.packb(commands)
     passes = 0
 
     is_done = False
     while not is_done:
-        application.begin_pass()
-        is_done = application.apply(replica, 7, 1, entry)
+        entries.begin_pass()
+        is_done = entries.apply(7, 1, entry)
         passes += 1
-        assert application.is_between_entries == is_done, "no snapshot is made of a part"
+        assert entries.is_between_entries == is_done, "no snapshot is made of a part"
 
     assert replica.commands == commands
     assert passes == 3, "five milliseconds in each pass"
@@ -87,13 +87,13 @@ def test_a_pass_ends_within_an_entry_and_the_next_one_goes_on_there() -> None:
 def test_a_pass_of_cheap_commands_is_bounded_by_their_number() -> None:
     """Also where no time goes by, as in a simulation."""
     replica = ListReplica()
-    application = _application()
+    entries = _entries(replica)
     entry = REGULAR + msgpack.packb([b"x"] * 1_200)
     counts = []
 
     for _ in range(3):
-        application.begin_pass()
-        application.apply(replica, 7, 1, entry)
+        entries.begin_pass()
+        entries.apply(7, 1, entry)
         counts.append(len(replica.commands))
 
     assert counts == [500, 1_000, 1_200]
@@ -103,16 +103,16 @@ async def test_who_waits_for_the_rest_of_an_entry_is_told_when_the_member_ends()
     """Nobody knows what will have become of it."""
     replica = ListReplica()
     proposals = Proposals(RaftConfig(), command_bytes_max=1_000)
-    application = Application(proposals, lambda: 0, lambda _: None)
+    entries = _entries(replica, proposals=proposals)
     waiters = [proposals.add(b"x") for _ in range(600)]
     proposals.begin_pass()
     group = proposals.take_group()
     assert group is not None
     proposals.on_logged(7)
-    application.begin_pass()
-    assert not application.apply(replica, 7, 1, REGULAR + group)
+    entries.begin_pass()
+    assert not entries.apply(7, 1, REGULAR + group)
 
-    application.fail(LeaderChangedError("it ends"))
+    entries.fail(LeaderChangedError("it ends"))
 
     assert [each.exception() is None for each in waiters] == [True] * 500 + [False] * 100
 
@@ -138,8 +138,16 @@ def test_a_pass_logs_a_bounded_number_of_groups() -> None:
     asyncio.run(act())
 
 
-def _application(now_ms: Callable[[], int] = lambda: 0) -> Application:
-    return Application(Proposals(RaftConfig(), command_bytes_max=1_000), now_ms, lambda _: None)
+def _entries(
+    replica: ListReplica,
+    now_ms: Callable[[], int] = lambda: 0,
+    proposals: Proposals | None = None,
+) -> Entries:
+    proposals = proposals or Proposals(RaftConfig(), command_bytes_max=1_000)
+    entries = Entries(proposals, now_ms, lambda _: None)
+    nothing: Any = None
+    entries.open(replica, nothing, nothing, on_applied=lambda _: None, refusal=nothing)
+    return entries
 
 
 def test_a_member_that_stops_first_ends_the_entry_that_it_has_begun() -> None:
@@ -153,9 +161,9 @@ def test_a_member_that_stops_first_ends_the_entry_that_it_has_begun() -> None:
         ]
         for _ in range(100):
             await asyncio.sleep(0)
-            if leader.engine._application.waiting:
+            if leader.engine._entries.waiting:
                 break
-        assert leader.engine._application.waiting
+        assert leader.engine._entries.waiting
 
         await leader.engine.stop()
 
