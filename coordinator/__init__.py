@@ -20,17 +20,18 @@ waiting               who waits until a number is reached           nothing of o
 log_lines             what may a line of the log hold               nothing of ours
 config                what did the operator say                     errors
 secret_file           what makes a member of this cluster           config, errors
-1 state               what is true (pure, deterministic)            errors
+model                 what several rooms speak of: values            errors
+1 state               what is true (pure, deterministic)            model, errors
 2 raft                in which order, durably                       errors, config, clock,
                                                                     waiting
-3 service             is it one living member                       state, raft.engine,
+3 service             is it one living member                       model, state, raft.engine,
                                                                     recipes.contention, errors,
                                                                     config, clock, waiting
-4 wire                how is it said (messages; the HTTP door)      service, errors, config, clock,
-                                                                    value types of state
+4 wire                how is it said (bodies; the HTTP door)        model, service, errors, config,
+                                                                    clock, value types of state
 5 console             a page for people                             nothing: calls the HTTP API
-6 client              how does a program say it and survive         wire.messages, errors, clock
-                      what networks do
+6 client              how does a program say it and survive         model, wire.codec,
+                      what networks do                              wire.messages, errors, clock
   cli                 verbs for a shell                             client, recipes, server
   server              the only place that builds things             all rooms
   testing             a cluster in the user's own tests             all rooms
@@ -40,7 +41,7 @@ coordinator           what programs import: this file               client, reci
 
 ``tests/test_house.py`` holds this table as data and parses the source against it.
 
-Reading order: ``errors`` → ``state/commands``, ``state/outcomes``, ``state/machine`` →
+Reading order: ``errors`` → ``model`` → ``state/commands``, ``state/outcomes``, ``state/machine`` →
 ``raft/engine`` → ``service/member`` → ``wire/http`` → ``client/delivery``, ``client/session`` →
 ``recipes/contention``, ``recipes/lock``.
 

@@ -12,8 +12,9 @@ from coordinator.cli.output import EXIT_UNAVAILABLE, document, one_line, show_ta
 from coordinator.cli.seconds import Seconds
 from coordinator.client import AsyncClient
 from coordinator.client.ending import end_session
+from coordinator.model.status import MemberInfo, Status
+from coordinator.wire.codec import to_body
 from coordinator.wire.messages.locks import Contender, LockSummary, LockView
-from coordinator.wire.messages.status import MemberInfo, Status
 
 
 @click.command()
@@ -30,7 +31,7 @@ def status(settings: Settings) -> None:
     """
     reply = settings.run(lambda client: client.status())
     if settings.is_json:
-        click.echo(document(reply.to_body()))
+        click.echo(document(to_body(reply)))
     else:
         show_status(reply)
     if not reply.is_ready:

@@ -10,7 +10,8 @@ from urllib.parse import quote, urlencode
 from coordinator.client.request_ids import Lane
 from coordinator.client.transport import Request
 from coordinator.errors import BadArgumentsError
-from coordinator.wire.encoding import Encoding, encode
+from coordinator.wire.codec import encoded
+from coordinator.wire.encoding import Encoding
 from coordinator.wire.messages import TIMEOUT_HEADER
 
 PACKED = Encoding.MSGPACK
@@ -19,7 +20,8 @@ PACKED = Encoding.MSGPACK
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What to ask; ``target`` is percent-encoded. ``body`` None sends none."""
+    """What to ask; ``target`` is percent-encoded. ``body`` is a value of the model, or plain; None
+    sends none."""
 
     method: str
     target: str
@@ -38,7 +40,7 @@ class Call:
         if self.body is not None:
             headers["Content-Type"] = self.encoding.value
             try:
-                body = encode(self.body, self.encoding)
+                body = encoded(self.body, self.encoding)
             except UnicodeEncodeError as error:
                 raise _not_text(error) from None
         return Request(self.method, self.target, headers, body)

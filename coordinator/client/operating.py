@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from coordinator.client.calls import Call
+from coordinator.model.status import Status
+from coordinator.wire.codec import reader
 from coordinator.wire.messages.limits import LimitsChange, LimitsView
 from coordinator.wire.messages.operations import ANY_VERSION
-from coordinator.wire.messages.status import Status
 
 T = TypeVar("T")
 
@@ -18,7 +19,7 @@ class OperatorVerbs:
 
     async def status(self) -> Status:
         """Return what one member says of itself and the others."""
-        return await self._read(Call("GET", "/v1/status"), Status.from_body)
+        return await self._read(Call("GET", "/v1/status"), reader(Status))
 
     async def limits(self) -> LimitsView:
         """Return the limits of the cluster: how much there may be of everything."""

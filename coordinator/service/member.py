@@ -19,6 +19,7 @@ from contextlib import suppress
 from coordinator.clock import Clock
 from coordinator.config import Config
 from coordinator.errors import BadArgumentsError, NoNodeError, SessionExpiredError, StorageError
+from coordinator.model.status import Status
 from coordinator.raft.engine import Engine, Role
 from coordinator.service.divergence import SLICE_EVERY_MS, Difference, Divergence
 from coordinator.service.figures import show_figures
@@ -53,7 +54,7 @@ from coordinator.service.reaper import LOOK_EVERY_MS as REAP_LOOK_EVERY_MS
 from coordinator.service.reaper import Reaper
 from coordinator.service.replica import MachineReplica
 from coordinator.service.session_ends import ENDED_AT_ONCE, SessionEnds
-from coordinator.service.status import MemberStatus, status_of, what_is_wrong
+from coordinator.service.status import status_of, what_is_wrong
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
 from coordinator.service.watches import WatchHub, WatchSelector, WatchStream
@@ -389,14 +390,13 @@ class Member:
 
     # --- what it says of itself
 
-    def status(self) -> MemberStatus:
+    def status(self) -> Status:
         """Return what this member knows now, without asking the others."""
         return status_of(
             self._config.cluster,
             self._engine.status(),
             self._replica.machine,
             wrong=self.not_ready_reason(),
-            is_stopping=self._leadership.is_stopping,
             limits_differ=self.limits.difference(),
         )
 

@@ -3,49 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
 
 from coordinator.config import ClusterConfig, MemberAddress
+from coordinator.model.status import MemberInfo, Status
 from coordinator.raft.engine import EngineStatus, Role
 from coordinator.state.machine import StateMachine
-
-
-@dataclass(frozen=True, slots=True)
-class MemberView:
-    """One member of the cluster, as seen from this one."""
-
-    member_id: str
-    client_url: str
-    is_reachable: bool
-    is_self: bool
-    is_leader: bool
-    refusal: str = ""
-    """Why this member does not talk to that one, in a sentence; "" if it would."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemberStatus:
-    """``summary`` is one sentence that says whether all is well and, if not, what is wrong."""
-
-    member_id: str
-    cluster: str
-    role: str
-    leader_id: str | None
-    term: int
-    commit_index: int
-    applied_index: int
-    last_index: int
-    snapshot_index: int
-    zxid: int
-    is_ready: bool
-    is_stopping: bool
-    summary: str
-    members: tuple[MemberView, ...]
-    sessions: int
-    znodes: int
-    data_bytes: int
-    limits_differ: str = ""
-    """In what the configuration differs from the cluster's limits, which hold; "": in nothing."""
 
 
 def status_of(
@@ -54,12 +18,11 @@ def status_of(
     machine: StateMachine,
     *,
     wrong: str,
-    is_stopping: bool,
     limits_differ: str,
-) -> MemberStatus:
+) -> Status:
     """Return what a member says of itself; ``wrong`` is why it is not ready, "" when it is."""
     members = members_of(cluster.members, engine)
-    return MemberStatus(
+    return Status(
         member_id=engine.member_id,
         cluster=cluster.name,
         role=engine.role.value,
@@ -67,26 +30,23 @@ def status_of(
         term=engine.term,
         commit_index=engine.commit_index,
         applied_index=engine.applied_index,
-        last_index=engine.last_index,
-        snapshot_index=engine.snapshot_index,
         zxid=machine.zxid,
         is_ready=not wrong,
-        is_stopping=is_stopping,
         summary=in_words(members, engine, wrong),
-        members=members,
+        version=product_version(),
         sessions=machine.session_count,
         znodes=machine.znode_count,
-        data_bytes=machine.data_bytes,
+        members=members,
         limits_differ=limits_differ,
     )
 
 
-def members_of(addresses: Sequence[MemberAddress], engine: EngineStatus) -> tuple[MemberView, ...]:
+def members_of(addresses: Sequence[MemberAddress], engine: EngineStatus) -> tuple[MemberInfo, ...]:
     """Return every configured member; a cluster without a list of members is this one alone."""
     url_of = {each.member_id: each.client_url for each in addresses}
     url_of.setdefault(engine.member_id, "")
     return tuple(
-        MemberView(
+        MemberInfo(
             member_id=member_id,
             client_url=url,
             is_reachable=member_id == engine.member_id or engine.is_reachable.get(member_id, False),
@@ -117,7 +77,7 @@ def what_is_wrong(engine: EngineStatus, *, is_stopping: bool, failure: str | Non
     return ""
 
 
-def in_words(members: Sequence[MemberView], engine: EngineStatus, wrong: str) -> str:
+def in_words(members: Sequence[MemberInfo], engine: EngineStatus, wrong: str) -> str:
     """Return the summary: what is wrong, or that all is well and who is missing."""
     if wrong:
         return wrong + "."
@@ -156,3 +116,12 @@ def _quorum(engine: EngineStatus) -> str:
     if reachable < needed:
         return f"it reaches {reachable} of {total} members, itself included, and needs {needed}"
     return f"it reaches {reachable} of {total} members; an election is under way"
+
+
+@cache
+def product_version() -> str:
+    """Return the version of the installed product, or that it is a checkout."""
+    try:
+        return metadata.version("coordinator")
+    except metadata.PackageNotFoundError:
+        return "0+checkout"

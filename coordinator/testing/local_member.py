@@ -16,12 +16,12 @@ from coordinator.config import (
     SessionConfig,
 )
 from coordinator.errors import SessionExpiredError
+from coordinator.model.status import Status
 from coordinator.raft.network.transport import TcpTransport
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.storage.disk import DiskFile, OsDisk, OsFile
 from coordinator.server import Server, facts_to_agree_on
 from coordinator.service.reads import LINEARIZABLE
-from coordinator.service.status import MemberStatus
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, ExpireSession
 from coordinator.testing.clocks import AdjustableClock
@@ -74,7 +74,7 @@ class LocalMember:
         return self._server is not None
 
     @property
-    def status(self) -> MemberStatus | None:
+    def status(self) -> Status | None:
         """What it says of itself, None while it does not run."""
         return None if self._server is None else self._server.member.status()
 

@@ -7,6 +7,7 @@ is clean UTF-8 text and ``data_base64`` for everything else.
 from __future__ import annotations
 
 import base64
+import binascii
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -91,3 +92,11 @@ def bytes_fields(name: str, value: bytes, encoding: Encoding) -> dict[str, Any]:
     """Return the one field that carries ``value``: called ``name``, or ``name_base64``."""
     fields = data_fields(value, encoding)
     return {each.replace("data", name): carried for each, carried in fields.items()}
+
+
+def read_base64(encoded: Any) -> bytes | None:
+    """Return the bytes that ``encoded`` says, None when it is not base64."""
+    try:
+        return base64.b64decode(encoded, validate=True) if isinstance(encoded, str) else None
+    except (binascii.Error, ValueError):
+        return None

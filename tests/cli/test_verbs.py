@@ -23,7 +23,7 @@ from coordinator.cli.output import (
     one_line,
 )
 from coordinator.errors import REGISTRY, ConfigError, UnavailableError
-from coordinator.wire.messages.status import MemberInfo, Status
+from coordinator.model.status import MemberInfo, Status
 from tests.cli.conftest import CommandLine
 
 

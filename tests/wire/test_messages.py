@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from coordinator.errors import BadArgumentsError, NoNodeError
+from coordinator.model.status import MemberInfo, Status
+from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding, decode, encode
 from coordinator.wire.messages import (
     acquire,
@@ -18,7 +20,6 @@ from coordinator.wire.messages import (
     locks,
     operations,
     sessions,
-    status,
     watches,
 )
 from coordinator.wire.messages.znodes import Children, Stat, Znode, stat_body
@@ -90,11 +91,15 @@ def test_replies_survive(encoding: Encoding) -> None:
         locks.LockList((locks.LockSummary("daily", HOLDER, 3, 0),), "daily"),
         acquire.ReleaseReply("42-1337"),
         acquire.AbandonReply(None),
-        status.Status(
+    ]  # fmt: skip
+    values: list[Any] = [
+        Status(
             "1", "c", "leader", "1", 2, 3, 3, 4, True, "All is well.", "0.1", 0, 1,
-            (status.MemberInfo("1", "http://127.0.0.1:7071", True, True, True),),
+            (MemberInfo("1", "http://127.0.0.1:7071", True, True, True),),
         ),
     ]  # fmt: skip
+    for value in values:
+        assert from_body(type(value), over_the_wire(to_body(value, encoding), encoding)) == value
     for shape in shapes:
         assert type(shape).from_body(over_the_wire(shape.to_body(), encoding)) == shape
     view = elections.ElectionView("e", ELECTED, (), 9)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import metadata
 from typing import Any
 
 from aiohttp import web
 
+from coordinator.model.status import Health
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.queries import Query
 from coordinator.wire.http.routes import Route
-from coordinator.wire.messages.status import MemberInfo, Status
 from coordinator.wire.strict_json import encode_json
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -39,38 +38,11 @@ class OperationRoutes:
         """Return what this member knows of itself and the others, now and without asking them."""
         Query(request.rel_url.raw_query_string)
         now = self._door.member.status()
-        body = Status(
-            member_id=now.member_id,
-            cluster=now.cluster,
-            role=now.role,
-            leader_id=now.leader_id,
-            term=now.term,
-            commit_index=now.commit_index,
-            applied_index=now.applied_index,
-            zxid=now.zxid,
-            is_ready=now.is_ready,
-            summary=now.summary,
-            version=product_version(),
-            sessions=now.sessions,
-            znodes=now.znodes,
-            members=tuple(
-                MemberInfo(
-                    member_id=each.member_id,
-                    client_url=each.client_url,
-                    is_reachable=each.is_reachable,
-                    is_self=each.is_self,
-                    is_leader=each.is_leader,
-                    refusal=each.refusal,
-                )
-                for each in now.members
-            ),
-            limits_differ=now.limits_differ,
-        ).to_body()
-        return self._door.reply(request, body, zxid=now.zxid, index=now.applied_index)
+        return self._door.reply(request, now, zxid=now.zxid, index=now.applied_index)
 
     async def live(self, request: web.Request) -> web.Response:
         """Answer while the event loop turns; a member that fails this should be restarted."""
-        return self._door.reply_now(request, {"status": "live", "reason": ""})
+        return self._door.reply_now(request, Health("live", ""))
 
     async def ready(self, request: web.Request) -> web.Response:
         """Say whether to send requests here: not while starting, stopping or without a leader."""
@@ -80,8 +52,8 @@ class OperationRoutes:
         else:
             reason = "" if door.member.is_ready else door.member.not_ready_reason()
         if not reason:
-            return door.reply_now(request, {"status": "ready", "reason": ""})
-        response = door.reply_now(request, {"status": "not ready", "reason": reason}, status=503)
+            return door.reply_now(request, Health("ready", ""))
+        response = door.reply_now(request, Health("not ready", reason), status=503)
         response.headers["Retry-After"] = "1"
         return response
 
@@ -94,11 +66,3 @@ class OperationRoutes:
         """Return the description of every route."""
         headers = {"Content-Type": "application/json", **self._door.labels()}
         return web.Response(body=encode_json(self._document()), headers=headers)
-
-
-def product_version() -> str:
-    """Return the version of the installed product, or that it is a checkout."""
-    try:
-        return metadata.version("coordinator")
-    except metadata.PackageNotFoundError:
-        return "0+checkout"

@@ -9,7 +9,8 @@ from aiohttp import web
 from coordinator.clock import Clock
 from coordinator.config import HttpConfig
 from coordinator.service.member import Member
-from coordinator.wire.http.admin import OperationRoutes, product_version
+from coordinator.service.status import product_version
+from coordinator.wire.http.admin import OperationRoutes
 from coordinator.wire.http.door import DOOR, Door
 from coordinator.wire.http.elections import ElectionRoutes
 from coordinator.wire.http.etags import unconditional

@@ -34,6 +34,7 @@ from coordinator.service.reads import ReadReply
 from coordinator.service.slices import ITEMS_AT_ONCE, in_slices
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
+from coordinator.wire.codec import encoded
 from coordinator.wire.encoding import Encoding, decode, encode, encode_listed
 from coordinator.wire.http.bodies import SMALL, BodyBounds, HeavyWork, whole_body
 from coordinator.wire.http.hosts import Names
@@ -324,9 +325,9 @@ class Door:
     ) -> web.Response:
         """Return a response in the encoding the caller wants, labelled with where it stands.
 
-        A body of bytes is encoded so already."""
+        ``body`` is a value of the model, or plain; one of bytes is encoded so already."""
         encoding = self.reply_encoding(request)
-        encoded = body if isinstance(body, bytes) else encode(body, encoding)
+        raw = body if isinstance(body, bytes) else encoded(body, encoding)
         labelled = {
             "Content-Type": encoding.value,
             messages.ZXID_HEADER: str(zxid),
@@ -336,7 +337,7 @@ class Door:
         }
         if headers is not None:
             labelled.update(headers)
-        return web.Response(body=encoded, status=status, headers=labelled)
+        return web.Response(body=raw, status=status, headers=labelled)
 
     def reply_read(
         self,

@@ -6,6 +6,9 @@ Requests are closed (an unknown field is refused); a response may grow fields in
 
 from __future__ import annotations
 
+from typing import Any
+
+from coordinator.model.status import Health, MemberInfo, Status
 from coordinator.wire.http.openapi_locks import LOCK_SCHEMAS
 from coordinator.wire.http.openapi_shapes import (
     BOOLEAN,
@@ -29,6 +32,7 @@ from coordinator.wire.http.openapi_shapes import (
     reference,
     response,
 )
+from coordinator.wire.http.schemas import Schemas
 from coordinator.wire.messages.operations import (
     CREATE_MODES,
     PARENT_MODES,
@@ -61,6 +65,14 @@ def operation(name: str, required: dict[str, Schema], optional: dict[str, Schema
     """Return one operation of a multi."""
     return body({"op": {"const": name}, "path": PATH, **required}, optional)
 
+
+KINDS: dict[str, Any] = {
+    "Member": MemberInfo,
+    "Status": Status,
+    "Health": Health,
+}
+"""The values of the model that have a schema of their own, by its name."""
+_schemas = Schemas(KINDS)
 
 SCHEMAS: dict[str, Schema] = {
     "Problem": response(
@@ -210,43 +222,11 @@ SCHEMAS: dict[str, Schema] = {
         {"ephemerals": array(TEXT)},
     ),
     "SessionList": response({"sessions": array(reference("Session")), "next": maybe(integer(1))}),
-    "Member": response(
-        {
-            "member_id": TEXT,
-            "client_url": TEXT,
-            "is_reachable": BOOLEAN,
-            "is_self": BOOLEAN,
-            "is_leader": BOOLEAN,
-            "refusal": TEXT,
-        }
-    ),
-    "Status": response(
-        {
-            "member_id": TEXT,
-            "cluster": TEXT,
-            "role": choice("follower", "candidate", "leader"),
-            "leader_id": maybe(TEXT),
-            "term": integer(),
-            "commit_index": integer(),
-            "applied_index": integer(),
-            "zxid": integer(),
-            "is_ready": BOOLEAN,
-            "summary": TEXT,
-            "version": TEXT,
-            "sessions": integer(),
-            "znodes": integer(),
-            "members": array(reference("Member")),
-            "limits_differ": {
-                **TEXT,
-                "description": "in what its configuration differs from the limits of the cluster",
-            },
-        }
-    ),
     "LimitsChange": body(
         {"limits": LIMITS},
         {"by": SHORT_TEXT, "expected_version": EXPECTED_VERSION, **IF_HELD},
     ),
     "Limits": response({"limits": LIMITS, "version": VERSION, "by": TEXT, "changed_ms": integer()}),
-    "Health": response({"status": TEXT, "reason": TEXT}),
     **LOCK_SCHEMAS,
+    **{name: _schemas.of(kind) for name, kind in KINDS.items()},
 }

@@ -1,0 +1,41 @@
+"""The kinds of fields: numbers with their bounds, texts with their lengths, words of a list.
+
+A definition of the model names them instead of repeating a bound. ``Annotated[Count, Meta(...)]``
+adds a description, which is what OpenAPI says of the field.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+INTEGER_MIN = -(2**63)
+INTEGER_MAX = 2**63 - 1
+"""Bodies carry integers of 64 bits with a sign, in JSON and in msgpack."""
+ANY_VERSION = -1
+VERSION_MAX = 2**31 - 1
+TEXT_CHARACTERS_MAX = 200
+
+Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+Positive = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
+Version = Annotated[int, Meta(ge=0, le=VERSION_MAX)]
+ExpectedVersion = Annotated[
+    int, Meta(ge=ANY_VERSION, le=VERSION_MAX, description="-1 accepts any version")
+]
+ShortText = Annotated[str, Meta(max_length=TEXT_CHARACTERS_MAX)]
+
+LEFT_OUT = Meta(extra={"is_left_out": True})
+"""Of a field of an answer that is not written while it has its default."""
+INTERNAL = Meta(extra={"is_internal": True})
+"""Of a field that no body carries."""
+
+
+def one_of(*words: str) -> Meta:
+    """Return what restricts a text to ``words``."""
+    return Meta(extra={"one_of": words})
+
+
+def described(text: str) -> Meta:
+    """Return what says in the schema what a field is."""
+    return Meta(description=text)

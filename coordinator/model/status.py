@@ -1,0 +1,51 @@
+"""What a member says of itself and of the members it knows."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Struct
+
+from coordinator.model.fields import Count, described, one_of
+
+
+class MemberInfo(Struct, frozen=True):
+    """One member of the cluster, as the answering member sees it."""
+
+    member_id: str
+    client_url: str
+    is_reachable: bool
+    is_self: bool
+    is_leader: bool
+    refusal: str = ""
+    """Why the answering member refuses this one, in one sentence; "" if it does not."""
+
+
+class Status(Struct, frozen=True):
+    """The reply of GET /v1/status; ``summary`` says in one sentence how this member is."""
+
+    member_id: str
+    cluster: str
+    role: Annotated[str, one_of("follower", "candidate", "leader")]
+    leader_id: str | None
+    term: Count
+    commit_index: Count
+    applied_index: Count
+    zxid: Count
+    is_ready: bool
+    summary: str
+    version: str
+    """Of the product that answers."""
+    sessions: Count
+    znodes: Count
+    members: tuple[MemberInfo, ...]
+    limits_differ: Annotated[
+        str, described("in what its configuration differs from the limits of the cluster")
+    ] = ""
+
+
+class Health(Struct, frozen=True):
+    """The reply of GET /health/live and /health/ready; ``reason`` says why it is not ready."""
+
+    status: str
+    reason: str

@@ -1,0 +1,459 @@
+"""The values of the model as bodies, and bodies as values: made from their definitions.
+
+``to_body`` writes a value as plain objects, arrays, texts and numbers; ``from_body`` reads them
+back; ``coordinator.wire.encoding`` turns those into bytes, in JSON or msgpack.
+
+1. A kind with ``forbid_unknown_fields`` is a request: read strictly (a mistyped ``timeot_ms`` must
+   not be silently ignored, bounds and lists of words hold), and written without what has its
+   default. Any other kind is an answer: a client lives with fields, words and numbers that a later
+   server adds; it is written whole, but for what is ``LEFT_OUT``.
+2. Null is as good as absent where a field has a default or may be null.
+3. Bytes travel as ``data`` or, in JSON, as ``data_base64`` when they are not clean text.
+4. Whatever is wrong is a BadArgumentsError that says where, what was expected and what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from operator import attrgetter
+from typing import Any, NoReturn, TypeVar
+
+from msgspec import NODEFAULT, Struct, inspect
+
+from coordinator.errors import BadArgumentsError, CoordinatorError, from_problem, to_problem
+from coordinator.model.fields import INTEGER_MAX, INTEGER_MIN
+from coordinator.wire.encoding import Encoding, bytes_fields, encode, read_base64
+from coordinator.wire.strict_json import found, shortened
+
+Value = TypeVar("Value")
+
+_NEAR_CHARACTERS_MAX = 64
+"""Of an unknown name, compared with those that are known."""
+
+
+def to_body(value: Any, encoding: Encoding = Encoding.JSON, *, given: Collection[str] = ()) -> Any:
+    """Return ``value`` as a body.
+
+    The fields ``given`` are said elsewhere, in the URL; a value with such is no item of a list, and
+    says nothing of its kind.
+    """
+    return form_of(type(value)).write(value, encoding, given)
+
+
+def from_body(
+    kind: type[Value],
+    body: Any,
+    where: str = "body",
+    *,
+    given: Mapping[str, Any] | None = None,
+    beside: Collection[str] = (),
+) -> Value:
+    """Return the value of ``kind`` that ``body`` says; messages call the body ``where``.
+
+    The fields ``given`` are said elsewhere, in the URL, and those called ``beside`` may be in the
+    body but belong to somebody else.
+
+    Raises:
+        BadArgumentsError: it says none.
+    """
+    try:
+        value: Value = form_of(kind).read(body, given or {}, beside)
+    except _Wrong as wrong:
+        raise BadArgumentsError(f"{where}{wrong.path}: {wrong.said}") from None
+    return value
+
+
+def encoded(body: Any, encoding: Encoding = Encoding.JSON) -> bytes:
+    """Return ``body``, or a value of the model, as bytes on the wire."""
+    return encode(to_body(body, encoding) if isinstance(body, Struct) else body, encoding)
+
+
+def reader(kind: type[Value]) -> Callable[[Any], Value]:
+    """Return what reads a body as a value of ``kind``."""
+    return lambda body: from_body(kind, body)
+
+
+def union_from_body(kinds: Any, body: Any, where: str = "body") -> Any:
+    """Return the value that ``body`` says, of one of the ``kinds`` (a union of tagged structs)."""
+    try:
+        return _union(kinds).read(body)
+    except _Wrong as wrong:
+        raise BadArgumentsError(f"{where}{wrong.path}: {wrong.said}") from None
+
+
+@cache
+def _union(kinds: Any) -> _Form:
+    return _form(inspect.type_info(kinds), is_strict=False)
+
+
+def unknown_name(unknown: Iterable[str], known: Iterable[str], what: str) -> str:
+    """Say which of the names is not known, which one may be meant, and which there are."""
+    names = sorted(known)
+    first, *others = sorted(unknown)
+    near = get_close_matches(first[:_NEAR_CHARACTERS_MAX], names, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else "."
+    more = f" (and {len(others)} more)" if others else ""
+    there = f"The {what}s are {', '.join(names)}" if names else f"There are no {what}s here"
+    return f"found the unknown {what} {shortened(ascii(first))}{more}{meant} {there}"
+
+
+class _Wrong(Exception):
+    """What is wrong with a part of a body; the path to it grows on the way out."""
+
+    def __init__(self, said: str, path: str = "") -> None:
+        super().__init__(said)
+        self.said = said
+        self.path = path
+
+
+def _refuse(expected: str, value: Any) -> NoReturn:
+    raise _Wrong(f"expected {expected}, found {found(value)}")
+
+
+# --- one value
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How one value is read and written; ``expected`` is what messages call it."""
+
+    expected: str
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Encoding], Any] | None = None
+    """None: it is in a body what it is in the model."""
+
+
+def _form(kind: inspect.Type, *, is_strict: bool) -> _Form:
+    match kind:
+        case inspect.Metadata(inner, _, extra):
+            if extra is not None and "one_of" in extra and is_strict:
+                return _words(extra["one_of"])
+            return _form(inner, is_strict=is_strict)
+        case inspect.IntType(ge=low, le=high) if is_strict:
+            return _integer(INTEGER_MIN if low is None else low, high or INTEGER_MAX)
+        case inspect.IntType():
+            return _integer(INTEGER_MIN, INTEGER_MAX)
+        case inspect.StrType(max_length=length):
+            return _text(length if is_strict else None)
+        case inspect.BoolType():
+            return _BOOLEAN
+        case inspect.EnumType(cls):
+            return _members(cls, is_strict=is_strict)
+        case inspect.VarTupleType(item_type=item, max_length=most):
+            return _array(_form(item, is_strict=is_strict), most if is_strict else None)
+        case inspect.DictType(value_type=item, max_length=most):
+            return _mapping(_form(item, is_strict=is_strict), most)
+        case inspect.StructType(cls) | inspect.NamedTupleType(cls):
+            return _object(cls)
+        case inspect.UnionType(types):
+            several = [each for each in types if not isinstance(each, inspect.NoneType)]
+            return _tagged(several) if len(several) > 1 else _form(several[0], is_strict=is_strict)
+        case inspect.CustomType(cls) if cls is CoordinatorError:
+            return _Form("an object", _read_problem, lambda error, _: to_problem(error))
+    raise TypeError(f"no body carries {kind}")
+
+
+def _integer(low: int, high: int) -> _Form:
+    def read(value: Any) -> Any:
+        if type(value) is not int:
+            _refuse("an integer", value)
+        if not low <= value <= high:
+            _refuse(f"an integer from {low} to {high}", value)
+        return value
+
+    return _Form("an integer", read)
+
+
+def _text(length: int | None) -> _Form:
+    def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            _refuse("text", value)
+        if length is not None and len(value) > length:
+            _refuse(f"at most {length} characters", value)
+        return value
+
+    return _Form("text", read)
+
+
+def _words(words: Collection[str]) -> _Form:
+    expected = "one of " + ", ".join(words)
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str) or value not in words:
+            _refuse(expected, value)
+        return value
+
+    return _Form(expected, read)
+
+
+def _members(kind: type[Any], *, is_strict: bool) -> _Form:
+    """Return the form of a word that has a name; in an answer it may be one of a later server."""
+    members = {each.value: each for each in kind}
+    expected = "one of " + ", ".join(members)
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str) or (is_strict and value not in members):
+            _refuse(expected, value)
+        return members.get(value, value)
+
+    return _Form(expected, read, lambda value, _: str(value))
+
+
+def _read_boolean(value: Any) -> Any:
+    if type(value) is not bool:
+        _refuse("true or false", value)
+    return value
+
+
+_BOOLEAN = _Form("true or false", _read_boolean)
+
+
+def _read_problem(value: Any) -> Any:
+    if not isinstance(value, dict):
+        _refuse("an object", value)
+    return from_problem(value)
+
+
+def _array(item: _Form, most: int | None) -> _Form:
+    def read(value: Any) -> Any:
+        if not isinstance(value, list):
+            _refuse("an array", value)
+        if most is not None and len(value) > most:
+            _refuse(f"at most {most} items", value)
+        items = []
+        for each in value:
+            try:
+                items.append(item.read(each))
+            except _Wrong as wrong:
+                wrong.path = f"[{len(items)}]{wrong.path}"
+                raise
+        return tuple(items)
+
+    def write(value: Any, encoding: Encoding) -> Any:
+        if item.write is None:
+            return list(value)
+        return [item.write(each, encoding) for each in value]
+
+    return _Form("an array", read, write)
+
+
+def _mapping(item: _Form, most: int | None) -> _Form:
+    def read(value: Any) -> Any:
+        if not isinstance(value, dict):
+            _refuse("an object", value)
+        if most is not None and len(value) > most:
+            _refuse(f"an object of at most {most} names", value)
+        read_items = {}
+        for name, each in value.items():
+            try:
+                read_items[name] = item.read(each)
+            except _Wrong as wrong:
+                wrong.path = f".{name}{wrong.path}"
+                raise
+        return read_items
+
+    return _Form("an object", read, lambda value, _: dict(value))
+
+
+def _object(kind: type[Any]) -> _Form:
+    def read(value: Any) -> Any:
+        return form_of(kind).read(value, {}, ())
+
+    def write(value: Any, encoding: Encoding) -> Any:
+        return form_of(kind).write(value, encoding, ())
+
+    return _Form("an object", read, write)
+
+
+def _tagged(kinds: list[Any]) -> _Form:
+    """Return the form of one of several kinds: a field of it says which."""
+    name = kinds[0].tag_field
+    by_tag = {each.tag: each.cls for each in kinds}
+    word = _words(by_tag)
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, dict):
+            _refuse("an object", value)
+        tag = value.get(name)
+        if tag is None:
+            raise _Wrong(f"expected {word.expected}, found {_nothing(value, name)}", f".{name}")
+        try:
+            kind = by_tag[word.read(tag)]
+        except _Wrong as wrong:
+            wrong.path = f".{name}"
+            raise
+        return form_of(kind).read(value, {}, ())
+
+    def write(value: Any, encoding: Encoding) -> Any:
+        return form_of(type(value)).write(value, encoding, ())
+
+    return _Form("an object", read, write)
+
+
+def _nothing(body: Mapping[str, Any], name: str) -> str:
+    return "null" if name in body else "no such field"
+
+
+# --- the fields of an object
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """One field: ``name`` in the model, ``called`` so in a body."""
+
+    name: str
+    called: str
+    form: _Form
+    is_required: bool
+    is_nullable: bool
+    is_left_out: bool
+    default: Any
+
+    @classmethod
+    def of(cls, field: inspect.Field, *, is_strict: bool) -> _Field | None:
+        """Return how a body carries ``field``; None when it does not."""
+        kind, extra = bare(field.type)
+        if extra.get("is_internal"):
+            return None
+        types = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+        is_bytes = any(isinstance(each, inspect.BytesType) for each in types)
+        has_factory = field.default_factory is not NODEFAULT
+        return cls(
+            name=field.name,
+            called=field.encode_name,
+            form=_BYTES if is_bytes else _form(field.type, is_strict=is_strict),
+            is_required=field.required,
+            is_nullable=any(isinstance(each, inspect.NoneType) for each in types),
+            is_left_out=not field.required and (is_strict or bool(extra.get("is_left_out"))),
+            default=field.default_factory() if has_factory else field.default,
+        )
+
+    @property
+    def is_bytes(self) -> bool:
+        return self.form is _BYTES
+
+    def read(self, body: Mapping[str, Any]) -> Any:
+        """Return the value that ``body`` has for it, None when it has none."""
+        try:
+            if self.is_bytes:
+                return _read_bytes(body, self)
+            value = body.get(self.called)
+            if value is not None:
+                return self.form.read(value)
+        except _Wrong as wrong:
+            wrong.path = f".{self.called}{wrong.path}"
+            raise
+        if self.is_required and not self.is_nullable:
+            what = _nothing(body, self.called)
+            raise _Wrong(f"expected {self.form.expected}, found {what}", f".{self.called}")
+        return None
+
+
+_BYTES = _Form("text", lambda value: value)
+"""Of bytes, which take one of two fields."""
+
+
+def _read_bytes(body: Mapping[str, Any], field: _Field) -> Any:
+    """Return the bytes in ``data`` (text, or bytes in msgpack) or in ``data_base64``."""
+    name = field.called
+    value, encoded = body.get(name), body.get(f"{name}_base64")
+    if encoded is None and isinstance(value, bytes):
+        return value
+    if encoded is None and isinstance(value, str):
+        return value.encode("utf-8")
+    if encoded is not None and value is None:
+        decoded = read_base64(encoded)
+        if decoded is not None:
+            return decoded
+        raise _Wrong(f"expected base64 (RFC 4648, section 4), found {found(encoded)}", "_base64")
+    if value is not None and encoded is None:
+        _refuse("text", value)
+    if value is not None or (field.is_required and not field.is_nullable):
+        what = "none" if value is None else "both"
+        raise _Wrong(f"expected {name} or {name}_base64, found {what}")
+    return None
+
+
+_forms: dict[type[Any], ObjectForm] = {}
+
+
+def form_of(kind: type[Any]) -> ObjectForm:
+    """Return how values of ``kind`` are read and written."""
+    form = _forms.get(kind)
+    if form is None:
+        form = _forms[kind] = ObjectForm(kind)
+    return form
+
+
+def bare(kind: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
+    """Return a type without what is said of it, and what is."""
+    extra: dict[str, Any] = {}
+    while isinstance(kind, inspect.Metadata):
+        extra = {**(kind.extra or {}), **extra}
+        kind = kind.type
+    return kind, extra
+
+
+class ObjectForm:
+    """How the values of one class are read and written: its definition, looked at once."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        info: Any = inspect.type_info(kind)
+        self._kind = kind
+        self._is_strict = getattr(info, "forbid_unknown_fields", False)
+        self._tag_field: str | None = getattr(info, "tag_field", None)
+        self._tag: Any = getattr(info, "tag", None)
+        read = [_Field.of(each, is_strict=self._is_strict) for each in info.fields]
+        self._fields = tuple([each for each in read if each is not None])
+        known = {each.called for each in self._fields}
+        known |= {f"{each.called}_base64" for each in self._fields if each.is_bytes}
+        self._known = known if self._tag_field is None else known | {self._tag_field}
+        names = [each.name for each in self._fields]
+        several = attrgetter(*names, names[0])  # of one name it would not return a tuple
+        self._values: Callable[[Any], tuple[Any, ...]] = lambda value: several(value)[:-1]
+
+    def read(self, body: Any, given: Mapping[str, Any], beside: Collection[str]) -> Any:
+        """Return the value that ``body`` says; raises _Wrong."""
+        if not isinstance(body, Mapping):
+            _refuse("an object", body)
+        if self._is_strict and (given or not body.keys() <= self._known):
+            self._refuse_unknown(body, given, beside)
+        if self._tag_field is not None and body.get(self._tag_field, self._tag) != self._tag:
+            raise _Wrong(
+                f"expected one of {self._tag}, found {found(body[self._tag_field])}",
+                f".{self._tag_field}",
+            )
+        values = dict(given)
+        for field in self._fields:
+            if field.name not in given:
+                value = field.read(body)
+                if value is not None or field.is_required:
+                    values[field.name] = value
+        return self._kind(**values)
+
+    def _refuse_unknown(
+        self, body: Mapping[str, Any], given: Mapping[str, Any], beside: Collection[str]
+    ) -> None:
+        elsewhere = {*given, self._tag_field} if given else set()
+        known = self._known.union(beside) - elsewhere
+        if unknown := body.keys() - known:
+            raise _Wrong(unknown_name(unknown, known, "field"))
+
+    def write(self, value: Any, encoding: Encoding, given: Collection[str]) -> dict[str, Any]:
+        """Return ``value`` as an object."""
+        body: dict[str, Any] = {}
+        if self._tag_field is not None and not given:
+            body[self._tag_field] = self._tag
+        for field, item in zip(self._fields, self._values(value), strict=True):
+            if (field.is_left_out and item == field.default) or field.name in given:
+                continue
+            if field.is_bytes and item is not None:
+                body.update(bytes_fields(field.called, item, encoding))
+            elif item is None or field.form.write is None:
+                body[field.called] = item
+            else:
+                body[field.called] = field.form.write(item, encoding)
+        return body
