@@ -139,7 +139,7 @@ class Door:
                 done = await member.elections.proclaim(
                     name, grant_id, value, _request_id(request), deadline_ms
                 )
-                return elections.Proclaimed(done.grant_id, done.epoch, done.zxid).to_body()
+                return elections.Proclaimed(done.grant_id, done.fencing_token, done.zxid).to_body()
             case "GET", []:
                 mode = Query(query, READ_MODES).read_mode()
                 view = await member.lock_views.query(name, mode, deadline_ms)

@@ -95,7 +95,7 @@ async def held(world: MemoryCluster, face: Face) -> AsyncIterator[Any]:
         elected = await member.elections.campaign("a", value=b"", **given)
 
         async def give_back() -> None:
-            await member.elections.resign("a", elected.grant_id, None, far_ms)
+            await member.elections.release("a", elected.grant_id, None, far_ms)
     else:
         from coordinator.service.locks.holder_info import HolderInfo
 

@@ -93,7 +93,7 @@ class HoldingService:
             raise LockLostError(
                 f"{path} of zxid {czxid} was downgraded, and has ended since", path=path
             )
-        return Grant.of(self._replica.machine, found)._replace(kind=Kind.SHARED.value)
+        return Grant.of(self._replica.machine, LOCKS, found)._replace(kind=Kind.SHARED.value)
 
     async def note(self, name: str, grant_id: str, note: bytes, asked: Asked) -> int:
         """Keep ``note`` with a grant, for whoever is granted next; return the zxid.

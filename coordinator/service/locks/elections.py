@@ -6,9 +6,9 @@ the data of that znode is the value it proclaims.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from coordinator.errors import BadVersionError, LockLostError, NoNodeError, NotOwnerError
 from coordinator.service.locks.contenders import (
@@ -17,40 +17,20 @@ from coordinator.service.locks.contenders import (
     contenders_of,
     first_holder,
 )
-from coordinator.service.locks.queues import Attempt, Queues
+from coordinator.service.locks.queues import Queues
+from coordinator.service.locks.service import AcquireOptions, Grant, QueueService
 from coordinator.service.proposals import Proposals
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.service.slices import in_slices
 from coordinator.service.watches import Bookmark, Resync, WatchHub, WatchKind, WatchSelector
 from coordinator.state.commands import (
-    Abandon,
     Check,
     IfHeld,
     Multi,
-    Release,
     RequestId,
     SetData,
 )
-from coordinator.state.outcomes import Abandoned, Released
-from coordinator.state.repeats import check_answers
-
-
-@dataclass(frozen=True, slots=True)
-class Elected:
-    """One election won. ``epoch`` grows with every elected; it is the fencing token."""
-
-    grant_id: str
-    election: str
-    epoch: int
-    session_id: str
-    zxid: int
-    path: str
-    position: int = 0
-
-    @property
-    def fencing_token(self) -> int:
-        return self.epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +38,7 @@ class CandidateView:
     """One candidate; ``label`` is that of its session."""
 
     grant_id: str
-    epoch: int
+    fencing_token: int
     session_id: str
     position: int
     path: str
@@ -82,12 +62,14 @@ class Proclaimed:
     """``zxid`` is that of the proclamation, or later."""
 
     grant_id: str
-    epoch: int
+    fencing_token: int
     zxid: int
 
 
-class ElectionService:
-    """The elections as one member serves them."""
+class ElectionService(QueueService):
+    """The elections as one member serves them: a lock's verbs, and those of a proclaimed value."""
+
+    _recipe = ELECTIONS
 
     def __init__(
         self,
@@ -97,43 +79,14 @@ class ElectionService:
         queues: Queues,
         hub: WatchHub,
     ) -> None:
-        self._proposals = proposals
+        super().__init__(proposals, replica, queues)
         self._reads = reads
-        self._replica = replica
-        self._queues = queues
         self._hub = hub
 
-    async def campaign(
-        self,
-        name: str,
-        *,
-        session_id: str,
-        request: RequestId | None,
-        value: bytes,
-        wait_deadline_ms: int,
-        is_try: bool = False,
-        identity: str = "",
-        if_held: tuple[IfHeld, ...] = (),
-        on_position: Callable[[int], None] | None = None,
-        leave_on_cancel: bool = True,
-    ) -> Elected:
-        """Stand for election until elected; the arguments and errors are those of a lock."""
-        attempt = Attempt(
-            recipe=ELECTIONS,
-            names=(name,),
-            session_id=session_id,
-            data=value,
-            request=request,
-            wait_deadline_ms=wait_deadline_ms,
-            describe=self._described,
-            if_held=if_held,
-            identity=identity,
-            is_try=is_try,
-            leave_on_cancel=leave_on_cancel,
-            on_position=on_position,
-        )
-        (won,) = await self._queues.acquire(attempt)
-        return Elected(won.grant_id, name, won.czxid, won.session_id, won.zxid, won.path)
+    async def campaign(self, name: str, *, value: bytes, **how: Unpack[AcquireOptions]) -> Grant:
+        """Wait until elected; ``how``, and what is raised, are those of a lock."""
+        (won,) = await self._acquire((name,), value, how)
+        return won
 
     async def proclaim(
         self,
@@ -176,60 +129,6 @@ class ElectionService:
                 f"{path} of zxid {czxid} is not the one elected", path=path
             ) from None
         return Proclaimed(grant_id, czxid, committed.outcome.zxid)
-
-    async def resign(
-        self,
-        name: str,
-        grant_id: str,
-        request: RequestId | None,
-        deadline_ms: int,
-        *,
-        identity: str = "",
-        if_held: tuple[IfHeld, ...] = (),
-        spares_repeated: bool = False,
-    ) -> Released:
-        """Step down, or leave the queue; again if need be. NotOwnerError if it has ended."""
-        path, czxid = ELECTIONS.contender_path(name, grant_id)
-        release = Release(path, czxid, spares_repeated)
-        try:
-            committed = await self._proposals.submit(
-                release,
-                request=request,
-                identity=identity,
-                deadline_ms=deadline_ms,
-                if_held=if_held,
-            )
-        except NotOwnerError as error:
-            elected = await self._queues.present_holder(ELECTIONS.directory(name), deadline_ms)
-            error.fields["holder"] = None if elected is None else self._described(elected)
-            raise
-        check_answers(release, committed.outcome)
-        result = committed.outcome.unwrap()
-        assert isinstance(result, Released), "a release comes to a Released"
-        return result
-
-    async def abandon(
-        self,
-        name: str,
-        client_id: str,
-        number: int,
-        floor_index: int,
-        deadline_ms: int,
-        *,
-        identity: str = "",
-    ) -> Abandoned:
-        """Undo the campaign with this request number, or make sure that it never runs.
-
-        Raises:
-            NotOwnerError: it was made, and is an attempt at something else; it stands as it was.
-        """
-        operation = Abandon(client_id, number, floor_index, ELECTIONS.directory(name))
-        committed = await self._proposals.submit(
-            operation, request=None, identity=identity, deadline_ms=deadline_ms
-        )
-        result = committed.outcome.unwrap()
-        assert isinstance(result, Abandoned), "an abandon comes to an Abandoned"
-        return result
 
     async def who(self, name: str, mode: ReadMode, deadline_ms: int) -> ReadReply[ElectionView]:
         """Return who is elected, and the candidates behind."""
@@ -301,7 +200,7 @@ def _candidate(place: tuple[Contender, int, str]) -> CandidateView:
     contender, position, label = place
     return CandidateView(
         grant_id=contender.grant_id,
-        epoch=contender.czxid,
+        fencing_token=contender.czxid,
         session_id=contender.session_id,
         position=position,
         path=contender.path,

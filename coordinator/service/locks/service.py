@@ -1,4 +1,4 @@
-"""Locks: run by the members over the znodes of ``/locks``, fair, with fencing tokens.
+"""Locks and elections as queues: run by the members over znodes, fair, with fencing tokens.
 
 A clean acquire is one proposal and a release another, of whatever kind and of however many locks at
 once. The queue is ``queues``; ``admin`` is what may be done with a grant, ``views`` what can
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 from coordinator.errors import NotOwnerError
-from coordinator.service.locks.contenders import LOCKS, Contender, grant_id_of
+from coordinator.service.locks.contenders import LOCKS, Contender, Recipe, grant_id_of
 from coordinator.service.locks.holder_info import HolderInfo
-from coordinator.service.locks.queues import DEFAULT_WISH, Attempt, Queues, Wish
+from coordinator.service.locks.queues import Attempt, Queues, Wish
 from coordinator.service.locks.views import ContenderView, Place
 from coordinator.service.proposals import Proposals
 from coordinator.service.replica import MachineReplica
@@ -50,9 +50,10 @@ class Previous(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """One acquisition. ``fencing_token`` grows with every grant of the lock.
+    """One acquisition of a lock, or of an election, which ``lock`` then names.
 
-    ``grants`` are those of all the locks of a multi-lock, this one among them.
+    ``fencing_token`` grows with every grant; an election calls it the epoch. ``grants`` are those
+    of all the locks of a multi-lock, this one among them.
     """
 
     grant_id: str
@@ -68,10 +69,10 @@ class Grant(NamedTuple):
     grants: tuple[Grant, ...] = ()
 
     @classmethod
-    def of(cls, machine: StateMachine, contender: Contender) -> Grant:
+    def of(cls, machine: StateMachine, recipe: Recipe, contender: Contender) -> Grant:
         return cls(
             grant_id=contender.grant_id,
-            lock=LOCKS.name_at(contender.path),
+            lock=recipe.name_at(contender.path),
             fencing_token=contender.czxid,
             session_id=contender.session_id,
             zxid=contender.zxid,
@@ -82,61 +83,47 @@ class Grant(NamedTuple):
         )
 
 
-class LockService:
-    """Taking locks and giving them back, as one member serves it."""
+class AcquireOptions(TypedDict, total=False):
+    """How to wait, for whom and until when; the first three are always given.
+
+    ``wait_deadline_ms`` bounds everything, however many predecessors leave one by one. A try
+    decides at once, in one command that leaves nothing behind; the deadline then bounds the
+    proposal (and is taken as a second when less). ``on_position`` is called with the place in the
+    queue, first and whenever it changes, not for 0. ``leave_on_cancel``: whether a cancelled call
+    takes its contender out of the queue.
+    """
+
+    session_id: Required[str]
+    request: Required[RequestId | None]
+    wait_deadline_ms: Required[int]
+    wish: Wish
+    is_try: bool
+    identity: str
+    if_held: tuple[IfHeld, ...]
+    on_position: Callable[[int], None] | None
+    leave_on_cancel: bool
+
+
+class QueueService:
+    """What a lock and an election have in common, as one member serves it."""
+
+    _recipe: Recipe
 
     def __init__(self, proposals: Proposals, replica: MachineReplica, queues: Queues) -> None:
         self._proposals = proposals
         self._replica = replica
         self._queues = queues
 
-    async def acquire(
-        self,
-        name: str | Sequence[str],
-        *,
-        session_id: str,
-        request: RequestId | None,
-        holder: HolderInfo,
-        wait_deadline_ms: int,
-        wish: Wish = DEFAULT_WISH,
-        is_try: bool = False,
-        identity: str = "",
-        if_held: tuple[IfHeld, ...] = (),
-        on_position: Callable[[int], None] | None = None,
-        leave_on_cancel: bool = True,
-    ) -> Grant:
-        """Wait in the queue of ``name`` until the lock is granted; ``queues`` says what is raised.
-
-        Args:
-            name: of one lock; or the names of several, which are then granted all at once.
-            wait_deadline_ms: bounds everything, however many predecessors leave one by one.
-            wish: in which way to hold.
-            is_try: decide at once, in one command that leaves nothing behind; the deadline
-                then bounds the proposal (and is taken as a second when less).
-            on_position: told the place in the queue, first and whenever it changes; not for 0.
-            leave_on_cancel: whether a cancelled call takes its contender out of the queue.
-        """
+    async def _acquire(
+        self, names: tuple[str, ...], data: bytes, how: AcquireOptions
+    ) -> tuple[Grant, ...]:
+        """Wait until this attempt holds in the queues ``names``; ``queues`` says what is raised."""
         attempt = Attempt(
-            recipe=LOCKS,
-            names=(name,) if isinstance(name, str) else tuple(name),
-            session_id=session_id,
-            data=holder.to_bytes(),
-            request=request,
-            wait_deadline_ms=wait_deadline_ms,
-            describe=self._described,
-            wish=wish,
-            if_held=if_held,
-            identity=identity,
-            is_try=is_try,
-            leave_on_cancel=leave_on_cancel,
-            on_position=on_position,
+            recipe=self._recipe, names=names, data=data, describe=self._described, **how
         )
         won = await self._queues.acquire(attempt)
         machine = self._replica.machine
-        grants = tuple([Grant.of(machine, each) for each in won])
-        if isinstance(name, str):
-            return grants[0]
-        return grants[0]._replace(grants=grants)
+        return tuple([Grant.of(machine, self._recipe, each) for each in won])
 
     async def release(
         self,
@@ -155,7 +142,7 @@ class LockService:
             NotOwnerError: it is not, or no longer, in the queue; ``holder`` says who holds,
                 if this member is known to have seen all that was answered before.
         """
-        path, czxid = LOCKS.contender_path(name, grant_id)
+        path, czxid = self._recipe.contender_path(name, grant_id)
         release = Release(path, czxid, spares_repeated)
         try:
             committed = await self._proposals.submit(
@@ -166,7 +153,8 @@ class LockService:
                 if_held=if_held,
             )
         except NotOwnerError as error:
-            holder = await self._queues.present_holder(LOCKS.directory(name), deadline_ms)
+            directory = self._recipe.directory(name)
+            holder = await self._queues.present_holder(directory, deadline_ms)
             error.fields["holder"] = None if holder is None else self._described(holder)
             raise
         check_answers(release, committed.outcome)
@@ -184,12 +172,12 @@ class LockService:
         *,
         identity: str = "",
     ) -> Abandoned:
-        """Undo the acquire with this request number, or make sure that it never runs.
+        """Undo the attempt with this request number, or make sure that it never runs.
 
         Raises:
-            NotOwnerError: it was made, and is an attempt at something else; it stands as it was.
+            NotOwnerError: it was made, and is an attempt at something else; it stays as it was.
         """
-        operation = Abandon(client_id, number, floor_index, LOCKS.directory(name))
+        operation = Abandon(client_id, number, floor_index, self._recipe.directory(name))
         committed = await self._proposals.submit(
             operation, request=None, identity=identity, deadline_ms=deadline_ms
         )
@@ -199,6 +187,27 @@ class LockService:
 
     def _described(self, holder: Contender) -> Mapping[str, Any]:
         """Return what an error says of who holds."""
+        raise NotImplementedError
+
+
+class LockService(QueueService):
+    """Locks: of every kind, one or several at once."""
+
+    _recipe = LOCKS
+
+    async def acquire(
+        self, name: str | Sequence[str], *, holder: HolderInfo, **how: Unpack[AcquireOptions]
+    ) -> Grant:
+        """Wait until the lock is granted.
+
+        Args:
+            name: of one lock; or the names of several, which are then granted all at once.
+        """
+        names = (name,) if isinstance(name, str) else tuple(name)
+        grants = await self._acquire(names, holder.to_bytes(), how)
+        return grants[0] if isinstance(name, str) else grants[0]._replace(grants=grants)
+
+    def _described(self, holder: Contender) -> Mapping[str, Any]:
         shown = asdict(ContenderView.of(Place.of(self._replica.machine, holder, 0)))
         shown["note"] = holder.recorded.note.decode("utf-8", "replace")
         return shown

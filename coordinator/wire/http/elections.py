@@ -75,15 +75,15 @@ class ElectionRoutes:
             )
             return acquire.Grant(
                 grant_id=won.grant_id,
-                lock=won.election,
-                fencing_token=won.epoch,
+                lock=won.lock,
+                fencing_token=won.fencing_token,
                 session_id=won.session_id,
                 path=won.path,
                 zxid=won.zxid,
             )
 
         async def give_back(grant: acquire.Grant, deadline_ms: int) -> object:
-            return await door.member.elections.resign(
+            return await door.member.elections.release(
                 name,
                 grant.grant_id,
                 None,
@@ -107,7 +107,7 @@ class ElectionRoutes:
             door.deadline_ms(request),
             if_held=conditions(query, given),
         )
-        body = shapes.Proclaimed(done.grant_id, done.epoch, done.zxid).to_body()
+        body = shapes.Proclaimed(done.grant_id, done.fencing_token, done.zxid).to_body()
         return door.reply_now(request, body)
 
     async def resign(self, request: web.Request) -> web.Response:
@@ -115,7 +115,7 @@ class ElectionRoutes:
         door = self._door
         query = Query(request.rel_url.raw_query_string, CONDITIONS)
         grant_id = _grant_id(request)
-        await door.member.elections.resign(
+        await door.member.elections.release(
             _name(request),
             grant_id,
             door.request_id(request),
@@ -202,7 +202,7 @@ def _candidate_body(view: CandidateView, encoding: Encoding) -> dict[str, Any]:
 def _candidate(view: CandidateView) -> lock_shapes.Contender:
     return lock_shapes.Contender(
         grant_id=view.grant_id,
-        fencing_token=view.epoch,
+        fencing_token=view.fencing_token,
         session_id=view.session_id,
         path=view.path,
         position=view.position,

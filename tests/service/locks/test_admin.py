@@ -373,11 +373,11 @@ async def test_a_write_may_depend_on_being_elected() -> None:
                 wait_deadline_ms=world.deadline(),
             )
         )
-        own = (IfHeld(ELECTIONS.directory("primary"), won.epoch),)
+        own = (IfHeld(ELECTIONS.directory("primary"), won.fencing_token),)
         await world.leader.submit(
             Create("/a"), request=None, deadline_ms=world.deadline(), if_held=own
         )
-        await soon(world.leader.elections.resign("primary", won.grant_id, None, world.deadline()))
+        await soon(world.leader.elections.release("primary", won.grant_id, None, world.deadline()))
 
         with pytest.raises(LockLostError):
             await world.leader.submit(

@@ -9,7 +9,8 @@ import pytest
 
 from coordinator.config import Config
 from coordinator.errors import LockTimeoutError, NotOwnerError
-from coordinator.service.locks.elections import Elected, ElectionView
+from coordinator.service.locks.elections import ElectionView
+from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.service.watches import Bookmark
@@ -26,14 +27,14 @@ async def opened(world: World, label: str = "job") -> str:
 
 async def campaigned(
     world: World, session_id: str, value: bytes = b"", *, at: Member | None = None, **options: Any
-) -> Elected:
+) -> Grant:
     options.setdefault("request", None)
     options.setdefault("wait_deadline_ms", world.deadline())
     member = at or world.leader
     return await member.elections.campaign(NAME, session_id=session_id, value=value, **options)
 
 
-def campaigning(world: World, *arguments: Any, **options: Any) -> asyncio.Task[Elected]:
+def campaigning(world: World, *arguments: Any, **options: Any) -> asyncio.Task[Grant]:
     return asyncio.create_task(campaigned(world, *arguments, **options))
 
 
@@ -52,7 +53,8 @@ async def test_the_first_candidate_is_elected_and_the_others_wait_in_order() -> 
         view = await who(world)
 
         assert view.elected is not None
-        assert (view.elected.epoch, view.elected.value) == (elected.epoch, b"host-1")
+        assert view.elected.fencing_token == elected.fencing_token
+        assert view.elected.value == b"host-1"
         assert [(each.label, each.position) for each in view.candidates] == [("two", 1)]
         assert elected.path == "/elections/scheduler/candidate-0000000000"
         second.cancel()
@@ -64,9 +66,9 @@ async def test_an_epoch_grows_with_every_elected() -> None:
         session_id = await opened(world)
         first = await soon(campaigned(world, session_id))
         second = campaigning(world, session_id, at=world.follower)
-        await soon(world.leader.elections.resign(NAME, first.grant_id, None, world.deadline()))
+        await soon(world.leader.elections.release(NAME, first.grant_id, None, world.deadline()))
 
-        assert (await soon(second)).epoch > first.epoch
+        assert (await soon(second)).fencing_token > first.fencing_token
 
 
 async def test_the_end_of_the_session_elects_the_next() -> None:
@@ -93,13 +95,13 @@ async def test_the_elected_proclaims_and_nobody_else() -> None:
 
         done = await soon(elections.proclaim(NAME, first.grant_id, b"new", None, world.deadline()))
 
-        assert done.epoch == first.epoch
+        assert done.fencing_token == first.fencing_token
         view = await who(world)
         assert view.elected is not None
         assert view.elected.value == b"new"
         with pytest.raises(NotOwnerError):
             await soon(elections.proclaim(NAME, waiter.grant_id, b"x", None, world.deadline()))
-        await soon(elections.resign(NAME, first.grant_id, None, world.deadline()))
+        await soon(elections.release(NAME, first.grant_id, None, world.deadline()))
         await soon(second)
         with pytest.raises(NotOwnerError):
             await soon(elections.proclaim(NAME, first.grant_id, b"x", None, world.deadline()))
@@ -119,11 +121,11 @@ async def test_a_refused_resignation_names_nobody_who_has_resigned(catches_up: b
         behind, engine = world.members[behind_id], world.engines[behind_id]
         engine.is_applying = False
         elections = world.leader.elections
-        await soon(elections.resign(NAME, former.grant_id, None, world.deadline()))
+        await soon(elections.release(NAME, former.grant_id, None, world.deadline()))
         elected = await soon(campaigned(world, third))
 
         refused = asyncio.create_task(
-            behind.elections.resign(NAME, lost.grant_id, None, world.deadline(1_000))
+            behind.elections.release(NAME, lost.grant_id, None, world.deadline(1_000))
         )
         await settle()
         if catches_up:
@@ -145,7 +147,7 @@ async def test_a_proclamation_repeated_after_resigning_is_answered_as_the_first_
         won = await soon(campaigned(world, session_id))
         elections = world.leader.elections
         first = await elections.proclaim(NAME, won.grant_id, b"x", request, world.deadline())
-        await elections.resign(NAME, won.grant_id, None, world.deadline())
+        await elections.release(NAME, won.grant_id, None, world.deadline())
 
         again = await elections.proclaim(NAME, won.grant_id, b"x", request, world.deadline())
 
@@ -190,7 +192,7 @@ async def test_an_observer_sees_each_change_of_the_elected_and_its_value() -> No
         elections = world.leader.elections
         await elections.proclaim(NAME, first.grant_id, b"1b", None, world.deadline())
         seen.append(await soon(anext(views)))
-        await elections.resign(NAME, first.grant_id, None, world.deadline())
+        await elections.release(NAME, first.grant_id, None, world.deadline())
         await soon(second)
         seen.append(await soon(anext(views)))
         await views.aclose()
@@ -241,4 +243,4 @@ async def test_a_config_without_members_is_a_cluster_of_one() -> None:
     async with cluster(1, config=Config()) as world:
         session_id = await opened(world)
 
-        assert (await soon(campaigned(world, session_id, at=world.leader))).epoch > 0
+        assert (await soon(campaigned(world, session_id, at=world.leader))).fencing_token > 0
