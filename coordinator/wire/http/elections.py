@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 from aiohttp import web
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
-from coordinator.service.locks.elections import CandidateView, ElectionView
+from coordinator.service.locks.elections import CandidateView, ElectionService, ElectionView
+from coordinator.service.locks.service import AcquireOptions
 from coordinator.service.watches import Bookmark
 from coordinator.wire import messages
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.http.attempts import Attempt, Contest, attempt_id, wait_deadline_ms
 from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.door import Door
-from coordinator.wire.http.paths import name_at
 from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
+from coordinator.wire.http.queues import QueueRoutes, grant_id_in, name_in
 from coordinator.wire.http.routes import Route
 from coordinator.wire.http.streams import LineStream, wants
 from coordinator.wire.messages import acquire
 from coordinator.wire.messages import elections as shapes
 from coordinator.wire.messages import locks as lock_shapes
 
-_NAME, _GRANT_ID = 2, 4
 _VALUES_AT_ONCE = 8
 """Each of up to 64 KiB."""
 
 
-class ElectionRoutes:
+class ElectionRoutes(QueueRoutes):
     """The routes of one door."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    _is_election = True
+
+    @property
+    def _service(self) -> ElectionService:
+        return self._door.member.elections
 
     def routes(self) -> tuple[Route, ...]:
         one = "/v1/elections/{name}"
@@ -44,7 +45,7 @@ class ElectionRoutes:
             Route("GET", one, self.who, "get_election"),
             Route("POST", one, self.campaign, "campaign"),
             Route("PUT", grant, self.proclaim, "proclaim"),
-            Route("DELETE", grant, self.resign, "resign"),
+            Route("DELETE", grant, self.release, "resign"),
             Route("DELETE", attempt, self.abandon, "abandon_campaign"),
         )
 
@@ -52,27 +53,12 @@ class ElectionRoutes:
         """Stand for election until elected, or the time is up."""
         door = self._door
         query = Query(request.rel_url.raw_query_string, CONDITIONS)
-        name = _name(request)
+        name = name_in(request)
         body = await door.body(request)
         asked = acquire.Acquire.from_body(body, is_election=True)
-        if_held = conditions(query, body)
-        request_id = door.request_id(request)
-        deadline_ms = wait_deadline_ms(door, request, asked)
 
-        async def begin(
-            session_id: str, on_position: Callable[[int], None] | None
-        ) -> acquire.Grant:
-            won = await door.member.elections.campaign(
-                name,
-                session_id=session_id,
-                request=request_id,
-                value=asked.value or b"",
-                wait_deadline_ms=deadline_ms,
-                is_try=asked.timeout_ms == 0,
-                if_held=if_held,
-                on_position=on_position,
-                leave_on_cancel=asked.on_disconnect == "leave",
-            )
+        async def enter(how: AcquireOptions) -> acquire.Grant:
+            won = await door.member.elections.campaign(name, value=asked.value or b"", **how)
             return acquire.Grant(
                 grant_id=won.grant_id,
                 lock=won.lock,
@@ -82,17 +68,7 @@ class ElectionRoutes:
                 zxid=won.zxid,
             )
 
-        async def give_back(grant: acquire.Grant, deadline_ms: int) -> object:
-            return await door.member.elections.release(
-                name,
-                grant.grant_id,
-                None,
-                deadline_ms,
-                spares_repeated=request_id is not None,
-            )
-
-        contest = Contest(begin, give_back, is_election=True)
-        return await Attempt(door, request, asked, contest).answer()
+        return await self._acquire(request, asked, conditions(query, body), enter)
 
     async def proclaim(self, request: web.Request) -> web.Response:
         """Publish another value; only while elected."""
@@ -100,8 +76,8 @@ class ElectionRoutes:
         query = Query(request.rel_url.raw_query_string, CONDITIONS)
         given = await door.body(request)
         done = await door.member.elections.proclaim(
-            _name(request),
-            _grant_id(request),
+            name_in(request),
+            grant_id_in(request),
             shapes.read_proclaim(given),
             door.request_id(request),
             door.deadline_ms(request),
@@ -110,34 +86,11 @@ class ElectionRoutes:
         body = shapes.Proclaimed(done.grant_id, done.fencing_token, done.zxid).to_body()
         return door.reply_now(request, body)
 
-    async def resign(self, request: web.Request) -> web.Response:
-        """Step down, or leave the queue; again if need be."""
-        door = self._door
-        query = Query(request.rel_url.raw_query_string, CONDITIONS)
-        grant_id = _grant_id(request)
-        await door.member.elections.release(
-            _name(request),
-            grant_id,
-            door.request_id(request),
-            door.deadline_ms(request),
-            if_held=conditions(query),
-        )
-        return door.reply_now(request, acquire.ReleaseReply(grant_id).to_body())
-
-    async def abandon(self, request: web.Request) -> web.Response:
-        """Undo a campaign whose answer never came."""
-        door = self._door
-        client_id, number, floor_index = attempt_id(request)
-        abandoned = await door.member.elections.abandon(
-            _name(request), client_id, number, floor_index, door.deadline_ms(request)
-        )
-        return door.reply_now(request, acquire.AbandonReply(abandoned.deleted_path).to_body())
-
     async def who(self, request: web.Request) -> web.StreamResponse:
         """Return who is elected and who else stands, once or each time it changes."""
         door = self._door
         query = Query(request.rel_url.raw_query_string, {*READ_MODES, "observe"})
-        name = _name(request)
+        name = name_in(request)
         mode = query.read_mode()
         # An observer first sees what a read would have shown.
         read = await door.member.elections.who(name, mode, door.deadline_ms(request))
@@ -185,14 +138,6 @@ class ElectionRoutes:
         except TimeoutError:
             if not scope.expired():
                 raise
-
-
-def _name(request: web.Request) -> str:
-    return name_at(request.path_qs, _NAME, "name")
-
-
-def _grant_id(request: web.Request) -> str:
-    return name_at(request.path_qs, _GRANT_ID, "grant_id")
 
 
 def _candidate_body(view: CandidateView, encoding: Encoding) -> dict[str, Any]:

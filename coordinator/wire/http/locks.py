@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from aiohttp import web
 
-import coordinator.service.locks.service as service
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.service.locks.holder_info import HolderInfo
 from coordinator.service.locks.queues import Wish
+from coordinator.service.locks.service import AcquireOptions, LockService
 from coordinator.state.commands import IfHeld, Kind
-from coordinator.wire.http.attempts import Attempt, Contest, attempt_id, wait_deadline_ms
 from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.convert_locks import (
     contender_body,
@@ -19,9 +18,8 @@ from coordinator.wire.http.convert_locks import (
     lock_shape,
     summary_body,
 )
-from coordinator.wire.http.door import Door
-from coordinator.wire.http.paths import name_at
 from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
+from coordinator.wire.http.queues import QueueRoutes, name_in
 from coordinator.wire.http.routes import Route
 from coordinator.wire.messages import acquire as wishes
 from coordinator.wire.messages import locks as shapes
@@ -30,14 +28,13 @@ LIST_LIMIT_MAX = 10_000
 PAGE_MAX = 1_000
 """A page of a greater limit is shorter than asked for, and goes on behind its ``next``."""
 
-_NAME, _GRANT_ID = 2, 4
 
-
-class LockRoutes:
+class LockRoutes(QueueRoutes):
     """The routes of one door."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    @property
+    def _service(self) -> LockService:
+        return self._door.member.locks
 
     def routes(self) -> tuple[Route, ...]:
         one = "/v1/locks/{name}"
@@ -58,7 +55,7 @@ class LockRoutes:
     async def acquire(self, request: web.Request) -> web.StreamResponse:
         """Wait in the queue until the lock is granted, or the time is up."""
         query = Query(request.rel_url.raw_query_string, CONDITIONS)
-        name = _name(request)
+        name = name_in(request)
         body = await self._door.body(request)
         asked = wishes.Acquire.from_body(body)
         return await self._answer(request, name, asked, conditions(query, body))
@@ -78,65 +75,19 @@ class LockRoutes:
         asked: wishes.Acquire,
         if_held: tuple[IfHeld, ...],
     ) -> web.StreamResponse:
-        door = self._door
-        request_id = door.request_id(request)
-        deadline_ms = wait_deadline_ms(door, request, asked)
+        async def enter(how: AcquireOptions) -> wishes.Grant:
+            how["wish"] = _wish(asked)
+            locks = self._door.member.locks
+            return grant_shape(await locks.acquire(name, holder=_holder(asked), **how))
 
-        async def begin(session_id: str, on_position: Callable[[int], None] | None) -> wishes.Grant:
-            grant: service.Grant = await door.member.locks.acquire(
-                name,
-                session_id=session_id,
-                request=request_id,
-                holder=_holder(asked),
-                wait_deadline_ms=deadline_ms,
-                wish=_wish(asked),
-                is_try=asked.timeout_ms == 0,
-                if_held=if_held,
-                on_position=on_position,
-                leave_on_cancel=asked.on_disconnect == "leave",
-            )
-            return grant_shape(grant)
-
-        async def give_back(grant: wishes.Grant, deadline_ms: int) -> object:
-            return await door.member.locks.release(
-                grant.lock,
-                grant.grant_id,
-                None,
-                deadline_ms,
-                spares_repeated=request_id is not None,
-            )
-
-        return await Attempt(door, request, asked, Contest(begin, give_back)).answer()
-
-    async def release(self, request: web.Request) -> web.Response:
-        """Release a grant; again if need be, and never somebody else's."""
-        door = self._door
-        query = Query(request.rel_url.raw_query_string, CONDITIONS)
-        grant_id = name_at(request.path_qs, _GRANT_ID, "grant_id")
-        await door.member.locks.release(
-            _name(request),
-            grant_id,
-            door.request_id(request),
-            door.deadline_ms(request),
-            if_held=conditions(query),
-        )
-        return door.reply_now(request, wishes.ReleaseReply(grant_id).to_body())
-
-    async def abandon(self, request: web.Request) -> web.Response:
-        """Undo an attempt whose answer never came."""
-        door = self._door
-        client_id, number, floor_index = attempt_id(request)
-        abandoned = await door.member.locks.abandon(
-            _name(request), client_id, number, floor_index, door.deadline_ms(request)
-        )
-        return door.reply_now(request, wishes.AbandonReply(abandoned.deleted_path).to_body())
+        return await self._acquire(request, asked, if_held, enter)
 
     async def look(self, request: web.Request) -> web.Response:
         """Return who holds and who waits; with a token only whether it is a current one."""
         door = self._door
         query = Query(request.rel_url.raw_query_string, {*READ_MODES, "fencing_token"})
         token = query.integer("fencing_token", minimum=0)
-        name = _name(request)
+        name = name_in(request)
         read = await door.member.lock_views.query(
             name, query.read_mode(), door.deadline_ms(request), is_whole=token is None
         )
@@ -163,10 +114,6 @@ class LockRoutes:
         page = read.value
         body = shapes.LockList((), page.next).to_body()
         return await door.reply_listed(request, body, {"locks": (page.locks, summary_body)}, read)
-
-
-def _name(request: web.Request) -> str:
-    return name_at(request.path_qs, _NAME, "name")
 
 
 def _holder(asked: wishes.Acquire) -> HolderInfo:

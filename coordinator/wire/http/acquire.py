@@ -1,4 +1,4 @@
-"""One wish to hold a lock or to be elected: from the request to the grant, or to its end.
+"""One request to acquire a lock or to be elected: from the request to the grant, or to its end.
 
 1. The wait is in the server: one request, answered by the grant, or streamed line by line.
 2. ``on_disconnect: leave``: a client that goes away leaves the queue, and a grant that it can no
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 
 from aiohttp import web
@@ -22,9 +21,7 @@ from coordinator.errors import BadArgumentsError, ConnectionLostError, Coordinat
 from coordinator.service.kept_sessions import KeptSession
 from coordinator.service.tasks import let_go
 from coordinator.wire import messages
-from coordinator.wire.http.door import Door, checked_client_id
-from coordinator.wire.http.paths import name_at
-from coordinator.wire.http.queries import Query, parsed_integer
+from coordinator.wire.http.door import Door
 from coordinator.wire.http.streams import KEEP_ALIVE_S, LineStream, wants
 from coordinator.wire.messages import acquire as shapes
 
@@ -37,25 +34,25 @@ GiveBack = Callable[[shapes.Grant, int], Awaitable[object]]
 """Releases a grant that nobody was told of, by a deadline."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """How to enter a queue, and how to leave it holding."""
-
-    begin: Begin
-    give_back: GiveBack
-    is_election: bool = False
-
-
-class Attempt:
-    """One request that wants to hold."""
+class AcquireRequest:
+    """One of them. ``begin`` enters the queue, ``give_back`` releases what nobody was told of."""
 
     def __init__(
-        self, door: Door, request: web.Request, asked: shapes.Acquire, contest: Contest
+        self,
+        door: Door,
+        request: web.Request,
+        asked: shapes.Acquire,
+        begin: Begin,
+        give_back: GiveBack,
+        *,
+        is_election: bool = False,
     ) -> None:
         self._door = door
         self._request = request
         self._asked = asked
-        self._contest = contest
+        self._begin = begin
+        self._give_back_now = give_back
+        self._is_election = is_election
         self._kept: KeptSession | None = None
         """The session opened for this grant, when the client gave a lease."""
         self._leaves = asked.on_disconnect == "leave"
@@ -81,7 +78,7 @@ class Attempt:
         if self._leaves and not self._is_connected():
             self._give_back(grant)
             raise ConnectionResetError("the client went away while it waited")
-        body = shapes.grant_reply_body(grant, is_election=self._contest.is_election)
+        body = shapes.grant_reply_body(grant, is_election=self._is_election)
         response = self._door.reply_now(self._request, body)
         self._is_told = True
         return response
@@ -102,7 +99,7 @@ class Attempt:
 
     async def _begun(self, on_position: Callable[[int], None] | None) -> shapes.Grant:
         """Return the grant, with what is promised of its lease when it is one of its own."""
-        begin, kept = self._contest.begin, self._kept
+        begin, kept = self._begin, self._kept
         if kept is None:
             assert self._asked.session_id is not None, "a request has a session or a lease"
             return await begin(self._asked.session_id, on_position)
@@ -126,7 +123,7 @@ class Attempt:
                 await self._tell_position(stream, positions)
             grant = waiting.result()
             is_granting = True
-            await stream.send(shapes.Granted(grant).to_body(is_election=self._contest.is_election))
+            await stream.send(shapes.Granted(grant).to_body(is_election=self._is_election))
         except CoordinatorError as error:
             if not stream.is_open:
                 raise  # the status can still say it
@@ -166,7 +163,7 @@ class Attempt:
     def _give_back(self, grant: shapes.Grant) -> None:
         # With a request number its client may find the grant at another member, and hold it there.
         is_lasting = self._door.request_id(self._request) is None
-        chore = partial(self._contest.give_back, grant)
+        chore = partial(self._give_back_now, grant)
         self._door.spawn(chore, f"give back {grant.grant_id}", is_lasting=is_lasting)
 
     def _new_session(self, lease_ms: int) -> KeptSession:
@@ -181,15 +178,6 @@ class Attempt:
 def wait_deadline_ms(door: Door, request: web.Request, asked: shapes.Acquire) -> int:
     """Return until when to wait; a try is bounded as every request is."""
     return door.clock.monotonic_ms() + (asked.timeout_ms or door.timeout_ms(request))
-
-
-def attempt_id(request: web.Request) -> tuple[str, int, int]:
-    """Return client id, request number and floor index of the attempt that the URL names."""
-    query = Query(request.rel_url.raw_query_string, ("floor_index",))
-    client_id = name_at(request.path_qs, _CLIENT_ID, "client_id")
-    number = parsed_integer(name_at(request.path_qs, _NUMBER, "number"), "number", minimum=1)
-    floor_index = query.integer("floor_index", minimum=0)
-    return checked_client_id(client_id), number, floor_index or 0
 
 
 class _Positions:

@@ -1,0 +1,111 @@
+"""What the routes of locks and of elections have in common: acquire, release, abandon."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from coordinator.service.locks.service import AcquireOptions, QueueService
+from coordinator.state.commands import IfHeld
+from coordinator.wire.http.acquire import AcquireRequest, wait_deadline_ms
+from coordinator.wire.http.conditions import conditions
+from coordinator.wire.http.door import Door, checked_client_id
+from coordinator.wire.http.paths import name_at
+from coordinator.wire.http.queries import CONDITIONS, Query, parsed_integer
+from coordinator.wire.messages import acquire as shapes
+
+_NAME, _GRANT_ID = 2, 4
+_CLIENT_ID, _NUMBER = 4, 5
+
+Enter = Callable[[AcquireOptions], Awaitable[shapes.Grant]]
+"""Waits for the grant, and returns it."""
+
+
+class QueueRoutes:
+    """Those of one door; subclasses say which queues."""
+
+    _is_election = False
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    @property
+    def _service(self) -> QueueService:
+        raise NotImplementedError
+
+    async def _acquire(
+        self,
+        request: web.Request,
+        asked: shapes.Acquire,
+        if_held: tuple[IfHeld, ...],
+        enter: Enter,
+    ) -> web.StreamResponse:
+        """Answer with the grant, or why there is none."""
+        door = self._door
+        request_id = door.request_id(request)
+        deadline_ms = wait_deadline_ms(door, request, asked)
+
+        async def begin(session_id: str, on_position: Callable[[int], None] | None) -> shapes.Grant:
+            return await enter(
+                {
+                    "session_id": session_id,
+                    "request": request_id,
+                    "wait_deadline_ms": deadline_ms,
+                    "is_try": asked.timeout_ms == 0,
+                    "if_held": if_held,
+                    "on_position": on_position,
+                    "leave_on_cancel": asked.on_disconnect == "leave",
+                }
+            )
+
+        async def give_back(grant: shapes.Grant, deadline_ms: int) -> object:
+            # With a request number its client may hold this grant at another member.
+            return await self._service.release(
+                grant.lock,
+                grant.grant_id,
+                None,
+                deadline_ms,
+                spares_repeated=request_id is not None,
+            )
+
+        answer = AcquireRequest(
+            door, request, asked, begin, give_back, is_election=self._is_election
+        )
+        return await answer.answer()
+
+    async def release(self, request: web.Request) -> web.Response:
+        """Release a grant, or leave the queue; again if need be, and never another client's."""
+        door = self._door
+        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+        grant_id = grant_id_in(request)
+        await self._service.release(
+            name_in(request),
+            grant_id,
+            door.request_id(request),
+            door.deadline_ms(request),
+            if_held=conditions(query),
+        )
+        return door.reply_now(request, shapes.ReleaseReply(grant_id).to_body())
+
+    async def abandon(self, request: web.Request) -> web.Response:
+        """Undo an attempt whose answer never came."""
+        door = self._door
+        query = Query(request.rel_url.raw_query_string, ("floor_index",))
+        client_id = checked_client_id(name_at(request.path_qs, _CLIENT_ID, "client_id"))
+        number = parsed_integer(name_at(request.path_qs, _NUMBER, "number"), "number", minimum=1)
+        floor_index = query.integer("floor_index", minimum=0) or 0
+        abandoned = await self._service.abandon(
+            name_in(request), client_id, number, floor_index, door.deadline_ms(request)
+        )
+        return door.reply_now(request, shapes.AbandonReply(abandoned.deleted_path).to_body())
+
+
+def name_in(request: web.Request) -> str:
+    """Return the name of the lock or election in the URL."""
+    return name_at(request.path_qs, _NAME, "name")
+
+
+def grant_id_in(request: web.Request) -> str:
+    """Return the grant id in the URL."""
+    return name_at(request.path_qs, _GRANT_ID, "grant_id")
