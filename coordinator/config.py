@@ -118,6 +118,7 @@ class LimitsConfig:
     operations_per_multi_max: int = 1_000
     ephemerals_per_session_max: int = 20_000
     recursive_delete_max: int = 2_000
+    grants_per_command_max: int = 500
     request_window: int = 128
     """Outcomes remembered for each client id; the number of requests it may have in flight."""
     clients_max: int = 20_000

@@ -34,6 +34,7 @@ from coordinator.service.locks.elections import ElectionService
 from coordinator.service.locks.history import GrantHistory
 from coordinator.service.locks.hold_timers import HoldTimers
 from coordinator.service.locks.hold_times import LOOK_EVERY_MS, Holds, LockClasses
+from coordinator.service.locks.later_grants import LaterGrants
 from coordinator.service.locks.lease_remaining import Promises
 from coordinator.service.locks.queues import Queues
 from coordinator.service.locks.revocations import TakenGrants
@@ -109,6 +110,7 @@ class Member:
             engine, clock, replica, tasks, metrics, tick_ms=config.sessions.tick_ms
         )
         self._session_ends = SessionEnds(engine, clock, replica, tasks)
+        self._later_grants = LaterGrants(engine, clock, replica, tasks)
         self._hold_timers = HoldTimers(engine, clock, timers, replica, tasks, metrics)
         taken = TakenGrants(replica)
         self._heartbeats = Heartbeats(
@@ -150,7 +152,7 @@ class Member:
         for listener in (
             self._hub, self._reads, self._leases, self._hold_timers, taken, self._queues,
             self._holds, denials, self.holding, self.limits, self._session_ends,
-            self._reaper,
+            self._later_grants, self._reaper,
         ):  # fmt: skip
             replica.add_listener(listener)
         engine.on_role_change(self._on_role_change)
@@ -178,6 +180,7 @@ class Member:
         self._timers.every(LOOK_EVERY_MS, self._holds.look)
         self._timers.every(LOOK_EVERY_MS, self.limits.look)
         self._timers.every(tick_ms, self._session_ends.look)
+        self._timers.every(tick_ms, self._later_grants.look)
         self._timers.every(REAP_LOOK_EVERY_MS, self._reaper.look)
         self._timers.every(SLICE_EVERY_MS, self._divergence.look)
 
@@ -435,12 +438,14 @@ class Member:
         self._leases.stop()
         self._hold_timers.stop()
         self._session_ends.stop()
+        self._later_grants.stop()
 
     def _lead(self, term: int) -> None:
         self._leadership.on_role_change(Role.LEADER, term)
         self._leases.start(term)
         self._hold_timers.start(term)
         self._session_ends.start()
+        self._later_grants.start()
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None:
@@ -464,6 +469,7 @@ class Member:
         self._reads.close()
         self._heartbeats.close()
         self._session_ends.close()
+        self._later_grants.stop()
         self._hub.close()
         self._leases.stop()
         self._hold_timers.stop()

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 
 from coordinator.clock import Clock
-from coordinator.errors import CoordinatorError
 from coordinator.raft.engine import Engine
+from coordinator.service.pieces import Pieces
 from coordinator.service.replica import MachineReplica
 from coordinator.service.tasks import Tasks
-from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, FinishSession
 from coordinator.state.outcomes import Outcome, SessionEnded, SessionFinished
 
@@ -26,26 +25,15 @@ class SessionEnds:
     """Goes on with the ends of sessions while this member leads; tells when one is through."""
 
     def __init__(self, engine: Engine, clock: Clock, replica: MachineReplica, tasks: Tasks) -> None:
-        self._engine = engine
-        self._clock = clock
         self._replica = replica
-        self._tasks = tasks
-        self._leads = False
-        self._is_running = False
+        self._pieces = Pieces(engine, clock, tasks, "end sessions", self._next)
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
-
-    def start(self) -> None:
-        """This member leads."""
-        self._leads = True
-        self._maybe_go_on()
-
-    def stop(self) -> None:
-        """This member leads no longer; who does goes on."""
-        self._leads = False
+        self.start = self._pieces.start
+        self.stop = self._pieces.stop
 
     def look(self, _now_ms: int) -> None:
         """Go on, if an attempt to do so failed; called from time to time."""
-        self._maybe_go_on()
+        self._pieces.go_on()
 
     async def finished(self, session_id: str) -> None:
         """Return when nothing of an ended session is left here. The caller cancels."""
@@ -61,7 +49,7 @@ class SessionEnds:
             if not result.left:
                 self._wake(result.session_id)
         elif type(result) is SessionEnded and result.was_open:
-            self._maybe_go_on()
+            self._pieces.go_on()
 
     def on_restore(self) -> None:
         """Whoever waits looks again, and finds a state in which it is through, or is not."""
@@ -71,7 +59,7 @@ class SessionEnds:
 
     def close(self) -> None:
         """Let nobody wait, when the member stops."""
-        self._leads = False
+        self._pieces.stop()
         for session_id in list(self._waiting):
             self._wake(session_id)
 
@@ -80,17 +68,6 @@ class SessionEnds:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _maybe_go_on(self) -> None:
-        if self._leads and not self._is_running and self._replica.machine.leaving_sessions():
-            self._is_running = True
-            self._tasks.spawn(self._go_on(), "end sessions")
-
-    async def _go_on(self) -> None:
-        try:
-            while self._leads and (leaving := self._replica.machine.leaving_sessions()):
-                command = Command(FinishSession(leaving[0], ENDED_AT_ONCE), self._clock.wall_ms())
-                await self._engine.propose(encode_command(command))
-        except CoordinatorError:
-            pass  # looked at again soon, by whoever leads then
-        finally:
-            self._is_running = False
+    def _next(self) -> FinishSession | None:
+        leaving = self._replica.machine.leaving_sessions()
+        return FinishSession(leaving[0], ENDED_AT_ONCE) if leaving else None

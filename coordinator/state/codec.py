@@ -30,6 +30,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    FinishGrants,
     FinishSession,
     Guarded,
     IfHeld,
@@ -55,6 +56,7 @@ from coordinator.state.outcomes import (
     Deleted,
     Downgraded,
     Entered,
+    GrantsFinished,
     GuardedDone,
     HoldEnded,
     LimitsSet,
@@ -222,6 +224,7 @@ _OPERATIONS.add(
     21, SetLimits, ROW, INT, ROW, STR, encode=_encode_set_limits, decode=_decode_set_limits
 )
 _OPERATIONS.add(22, FinishSession, STR, INT)
+_OPERATIONS.add(23, FinishGrants, encode=lambda _: (23,))
 
 _command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR, ROW)
 _command_1_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR)
@@ -266,7 +269,7 @@ def decode_command(data: bytes) -> Command:
 
 def _as_former(operation: Any) -> Any:
     """Return an operation of before format 5, by which any znode could stand in a queue."""
-    if type(operation) is Create:
+    if type(operation) is Create or type(operation) is Delete:
         return replace(operation, is_former=True)
     if type(operation) is Multi:
         return Multi(tuple([_as_former(each) for each in operation.operations]))
@@ -355,6 +358,7 @@ _RESULTS.add(
 _RESULTS.add(18, HoldEnded, STR, INT, BOOL)
 _RESULTS.add(19, Reopened, STR, INT, BOOL)
 _RESULTS.add(21, SessionFinished, STR, INT)
+_RESULTS.add(22, GrantsFinished, INT)
 _RESULTS.add(
     20, LimitsSet, INT, ROW, decode=lambda row: LimitsSet(row[1], limit_changes_of(row[2]))
 )

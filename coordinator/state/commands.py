@@ -77,13 +77,16 @@ class SetData:
 class Delete:
     """Delete a znode; ``is_recursive`` takes the whole subtree, children before parents.
 
-    ``expected_czxid`` binds the request to one incarnation of the znode (None: any).
+    ``expected_czxid`` binds the request to one incarnation of the znode (None: any). With a place
+    of a multi-lock its other places go, too, and of several multi-locks all places count towards
+    what one recursive delete may take. ``is_former``: of a format before 5, which counted none.
     """
 
     path: str
     expected_version: int = ANY_VERSION
     expected_czxid: int | None = None
     is_recursive: bool = False
+    is_former: bool = field(default=False, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +285,14 @@ class Reopen:
     term: int
 
 
+@dataclass(frozen=True, slots=True)
+class FinishGrants:
+    """Grant to more of those who may hold and were too many for one command; void without any.
+
+    Proposed by the leader, of whatever term, until ``GrantsFinished.left`` is 0.
+    """
+
+
 # --- operations of the service itself
 
 
@@ -367,6 +378,7 @@ Operation = (
     | Revoke
     | EndHold
     | Reopen
+    | FinishGrants
     | SetLimits
 )
 

@@ -63,6 +63,8 @@ class MachineLimits:
     """Conditions and both branches of a guarded write count together."""
     ephemerals_per_session_max: int = 20_000
     recursive_delete_max: int = 10_000
+    grants_per_command_max: int = 1_000_000_000
+    """Who may hold beyond that is granted by commands that follow (``commands.FinishGrants``)."""
     request_window: int = 128
     clients_max: int = 20_000
     remembered_bytes_max: int = 256 * 1024 * 1024

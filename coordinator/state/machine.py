@@ -41,6 +41,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    FinishGrants,
     FinishSession,
     Guarded,
     Multi,
@@ -72,6 +73,7 @@ from coordinator.state.operations import ZnodeOperations
 from coordinator.state.outcomes import (
     Abandoned,
     Entered,
+    GrantsFinished,
     HoldEnded,
     LimitsSet,
     Outcome,
@@ -166,6 +168,7 @@ class StateMachine:
             Revoke: self._lock_operations.revoke,
             EndHold: self._end_hold,
             Reopen: self._reopen,
+            FinishGrants: self._finish_grants,
             SetLimits: self._set_limits,
         }
 
@@ -228,6 +231,8 @@ class StateMachine:
             assert not self._sessions.is_changed, "sessions change last, when nothing is refused"
             return self._refused(error)
         granted = locks.settle(tree, self._departure) if tree.events or locks.is_changed else ()
+        if type(result) is GrantsFinished:
+            result = GrantsFinished(len(locks.ungranted))
         if tree.is_changed or self._sessions.is_changed or locks.is_changed:
             self._zxid += 1
         return Outcome(self._zxid, result, None, tree.commit(), False, granted)
@@ -271,6 +276,10 @@ class StateMachine:
 
     def _reopen(self, operation: Reopen) -> Reopened:
         return self._lock_operations.reopen(operation, self._term)
+
+    def _finish_grants(self, _operation: FinishGrants) -> GrantsFinished:
+        self._locks.go_on_granting()
+        return GrantsFinished(0)  # put right when it is settled
 
     def _set_limits(self, operation: SetLimits) -> LimitsSet:
         record = self._limits_record

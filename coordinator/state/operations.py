@@ -13,7 +13,7 @@ had written by then is rolled back by the caller, together with the rest of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from coordinator.errors import (
     BadArgumentsError,
@@ -40,12 +40,14 @@ from coordinator.state.commands import (
 )
 from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import CONTENDER_DEPTH, QUEUE_ROOTS
-from coordinator.state.locks.queues import LockTable, check_newcomer
+from coordinator.state.locks.newcomers import check_newcomer
+from coordinator.state.locks.queues import LockTable
 from coordinator.state.outcomes import Checked, Created, DataSet, Deleted, ReadDone, ZnodeResult
 from coordinator.state.paths import ROOT
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import EPHEMERAL, SEQUENTIAL, TTL, Tree, Znode, state_bytes_of
 
+_ABOVE_QUEUES = tuple([root[:-1] for root in QUEUE_ROOTS])
 _PARENT_MODES = frozenset({CreateMode.PERSISTENT, CreateMode.CONTAINER})
 
 
@@ -261,23 +263,41 @@ class ZnodeOperations:
         znode = self._existing(path, "delete")
         _check_version(path, znode, operation.expected_version, operation.expected_czxid, "delete")
         if znode.num_children == 0:
+            self._check_groups(operation, (path,))
             self._tree.remove(path, znode)
             return Deleted(path)
         if not operation.is_recursive:
             raise _not_empty(path, znode, "delete")
-        return self._delete_subtree(path, znode)
+        return self._delete_subtree(operation, znode)
 
-    def _delete_subtree(self, path: str, top: Znode) -> Deleted:
-        tree = self._tree
+    def _delete_subtree(self, operation: Delete, top: Znode) -> Deleted:
+        tree, path = self._tree, operation.path
         doomed = tree.subtree(path, self._limits.recursive_delete_max)
         if doomed is None:
             raise _quota(path, "recursive_delete_max", self._limits, verb="delete")
+        self._check_groups(operation, doomed)
         for below in reversed(doomed[1:]):
             znode = tree.find(below)
             assert znode is not None, "what the walk found is there"
             tree.remove_below(below, znode)
         tree.remove(path, top)
         return Deleted(path, len(doomed))
+
+    def _check_groups(self, operation: Delete, doomed: Sequence[str]) -> None:
+        """Refuse several multi-locks that have too many places, which all go if one does."""
+        locks, alone = self._locks, 0
+        if operation.is_former or not operation.path.startswith(_ABOVE_QUEUES):
+            return
+        for path in doomed:
+            contender = locks.contenders.get(path)
+            if contender is None or not contender.group:
+                alone += 1
+            elif contender.group[0] not in locks.groups_going:
+                locks.groups_going[contender.group[0]] = len(contender.group)
+                locks.places_going += len(contender.group)
+        most = self._limits.recursive_delete_max
+        if len(locks.groups_going) > 1 and alone + locks.places_going > most:
+            raise _quota(operation.path, "recursive_delete_max", self._limits, verb="delete")
 
     # --- check, read
 

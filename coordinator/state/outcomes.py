@@ -195,6 +195,13 @@ class Reopened:
 
 
 @dataclass(frozen=True, slots=True)
+class GrantsFinished:
+    """``left`` counts the queues in which somebody may hold and is still to be granted."""
+
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
 class LimitsSet:
     """``version`` counts the changes; ``changes`` are (name, before, now), in a defined order."""
 
@@ -222,6 +229,7 @@ Result = (
     | Revoked
     | HoldEnded
     | Reopened
+    | GrantsFinished
     | LimitsSet
 )
 

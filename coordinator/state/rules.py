@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from coordinator.state import dedup, limits, paths, sessions, tree
-from coordinator.state.locks import contender, deadlock, grant_history, operations, release
+from coordinator.state.locks import contender, deadlock, grant_history, operations, queues, release
 
 DECISIONS = 1
 """What ``apply`` decides in words of code; see 3."""
@@ -47,6 +47,7 @@ _DECIDING: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
             "_LONG_NUMBER",
         ),
     ),
+    ("queues", queues, ("LOOKED_AT_ONCE",)),
     ("sessions", sessions, ("LABEL_CHARACTERS_MAX", "SESSION_ID")),
     ("tree", tree, ("ZNODE_OVERHEAD_BYTES",)),
 )  # fmt: skip

@@ -40,7 +40,7 @@ from coordinator.state.paths import shown
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
 
-FORMAT = 1
+FORMAT = 2
 """Whoever changes what is in a slice, or where it ends, raises it: members compare equal ones."""
 ITEMS_MAX = 500
 BYTES_MAX = 256 * 1024
@@ -234,7 +234,9 @@ def _beside(locks: LockTable, path: str) -> Any:
     if depth == QUEUE_DEPTH:
         queue = locks.queues.get(path)
         size = locks.sizes.get(path)
-        return (size, None) if queue is None else (size, *_queue_row(queue))
+        if queue is None:
+            return (size, None)
+        return (size, path in locks.ungranted, *_queue_row(queue))
     if depth != CONTENDER_DEPTH:
         return None
     contender = locks.contenders.get(path)

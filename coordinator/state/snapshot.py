@@ -3,8 +3,8 @@
 The stream is: one header row (what it is, format number, applied index, zxid, counts), then one of
 the limits and the rules, then the znodes, sessions, those that are leaving, clients with their
 outcomes, ended sessions and released contenders, each in the order the state keeps them, then
-contenders, sizes of semaphores and lock-delays by path, and the grants that ended; then 32 raw
-bytes, the SHA-256 of everything before.
+contenders, sizes of semaphores and lock-delays by path, the grants that ended, and the queues in
+which somebody is still to be granted; then 32 raw bytes, the SHA-256 of everything before.
 
 1. A capture is cheap and does not change afterwards; encoding happens when pieces are drawn.
 2. Decoding yields a capture only if the stream is whole and its digest right: any damage is a
@@ -112,7 +112,7 @@ def _rows(
         requests.dropped_index, len(capture.znodes), len(capture.sessions),
         len(requests.free), len(requests.bound), len(requests.ended), len(capture.released),
         len(locks.contenders), len(locks.sizes), len(locks.closings), len(locks.ended),
-        locks.grant_count, len(capture.leaving),
+        locks.grant_count, len(capture.leaving), len(locks.ungranted),
     )  # fmt: skip
     limits = capture.limits
     yield (
@@ -155,6 +155,8 @@ def _lock_rows(locks: LocksCapture) -> Iterator[Row]:
             _contender_row(ended.contender), ended.ended_zxid, ended.ended_ms,
             tuple(ended.departure),
         )  # fmt: skip
+    for directory in locks.ungranted:
+        yield (directory,)
 
 
 def _contender_row(contender: Contender) -> Row:
@@ -164,7 +166,7 @@ def _contender_row(contender: Contender) -> Row:
 
 # --- decoding
 
-_header_shape = shape("snapshot header", STR, *(INT,) * 17)
+_header_shape = shape("snapshot header", STR, *(INT,) * 18)
 _header_shapes = {
     1: shape("snapshot header", STR, *(INT,) * 11),
     2: shape("snapshot header", STR, *(INT,) * 16),
@@ -188,6 +190,7 @@ _contender_shapes = {
 }
 _closing_shape = shape("lock-delay", STR, INT, INT)
 _ended_shape = shape("grant that ended", ROW, INT, INT, ROW)
+_directory_shape = shape("queue still to be granted", STR)
 _departure_shape = shape("departure", STR, INT, STR, STR, INT)
 
 
@@ -218,7 +221,9 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
     bound = tuple([_client_of(rows, header[1]) for _ in range(header[9])])
     ended = tuple([_pair_of(_next(rows)) for _ in range(header[10])])
     released = tuple([_pair_of(_next(rows)) for _ in range(header[11])])
-    locks = None if header[1] == 1 else _locks_of(rows, header[1], header[12:17])
+    ungranted_count = 0 if header[1] < 4 else header[18]
+    counts = (*header[12:17], ungranted_count)
+    locks = None if header[1] == 1 else _locks_of(rows, header[1], counts)
     if next(rows, None) is not None:
         raise ValueError("snapshot: expected its end, found more rows")
     return Capture(
@@ -307,14 +312,20 @@ def _pair_of(row: Row) -> tuple[str, int]:
     return path, number
 
 
+def _directory_of(row: Row) -> str:
+    directory: str = _directory_shape(row)[0]
+    return directory
+
+
 def _locks_of(rows: Iterator[Row], number: int, counts: Row) -> LocksCapture:
-    contender_count, size_count, closing_count, ended_count, grant_count = counts
+    contender_count, size_count, closing_count, ended_count, grant_count, ungranted_count = counts
     return LocksCapture(
         tuple([_contender_of(_next(rows), number) for _ in range(contender_count)]),
         tuple([_pair_of(_next(rows)) for _ in range(size_count)]),
         tuple([Closing(*_closing_shape(_next(rows))) for _ in range(closing_count)]),
         tuple([_ended_of(_next(rows), number) for _ in range(ended_count)]),
         grant_count,
+        tuple([_directory_of(_next(rows)) for _ in range(ungranted_count)]),
     )
 
 

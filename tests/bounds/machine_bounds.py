@@ -141,6 +141,25 @@ def keeps_grant(count: int) -> bool:
     return room.machine.locks.history(GrantQuery())[0].number == 1
 
 
+def grants(count: int) -> bool:
+    """Say whether so many who wait to share a lock are granted by one command."""
+    room = Room(grants_per_command_max=5)
+    path, czxid = room.holder()
+    for _ in range(count):
+        room.do(Enter((path.rpartition("/")[0],), "read-", Kind.SHARED, "s1", b""))
+    room.do(Release(path, czxid))
+    return not room.machine.locks.has_ungranted
+
+
+def deletes_places(count: int) -> bool:
+    """Say whether so many places go at once, of two multi-locks and a lock beside them."""
+    room = Room(recursive_delete_max=5)
+    rest = tuple([f"/locks/a{number}" for number in range(count - 3)])
+    room.do(Enter(("/locks/a0", *rest[1:]), "lock-", Kind.EXCLUSIVE, "s1", b""))
+    room.do(Enter(("/locks/a0", "/locks/z"), "lock-", Kind.EXCLUSIVE, "s1", b""))
+    return room.takes(Delete("/locks/a0", is_recursive=True))
+
+
 def deletes(count: int) -> bool:
     """Say whether a subtree of ``count`` znodes is deleted at once."""
     room = Room(recursive_delete_max=5)
@@ -225,6 +244,8 @@ def of_limits() -> Iterator[Bound]:
     yield Bound(f"{named}ephemerals_per_session_max", 5, accepts_last_of(
         "ephemerals_per_session_max", lambda n: enter(f"/locks/l{n}")))  # fmt: skip
     yield Bound(f"{named}recursive_delete_max", 5, deletes)
+    yield Bound(f"{named}recursive_delete_max", 5, deletes_places)
+    yield Bound(f"{named}grants_per_command_max", 5, grants)
     yield Bound(f"{named}request_window", 5, remembers)
     yield Bound(f"{named}clients_max", 5, remembers_client)
     yield Bound(f"{named}released_grants_max", 5, remembers_release)

@@ -17,6 +17,7 @@ from coordinator.state.commands import (
     CreateMode,
     Delete,
     ExpireSession,
+    FinishGrants,
     FinishSession,
     Guarded,
     Multi,
@@ -154,6 +155,7 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     st.builds(CloseSession, session_ids, failures, st.integers(0, 3)),
     st.builds(ExpireSession, session_ids, terms, st.integers(0, 9), st.integers(0, 3)),
     st.builds(FinishSession, session_ids, st.integers(0, 3)),
+    st.builds(FinishGrants),
     st.builds(Release, paths, zxids),
     st.builds(
         Abandon,

@@ -53,8 +53,9 @@ SEEN_BY_NOTHING = {
     r"\._term": "of the last entry; set with each",
     r".*\.generation|.*\._generation": "whether a record may be changed in place; see test_dedup",
     r".*\._tree\.(zxid|wall_ms|_floor_before)": "of the transaction; set by begin",
-    r".*\._locks\.(is_changed|entered.*)": "of the command that was applied last; cleared",
+    r".*\._locks\.(is_changed|entered.*|groups_going.*|places_going)": "of the last command",
     r".*limits\..*|.*\._released\.count_max": "driven to their bounds by test_limits",
+    r".*\._locks\.grants_max": "a limit, as above",
     r".*history\.(bytes_max|count_max)": "limits, as above",
     r".*\.history\._bytes": "counts towards a limit",
     r".*\.history\._(ended\[\*\]|of_queue\[\*\]\[\*\])\.contender"

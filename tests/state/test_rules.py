@@ -32,6 +32,7 @@ DECIDES_NOTHING = {
     "limits.UNSET": "each limit before it is set",
     "locks.reads._ABSENT": "an answer to a read",
     "locks.departures._ENDINGS": "classes of commands by their endings, as code",
+    "operations._ABOVE_QUEUES": "QUEUE_ROOTS without their ends",
     "operations._PARENT_MODES": "create modes, as code",
     "paths.ROOT": "the one name of the root",
     "paths._FORBIDDEN": "part of _PATH",

@@ -27,6 +27,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    FinishGrants,
     FinishSession,
     Guarded,
     Kind,
@@ -120,6 +121,14 @@ def _with_many_ephemerals(scene: Crowded, number: int) -> str:
     return session_id
 
 
+def _granting_on(scene: Crowded, number: int) -> Operation:
+    """Of many who share a lock, and were too many for the command that let them in."""
+    path, czxid = _held_before_many(scene, number, Kind.SHARED)
+    scene.member._later_grants.stop()
+    scene.made(Release(path, czxid))
+    return FinishGrants()
+
+
 def _finishing(scene: Crowded, number: int) -> Operation:
     session_id = _with_many_ephemerals(scene, number)
     return FinishSession(session_id, ENDED_AT_ONCE)
@@ -176,6 +185,7 @@ ROWS: dict[type, Row] = {
         _with_many_ephemerals(scene, number), 1, 0, ENDED_AT_ONCE
     ),
     FinishSession: _finishing,
+    FinishGrants: _granting_on,
     Release: lambda scene, number: Release(*_held_before_many(scene, number, Kind.SHARED)),
     Abandon: _abandoned,
     Reap: _reaped,

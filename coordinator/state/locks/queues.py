@@ -5,13 +5,14 @@ whose name ends in its number. This is the record of them beside the tree, kept 
 events when a command is done, so that commands over the plain tree count as well.
 
 1. Contenders stand in the order of their numbers; newcomers come last, one with each command
-   (``check_newcomer``), so numbers and fencing tokens (czxids) grow together.
+   (``newcomers``), so numbers and fencing tokens (czxids) grow together.
 2. The holders are the first ``held`` of a queue. EXCLUSIVE holds alone; SHARED with SHARED only;
    SLOT with SLOT only, up to the size. Whoever holds goes on until its znode goes (or is
    downgraded): neither a newcomer nor a smaller size takes a grant away.
 3. A ``delay-`` znode closes the queue: nobody numbered above it is granted.
 4. The contenders of one group (a multi-lock) are granted in one command, when all of them can be,
-   and go in one command.
+   and go in one command. Of others ``grants_per_command_max`` are granted at most; who may hold as
+   well waits in its place, in a queue that is in ``ungranted``, for the commands that follow.
 5. Kind: as it entered, or else by the name: ``read-`` SHARED, ``slot-`` SLOT, others EXCLUSIVE.
 
 ``recipes.contention`` takes the same decision from names alone; a test holds the two together.
@@ -22,21 +23,19 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
-from coordinator.errors import BadArgumentsError
 from coordinator.state.commands import Kind
 from coordinator.state.events import Event, EventType
 from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import (
     CONTENDER_DEPTH,
     DELAY_PREFIX,
-    HAND_MADE_NUMBER_MAX,
     QUEUE_DEPTH,
     QUEUE_ROOTS,
     Closing,
     Contender,
     Departure,
-    is_queue,
     kind_of,
     number_of,
     recorded,
@@ -45,6 +44,9 @@ from coordinator.state.locks.grant_history import Ended, GrantHistory
 from coordinator.state.outcomes import Created
 from coordinator.state.paths import split
 from coordinator.state.tree import Tree
+
+LOOKED_AT_ONCE = 100
+"""Queues in which grants are gone on with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class LocksCapture:
     closings: tuple[Closing, ...]
     ended: tuple[Ended, ...]
     grant_count: int
+    ungranted: tuple[str, ...] = ()
 
 
 class Queue:
@@ -102,12 +105,18 @@ class LockTable:
             ended=ended,
         )
         self.grant_count = 0
+        self.grants_max = limits.grants_per_command_max
+        self.ungranted: dict[str, None] = {}
+        """Queues in which the next may hold: there were too many for one command."""
         self.leaving: Container[str] = ()
         """Sessions that have ended, some of whose contenders still stand here."""
         self.is_changed = False
         """Whether this command changed something here that has no event."""
         self.entered: dict[str, None] = {}
         """Queues that this command has made a contender in."""
+        self.groups_going: dict[str, int] = {}
+        """The multi-locks that this command deletes, by their first place; how many places."""
+        self.places_going = 0
         self._pending: dict[str, Contender] = {}
         self._pending_delays: dict[str, int] = {}
         self._touched: dict[str, None] = {}
@@ -116,6 +125,7 @@ class LockTable:
         """Keep as much of the history of grants as ``limits`` say from now on."""
         self.history.count_max = limits.grant_history_max
         self.history.bytes_max = limits.grant_history_bytes_max
+        self.grants_max = limits.grants_per_command_max
 
     # --- what a command says before it is settled
 
@@ -151,6 +161,12 @@ class LockTable:
         self._touched[directory] = None
         self.is_changed = True
 
+    def go_on_granting(self) -> None:
+        """Look at the queues in which somebody is still to be granted."""
+        for directory in islice(self.ungranted, LOOKED_AT_ONCE):
+            self._touched[directory] = None
+            self.is_changed = True
+
     def discard(self) -> None:
         """Forget what a refused command expected."""
         self._pending.clear()
@@ -161,6 +177,9 @@ class LockTable:
         self.is_changed = False
         if self.entered:
             self.entered.clear()
+        if self.groups_going:
+            self.groups_going.clear()
+            self.places_going = 0
 
     # --- settling a command
 
@@ -186,8 +205,12 @@ class LockTable:
         if self._touched:
             for directory in self._touched:
                 queue = self.queues.get(directory)
-                if queue is not None and queue.held < len(queue.contenders):
-                    self._grant(tree, directory, queue, granted)
+                if queue is not None and self._grant(
+                    tree, directory, queue, granted, self.grants_max
+                ):
+                    self.ungranted[directory] = None
+                elif self.ungranted:
+                    self.ungranted.pop(directory, None)
             self._touched.clear()
         return tuple(granted)
 
@@ -277,6 +300,7 @@ class LockTable:
             self._touched[directory] = None
         else:
             del self.queues[directory]
+            self.ungranted.pop(directory, None)
 
     def _disown(self, contender: Contender) -> None:
         assert contender.session_id is not None, "an owner is one of a session"
@@ -288,23 +312,31 @@ class LockTable:
 
     # --- granting
 
-    def _grant(self, tree: Tree, directory: str, queue: Queue, granted: list[str]) -> None:
-        """Grant to the contenders behind the holders, in order, as far as possible."""
+    def _grant(
+        self, tree: Tree, directory: str, queue: Queue, granted: list[str], granted_max: int
+    ) -> bool:
+        """Grant to the contenders behind the holders, in order, as far as possible.
+
+        Return whether one more may hold, but ``granted_max`` have been granted.
+        """
         while queue.held < len(queue.contenders):
             number, path = queue.contenders[queue.held]
             contender = self.contenders[path]
             if (queue.held or queue.closings) and not self._may_hold(
                 queue, contender.kind, number, self.sizes.get(directory, 1)
             ):
-                return
+                return False
             if contender.group and not self._may_group_hold(contender.group):
-                return
+                return False
+            if len(granted) >= granted_max:
+                return True
             for each in contender.group or (path,):
                 mine = self.contenders[each]
                 self.queues[mine.directory].held += 1
                 grant_number = self.next_grant_number()
                 self.contenders[each] = mine.as_granted(tree.zxid, tree.wall_ms, grant_number)
                 granted.append(each)
+        return False
 
     def _may_hold(self, queue: Queue, kind: Kind, number: int, size: int) -> bool:
         """Whether the contender next behind the holders holds as well."""
@@ -354,7 +386,7 @@ class LockTable:
         """Return the counter of grants, and how much is in each table."""
         return (
             self.grant_count, len(self.contenders), len(self.queues), len(self.owners),
-            len(self.sizes), len(self.closings),
+            len(self.sizes), len(self.closings), len(self.ungranted),
         )  # fmt: skip
 
     # --- capture and restore
@@ -366,6 +398,7 @@ class LockTable:
             tuple(self.closings.values()),
             self.history.capture(),
             self.grant_count,
+            tuple(self.ungranted),
         )
 
     @classmethod
@@ -393,6 +426,10 @@ class LockTable:
                 table._grant_again(tree, directory, queue)
             else:
                 table._find_held(directory, queue)
+        for directory in () if capture is None else capture.ungranted:
+            if directory not in table.queues or directory in table.ungranted:
+                raise ValueError(f"{directory} is still to be granted, twice, or is not there")
+            table.ungranted[directory] = None
         for directory in table.sizes:
             if tree.find(directory) is None:
                 raise ValueError(f"{directory} has a size and is not there")
@@ -415,7 +452,7 @@ class LockTable:
 
     def _grant_again(self, tree: Tree, directory: str, queue: Queue) -> None:
         granted: list[str] = []
-        self._grant(tree, directory, queue, granted)
+        self._grant(tree, directory, queue, granted, len(queue.contenders))
         for path in granted:
             mine = self.contenders[path]
             self.contenders[path] = mine._replace(
@@ -432,51 +469,3 @@ class LockTable:
         queue.held = is_held.count(True)
         if not all(is_held[: queue.held]):
             raise ValueError(f"{directory}: a contender holds behind one that waits")
-
-
-def check_newcomer(path: str, directory: str, table: LockTable, *, is_sequential: bool) -> int:
-    """Check the znode ``path`` that is to be created in ``directory``, a queue or below a root.
-
-    Returns:
-        The lowest number a sequential one may get: newcomers stand behind all others.
-
-    Raises:
-        BadArgumentsError: its number, made by hand, would put it before others; or this command has
-            made a contender there already, and the two would have one fencing token.
-    """
-    queue = table.queues.get(directory)
-    if queue is None and not is_queue(directory):
-        return 0
-    last = -1 if queue is None else queue.last_number
-    if is_sequential:
-        if path[-1:].isdigit():
-            raise BadArgumentsError(
-                f"create {path}: expected a prefix that does not end in a digit; it would change "
-                "the number of the contender",
-                path=path,
-            )
-        _check_alone(path, directory, table)
-        return last + 1
-    number = number_of(path)
-    if number is None:
-        return 0
-    if not last < number <= HAND_MADE_NUMBER_MAX:
-        raise BadArgumentsError(
-            f"create {path}: expected a number above {last}, that of the last who stands in this "
-            f"queue, and of at most {HAND_MADE_NUMBER_MAX}, found {number}",
-            path=path,
-            last_number=last,
-        )
-    if not path.startswith(DELAY_PREFIX, len(directory) + 1):
-        _check_alone(path, directory, table)
-    return 0
-
-
-def _check_alone(path: str, directory: str, table: LockTable) -> None:
-    if directory in table.entered:
-        raise BadArgumentsError(
-            f"create {path}: expected one contender for each queue in one command, found two; they "
-            "would have the same fencing token",
-            path=path,
-        )
-    table.entered[directory] = None

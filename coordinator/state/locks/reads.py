@@ -34,6 +34,11 @@ class LockReads:
     def __init__(self, table: LockTable) -> None:
         self._table = table
 
+    @property
+    def has_ungranted(self) -> bool:
+        """Whether somebody may hold, and is granted by a command that is still to come."""
+        return bool(self._table.ungranted)
+
     def standing(self, path: str) -> Standing:
         """Return where the contender stands, in O(log n)."""
         contender = self._table.contenders.get(path)
