@@ -30,7 +30,7 @@ def below(name: str, title: str) -> str:
 def test_every_guard_is_in_the_table_of_stores() -> None:
     """Whoever has a store finds its guard, and what to do where there is none."""
     table = below("guards.md", "Which store")
-    options = re.findall(r"^\d\. \*\*", below("guards.md", "A store that can not check"), re.M)
+    options = re.findall(r"^\d\. \*\*", below("guards.md", "A store that cannot check"), re.M)
 
     for name in recipes.guards._HOMES:
         if name != "Guard":  # the protocol that they all follow
