@@ -43,6 +43,7 @@ from coordinator.state.outcomes import (
     SessionEnded,
     SessionFinished,
 )
+from tests.met import Met
 from tests.state.drawn_history import TERM
 from tests.state.locks.lock_histories import lock_history
 
@@ -69,7 +70,7 @@ class Exercised:
 
     def __init__(self) -> None:
         self.cells: Counter[Cell] = Counter()
-        self.facts: Counter[str] = Counter()
+        self.facts = Met()
         self._last: dict[str, str] = {}
         """The sort of lock that was last seen at each path."""
 
@@ -78,11 +79,11 @@ class Exercised:
         self.facts.clear()
         self._last.clear()
 
-    def apply(self, machine: StateMachine, command: Command) -> Outcome:
+    def apply(self, machine: StateMachine, command: Command, term: int = TERM) -> Outcome:
         """Apply the command, and count what it did."""
         before = records(machine)
         self._last.update({path: sort_of(each) for path, each in before.items()})
-        outcome = machine.apply(command, machine.applied_index + 1, TERM)
+        outcome = machine.apply(command, machine.applied_index + 1, term)
         after = records(machine)
         name = type(command.operation).__name__
         if isinstance(command.operation, CloseSession) and command.operation.failure:
@@ -216,9 +217,7 @@ def about(**least: int) -> Callable[[Callable[[], None]], Callable[[], None]]:
         def judged() -> None:
             EXERCISED.clear()
             test()
-            found = {fact: EXERCISED.facts[fact.replace("_", " ")] for fact in least}
-            short = {fact: (found[fact], n) for fact, n in least.items() if found[fact] < n}
-            assert not short, f"the histories held too little of what this is about: {short}"
+            EXERCISED.facts.check(**least)
 
         judged.__name__, judged.__doc__ = test.__name__, test.__doc__
         judged.__module__, judged.__qualname__ = test.__module__, test.__qualname__
