@@ -163,8 +163,9 @@ class _World:
         number = len(self.history) if count is None else random.randrange(count)
         value = {"value": f"v{number}"}
         draw = random.random()
-        version = self.known_versions.get(key, 0)
-        if draw < 0.15:
+        version = self.known_versions.get(key, 0) + random.choice((0, 0, 0, 1))
+        # Where nothing is, most writes could only be refused; a few are to be.
+        if draw < (0.1 if key in self.store.znodes else 0.7):
             return "create", value
         if draw < 0.6:
             return "set", value

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from tests.history.checker import check
 from tests.history.generation import Facts, Shape, generate
+from tests.history.held import held
 from tests.history.operations import Operation
 from tests.history.oracle import is_linearizable
 from tests.history.register import Register
 from tests.history.search import Verdict
+from tests.met import Met
 
 _EXAMPLES = settings(
     max_examples=400,
@@ -25,13 +27,17 @@ _EXAMPLES = settings(
 )
 
 
-def _judge(history: list[Operation]) -> None:
+def _judge(history: list[Operation]) -> Met:
+    """Compare the two verdicts; return what the history held, and which verdict it was."""
     expected = is_linearizable(history)
 
     verdict = check(history, Register()).verdict
 
     listing = "\n".join(str(operation) for operation in history)
     assert (verdict is Verdict.OK) == expected, f"expected {expected}, found {verdict}:\n{listing}"
+    met = held(history)
+    met["linearizable" if expected else "not linearizable"] += 1
+    return met
 
 
 @st.composite
@@ -68,35 +74,48 @@ def _operations(draw: st.DrawFn) -> Operation:
     return Operation("c", "/k", kind, asked, told, called_at, called_at + draw(st.integers(0, 4)))
 
 
-@_EXAMPLES
-@given(st.lists(_operations(), min_size=1, max_size=5))
-def test_agrees_on_arbitrary_operations(history: list[Operation]) -> None:
+def test_agrees_on_arbitrary_operations() -> None:
     """Whatever five operations say, the verdict is the brute-force one."""
-    _judge(history)
+    met = Met()
+
+    @_EXAMPLES
+    @given(st.lists(_operations(), min_size=1, max_size=5))
+    def judged(history: list[Operation]) -> None:
+        met.update(_judge(history))
+
+    judged()
+
+    met.check(linearizable=60, not_linearizable=60, overlapping=100, unknown=100, conditional=60)
 
 
-@_EXAMPLES
-@given(
-    seed=st.integers(0, 2**32),
-    facts=st.sampled_from(list(Facts)),
-    unknown_ratio=st.sampled_from([0.0, 0.3, 0.7]),
-    value_count=st.sampled_from([None, 2]),
-    damage=st.integers(0, 2),
-)
-def test_agrees_on_damaged_histories_of_a_store(
-    seed: int, facts: Facts, unknown_ratio: float, value_count: int | None, damage: int
-) -> None:
+def test_agrees_on_damaged_histories_of_a_store() -> None:
     """A correct history in which up to two answers were falsified gets the brute-force verdict."""
-    shape = Shape(
-        operation_count=6, client_count=3, facts=facts, write_ratio=0.7,
-        unknown_ratio=unknown_ratio, value_count=value_count,
-    )  # fmt: skip
-    history = generate(seed, shape)
-    random = Random(seed)
-    for _ in range(damage):
-        _falsify(history, random)
+    met = Met()
 
-    _judge(history)
+    @_EXAMPLES
+    @given(
+        seed=st.integers(0, 2**32),
+        facts=st.sampled_from(list(Facts)),
+        unknown_ratio=st.sampled_from([0.0, 0.3, 0.7]),
+        value_count=st.sampled_from([None, 2]),
+        damage=st.integers(0, 2),
+    )
+    def judged(
+        seed: int, facts: Facts, unknown_ratio: float, value_count: int | None, damage: int
+    ) -> None:
+        shape = Shape(
+            operation_count=6, client_count=3, facts=facts, write_ratio=0.7,
+            unknown_ratio=unknown_ratio, value_count=value_count,
+        )  # fmt: skip
+        history = generate(seed, shape)
+        random = Random(seed)
+        for _ in range(damage):
+            _falsify(history, random)
+        met.update(_judge(history))
+
+    judged()
+
+    met.check(linearizable=100, not_linearizable=40, overlapping=300, unknown=100, set_done=60)
 
 
 _BLOCK = 1_500
@@ -108,6 +127,7 @@ def test_agrees_on_thousands_with_few_facts(block: int) -> None:
 
     Few facts leave many zxids unknown, which is where the bounds of ``register`` have to be exact.
     """
+    met = Met()
     for seed in range(block * _BLOCK, (block + 1) * _BLOCK):
         random = Random(seed)
         shape = Shape(
@@ -119,7 +139,13 @@ def test_agrees_on_thousands_with_few_facts(block: int) -> None:
         for _ in range(random.randrange(3)):
             _falsify(history, random)
 
-        _judge(history)
+        met.update(_judge(history))
+
+    met.check(
+        linearizable=800, not_linearizable=300, overlapping=1_800, unknown=1_500,
+        unknown_and_done=50, conditional=700, set_BadVersion=40, delete_BadVersion=5,
+        stale_read_done=40, read_unknown=20, set_done=400, delete_done=120,
+    )  # fmt: skip
 
 
 def _with_fewer_facts(operation: Operation, random: Random) -> Operation:

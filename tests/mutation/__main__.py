@@ -38,7 +38,8 @@ TESTS = {
         f"{LOCKS}/test_lock_laws.py",
     ],
     "coordinator/state/tree.py": [
-        f"{STATE}/test_tree_edges.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
+        f"{STATE}/test_tree_edges.py", f"{STATE}/test_traces.py", f"{STATE}/test_slices.py",
+        f"{STATE}/test_laws.py",
     ],
     "coordinator/state/sessions.py": [
         f"{STATE}/test_session_ends.py", "tests/bounds/test_bounds.py", f"{STATE}/test_traces.py",
