@@ -31,7 +31,9 @@ TESTS = {
     "coordinator/state/locks/release.py": [
         f"{LOCKS}/test_release.py", f"{STATE}/test_traces.py", f"{LOCKS}/test_lock_laws.py",
     ],
-    "coordinator/state/locks/deadlock.py": [f"{LOCKS}/test_deadlock.py", f"{STATE}/test_traces.py"],
+    "coordinator/state/locks/deadlock.py": [
+        f"{LOCKS}/test_deadlock.py", f"{LOCKS}/test_deadlock_rules.py", f"{STATE}/test_traces.py",
+    ],
     "coordinator/state/locks/contender.py": [
         f"{LOCKS}/test_contender_names.py", "tests/bounds/test_bounds.py",
         f"{LOCKS}/test_queues.py", f"{STATE}/test_traces.py",

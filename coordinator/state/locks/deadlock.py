@@ -324,7 +324,11 @@ class _Reduction:
     # --- the cycle
 
     def cycle(self, start: Owner) -> list[Blocked]:
-        """Return a shortest cycle through ``start``, or one that it waits for."""
+        """Return a shortest cycle through ``start``.
+
+        Who asks, and the first of a queue that is blocked, are on one: whoever is blocked behind
+        it in that queue waits for it, too. Empty if that were ever not so.
+        """
         came: dict[Owner, tuple[Owner, str]] = {}
         scanned: dict[tuple[str, bool], int] = {}
         looking = deque([start])
@@ -335,7 +339,7 @@ class _Reduction:
                     came[before] = (owner, directory)
                     looking.append(before)
         if start not in came:
-            return self._cycle_ahead(start)
+            return []
         edges: list[tuple[Owner, str]] = []
         owner = start
         while not edges or owner != start:
@@ -359,24 +363,6 @@ class _Reduction:
                     if self._waits[before] and not (is_shared and kind is Kind.SHARED):
                         yield before, directory
                 scanned[directory, is_shared] = max(at, scanned.get((directory, is_shared), 0))
-
-    def _cycle_ahead(self, start: Owner) -> list[Blocked]:
-        """Follow who stands first before each until somebody comes again."""
-        edges: list[tuple[Owner, str]] = []
-        seen: dict[Owner, int] = {}
-        owner = start
-        while owner not in seen:
-            seen[owner] = len(edges)
-            directory = next(
-                each
-                for each in self._standing[owner]
-                if owner in [place[0] for place in self._lines[each].places[self._lines[each].at :]]
-            )
-            edges.append((owner, directory))
-            owner = next(
-                each for each, _ in self._lines[directory].places if self._waits[each] != 0
-            )
-        return self._told(edges[seen[owner] :])
 
     def _told(self, edges: list[tuple[Owner, str]]) -> list[Blocked]:
         found: list[Blocked] = []
