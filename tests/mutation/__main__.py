@@ -25,6 +25,9 @@ TESTS = {
         f"{LOCKS}/test_queues.py", f"{LOCKS}/test_lock_rule.py", f"{STATE}/test_traces.py",
         f"{LOCKS}/test_lock_laws.py", f"{STATE}/test_laws.py", f"{STATE}/test_snapshot.py",
     ],
+    "coordinator/state/locks/newcomers.py": [
+        f"{LOCKS}/test_queues.py", f"{STATE}/test_traces.py", f"{LOCKS}/test_lock_laws.py",
+    ],
     "coordinator/state/dedup.py": [
         f"{STATE}/test_dedup.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
     ],
