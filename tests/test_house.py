@@ -116,7 +116,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.testing",
         "recipes.guards.http_proxy",
     ),
-    "msgspec": ("coordinator.model", "coordinator.wire"),
+    "msgspec": ("coordinator.model", "coordinator.wire", "coordinator.service.heartbeats"),
     "click": ("coordinator.cli",),
     "prometheus_client": ("coordinator.service.metrics", "coordinator.wire.http"),
     "time": ("coordinator.clock",),

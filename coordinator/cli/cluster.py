@@ -92,7 +92,7 @@ def sessions(settings: Settings) -> None:
         return
     found = settings.run(lambda client: client.sessions())
     if settings.is_json:
-        click.echo(document({"sessions": [each.to_body() for each in found]}))
+        click.echo(document({"sessions": [to_body(each) for each in found]}))
         return
     show_table(
         ("SESSION", "TIMEOUT MS", "EPHEMERALS", "OPENED", "LABEL"),

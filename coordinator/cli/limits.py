@@ -11,7 +11,8 @@ from coordinator.cli.history import login_name
 from coordinator.cli.output import document, one_line, show_table
 from coordinator.cli.wording import moment
 from coordinator.client import AsyncClient
-from coordinator.wire.messages.limits import LimitsView
+from coordinator.model.limits import LimitsView
+from coordinator.wire.codec import to_body
 from coordinator.wire.messages.operations import ANY_VERSION
 
 
@@ -92,7 +93,7 @@ def set_limits(
 
 def _show(settings: Settings, view: LimitsView) -> None:
     if settings.is_json:
-        click.echo(document(view.to_body()))
+        click.echo(document(to_body(view)))
         return
     by = f" by {one_line(view.by)}" if view.by else ""
     set_ = f", set {moment(view.changed_ms)}{by}" if view.version else ": none was set yet"

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from coordinator.client.transport import Response as Response
     from coordinator.client.transport import Transport as Transport
     from coordinator.client.watching import ChangeStream as ChangeStream
+    from coordinator.model.sessions import SessionInfo as SessionInfo
     from coordinator.model.status import MemberInfo as MemberInfo
     from coordinator.model.status import Status as Status
     from coordinator.wire.messages.elections import Elected as Elected
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from coordinator.wire.messages.operations import Read as Read
     from coordinator.wire.messages.operations import Result as Result
     from coordinator.wire.messages.operations import SetData as SetData
-    from coordinator.wire.messages.sessions import SessionInfo as SessionInfo
     from coordinator.wire.messages.watches import Change as Change
     from coordinator.wire.messages.watches import Event as Event
     from coordinator.wire.messages.znodes import Children as Children
@@ -91,7 +91,7 @@ _HOMES = {
         "Result",
         "SetData",
     ),
-    "coordinator.wire.messages.sessions": ("SessionInfo",),
+    "coordinator.model.sessions": ("SessionInfo",),
     "coordinator.model.status": ("MemberInfo", "Status"),
     "coordinator.wire.messages.watches": ("Change", "Event"),
     "coordinator.wire.messages.znodes": ("Children", "Deleted", "Stat", "Written", "Znode"),

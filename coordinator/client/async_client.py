@@ -38,6 +38,8 @@ from coordinator.errors import (
     NoNodeError,
     SessionExpiredError,
 )
+from coordinator.model.sessions import SessionInfo, SessionList
+from coordinator.wire.codec import reader
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.messages.elections import ElectionView, proclaim_body
 from coordinator.wire.messages.history import GrantPage, GrantRecord, GrantStory
@@ -54,7 +56,6 @@ from coordinator.wire.messages.operations import (
     Operation,
     SetData,
 )
-from coordinator.wire.messages.sessions import SessionInfo, SessionList
 from coordinator.wire.messages.watches import WatchSelector
 from coordinator.wire.messages.znodes import Children, Deleted, Stat, Written, Znode
 
@@ -424,7 +425,7 @@ class AsyncClient(OperatorVerbs):
 
     async def sessions(self) -> tuple[SessionInfo, ...]:
         """Return all open sessions."""
-        pages = self._pages("/v1/sessions", (), SessionList.from_body)
+        pages = self._pages("/v1/sessions", (), reader(SessionList))
         return tuple([each async for page in pages for each in page.sessions])
 
     # --- the end

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from coordinator.wire.messages.sessions import MARGIN_RATIO as MARGIN_RATIO
-from coordinator.wire.messages.sessions import margin_ms as margin_ms
+from coordinator.model.sessions import MARGIN_RATIO as MARGIN_RATIO
+from coordinator.model.sessions import margin_ms as margin_ms
 
 ATTEMPT_MS_MIN = 200
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from coordinator.client.calls import Call
+from coordinator.model.limits import LimitsChange, LimitsView
 from coordinator.model.status import Status
 from coordinator.wire.codec import reader
-from coordinator.wire.messages.limits import LimitsChange, LimitsView
 from coordinator.wire.messages.operations import ANY_VERSION
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class OperatorVerbs:
 
     async def limits(self) -> LimitsView:
         """Return the limits of the cluster: how much there may be of everything."""
-        return await self._read(Call("GET", "/v1/limits"), LimitsView.from_body)
+        return await self._read(Call("GET", "/v1/limits"), reader(LimitsView))
 
     async def set_limits(
         self, limits: Mapping[str, int], *, by: str = "", expected_version: int = ANY_VERSION
@@ -37,8 +37,8 @@ class OperatorVerbs:
         Raises:
             BadVersionError: they were changed meanwhile.
         """
-        body = LimitsChange(limits, by, expected_version).to_body()
-        return await self._write(Call("PATCH", "/v1/limits", body), LimitsView.from_body)
+        body = LimitsChange(dict(limits), by, expected_version)
+        return await self._write(Call("PATCH", "/v1/limits", body), reader(LimitsView))
 
     async def _read(self, call: Call, parse: Callable[[Any], T]) -> T:
         raise NotImplementedError

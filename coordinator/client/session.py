@@ -40,12 +40,13 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
-from coordinator.wire.messages.sessions import (
+from coordinator.model.sessions import (
     FAILURE_CHARACTERS_MAX,
-    OpenSession,
     SessionClosed,
     SessionLease,
+    SessionRequest,
 )
+from coordinator.wire.codec import reader
 
 T = TypeVar("T")
 
@@ -179,7 +180,7 @@ class Session:
         sent_ms = self._clock.monotonic_ms()
         call = Call("POST", f"/v1/sessions/{quote(self.session_id, safe='')}/heartbeat")
         try:
-            told = await self._delivery.read(call, SessionLease.from_body, timeout_ms)
+            told = await self._delivery.read(call, reader(SessionLease), timeout_ms)
         except SessionError as error:
             self._end(SessionState.LOST, f"the member says: {error.message}")
             raise
@@ -236,7 +237,7 @@ class Session:
         if self._failure:
             target += f"?failure={quote(self._failure, safe='')}"
         try:
-            await self._delivery.write(Call("DELETE", target), SessionClosed.from_body, timeout_ms)
+            await self._delivery.write(Call("DELETE", target), reader(SessionClosed), timeout_ms)
         except (UnavailableError, OutcomeUnknownError):
             return False
         except SessionError:
@@ -277,7 +278,7 @@ class Session:
         sent_ms = self._clock.monotonic_ms()
         try:
             told = await self._delivery.attempt(
-                call, SessionLease.from_body, min(self._lease.attempt_ms, remaining_ms)
+                call, reader(SessionLease), min(self._lease.attempt_ms, remaining_ms)
             )
         except SessionError as error:
             self._end(SessionState.LOST, f"the member says: {error.message}")
@@ -342,8 +343,8 @@ async def open_session(
 ) -> Session:
     """Open a session; its lease counts from before the first attempt was sent."""
     sent_ms = delivery.clock.monotonic_ms()
-    call = Call("POST", "/v1/sessions", OpenSession(session_timeout_ms, label).to_body())
-    opened = await delivery.write(call, SessionLease.from_body, timeout_ms)
+    call = Call("POST", "/v1/sessions", SessionRequest(session_timeout_ms, label))
+    opened = await delivery.write(call, reader(SessionLease), timeout_ms)
     lease = Lease(sent_ms, opened.timeout_ms, margin_ms(opened.timeout_ms, margin_ratio))
     return Session(delivery, opened.session_id, lease, margin_ratio)
 

@@ -19,8 +19,9 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from msgspec import ValidationError, convert, to_builtins
 
 from coordinator.clock import Clock
 from coordinator.errors import (
@@ -34,11 +35,12 @@ from coordinator.errors import (
     from_problem,
     to_problem,
 )
+from coordinator.model.sessions import LostGrant, SessionLease
 from coordinator.raft.engine import Engine
 from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
 from coordinator.service.locks.hold_timers import HoldTimers
-from coordinator.service.locks.revocations import LostGrant, TakenGrants
+from coordinator.service.locks.revocations import TakenGrants
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
 from coordinator.service.slices import in_slices
@@ -46,7 +48,6 @@ from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
 
 REQUEST_KIND = "heartbeat"
-_LOST_LIKE = asdict(LostGrant(path="", fencing_token=0, how=""))
 
 _ROUND_DEADLINE_MS = 2_000
 _SESSIONS_PER_ROUND_MAX = 10_000
@@ -57,21 +58,7 @@ _FRAME_OVERHEAD_BYTES = 4_096
 """Of a frame between members, at most, for what is around an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatAck:
-    """The session lives for at least ``timeout_ms`` from when the heartbeat was sent.
-
-    ``holds`` are the ms that are left of its bounded holds, by path, counted from then as well;
-    ``lost`` are the grants that were taken from it.
-    """
-
-    session_id: str
-    timeout_ms: int
-    holds: Mapping[str, int] = field(default_factory=dict)
-    lost: tuple[LostGrant, ...] = ()
-
-
-Acks = Mapping[str, HeartbeatAck | None]
+Acks = Mapping[str, SessionLease | None]
 """What each session is told; None for one that has ended. A session whose expiry is under way is
 left out: nothing can be said of it yet. So is one that found no room in a follower's answer."""
 
@@ -174,7 +161,7 @@ class Heartbeats:
         self._there = _Rounds(self._pass_on, tasks, "pass heartbeats on")
         engine.on_request(REQUEST_KIND, self._on_request)
 
-    async def heartbeat(self, session_id: str, deadline_ms: int) -> HeartbeatAck:
+    async def heartbeat(self, session_id: str, deadline_ms: int) -> SessionLease:
         """Extend the lease of ``session_id``.
 
         Raises:
@@ -245,14 +232,14 @@ class Heartbeats:
 
     def _acknowledged(
         self, session_id: str, arrived_ms: int
-    ) -> tuple[tuple[str, HeartbeatAck | None]] | None:
+    ) -> tuple[tuple[str, SessionLease | None]] | None:
         """Return what is said of a session now; None of one whose end is under way."""
         session = self._replica.machine.session(session_id)
         if session is None:
             return ((session_id, None),)
         if not self._leases.is_promised(session_id):
             return None
-        ack = HeartbeatAck(
+        ack = SessionLease(
             session_id,
             session.timeout_ms,
             self._hold_timers.holds_of(session_id, arrived_ms),
@@ -318,7 +305,7 @@ def _encode_reply(acks: Acks, bytes_max: int) -> bytes:
         if ack is not None and ack.holds:
             told["holds"] = json.dumps(dict(ack.holds))
         if ack is not None and ack.lost:
-            told["lost"] = json.dumps([asdict(one) for one in ack.lost])
+            told["lost"] = json.dumps(to_builtins(ack.lost))
         size = sum(len(key) + len(each) + 4 for each in told.values())
         if used + size > bytes_max:
             if 2 * used > bytes_max:
@@ -345,22 +332,19 @@ def _decode_reply(reply: bytes) -> Acks:
             return {key: _ack(key, timeout, said) for key, timeout in said["timeouts"].items()}
         else:
             raise ValueError("neither timeouts nor a problem")
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, RecursionError, ValidationError):
         raise NoLeaderError("the leader's answer to heartbeats cannot be read") from None
     raise error
 
 
-def _ack(session_id: str, timeout_ms: int | None, said: Mapping[str, Any]) -> HeartbeatAck | None:
+def _ack(session_id: str, timeout_ms: int | None, said: Mapping[str, Any]) -> SessionLease | None:
     if timeout_ms is None:
         return None
     holds = said.get("holds", {}).get(session_id, {})
     if any(type(each) is not int for each in holds.values()):
         raise ValueError("the holds cannot be read")
-    lost = tuple([LostGrant(**one) for one in said.get("lost", {}).get(session_id, ())])
-    for each in lost:
-        if any(type(value) is not type(_LOST_LIKE[name]) for name, value in asdict(each).items()):
-            raise ValueError("the grants that were lost cannot be read")
-    return HeartbeatAck(session_id, timeout_ms, holds, lost)
+    lost = convert(said.get("lost", {}).get(session_id, ()), tuple[LostGrant, ...])
+    return SessionLease(session_id, timeout_ms, holds, lost)
 
 
 def _are_timeouts(value: object) -> bool:

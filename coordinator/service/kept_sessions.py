@@ -32,7 +32,8 @@ from coordinator.errors import (
     ShuttingDownError,
     UnavailableError,
 )
-from coordinator.service.heartbeats import HeartbeatAck, Heartbeats
+from coordinator.model.sessions import SessionLease
+from coordinator.service.heartbeats import Heartbeats
 from coordinator.service.proposals import Proposals
 from coordinator.service.replica import MachineReplica
 from coordinator.service.session_ends import ENDED_AT_ONCE
@@ -190,7 +191,7 @@ class KeptSession:
             except (UnavailableError, OutcomeUnknownError):
                 await timers.sleep_until(clock.monotonic_ms() + self._pause_ms)
 
-    async def _renew(self, until_ms: int | None = None) -> HeartbeatAck:
+    async def _renew(self, until_ms: int | None = None) -> SessionLease:
         sent_ms = self._parts.clock.monotonic_ms()
         deadline_ms = sent_ms + max(_ATTEMPT_MS_MIN, self.lease_ms // 6)
         if until_ms is not None:

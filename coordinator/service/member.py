@@ -19,11 +19,12 @@ from contextlib import suppress
 from coordinator.clock import Clock
 from coordinator.config import Config
 from coordinator.errors import BadArgumentsError, NoNodeError, SessionExpiredError, StorageError
+from coordinator.model.sessions import SessionInfo, SessionLease, SessionList
 from coordinator.model.status import Status
 from coordinator.raft.engine import Engine, Role
 from coordinator.service.divergence import SLICE_EVERY_MS, Difference, Divergence
 from coordinator.service.figures import show_figures
-from coordinator.service.heartbeats import HeartbeatAck, Heartbeats
+from coordinator.service.heartbeats import Heartbeats
 from coordinator.service.kept_sessions import KeptSessions
 from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
@@ -48,8 +49,6 @@ from coordinator.service.reads import (
     ReadMode,
     ReadReply,
     Reads,
-    SessionPage,
-    SessionView,
 )
 from coordinator.service.reaper import LOOK_EVERY_MS as REAP_LOOK_EVERY_MS
 from coordinator.service.reaper import Reaper
@@ -332,25 +331,25 @@ class Member:
                 await self._session_ends.finished(session_id)
         return result
 
-    async def heartbeat(self, session_id: str, deadline_ms: int) -> HeartbeatAck:
+    async def heartbeat(self, session_id: str, deadline_ms: int) -> SessionLease:
         """Extend a lease; SessionExpiredError when it has ended, NoLeaderError if unconfirmed."""
         self._leadership.refuse_when_stopping()
         return await self._heartbeats.heartbeat(session_id, deadline_ms)
 
     async def list_sessions(
         self, mode: ReadMode, deadline_ms: int, *, after: int = 0, limit: int = 1_000
-    ) -> ReadReply[SessionPage]:
+    ) -> ReadReply[SessionList]:
         """Return at most ``limit`` open sessions behind ``after``, in the order of opening."""
         age_ms = await self._reads.fresh(mode, deadline_ms)
         found = list(self._replica.machine.sessions(after, limit + 1))
         shown = found[:limit]
         views = tuple([self._view(session) for session in shown])
         last = shown[-1].opened_zxid if len(found) > limit else None
-        return self._reads.reply(SessionPage(views, last), age_ms)
+        return self._reads.reply(SessionList(views, last), age_ms)
 
     async def session(
         self, session_id: str, mode: ReadMode, deadline_ms: int
-    ) -> ReadReply[SessionView]:
+    ) -> ReadReply[SessionInfo]:
         """Return one session with its ephemerals; SessionExpiredError when it is not open."""
         age_ms = await self._reads.fresh(mode, deadline_ms)
         session = self._replica.machine.session(session_id)
@@ -478,10 +477,10 @@ class Member:
         zxid = self._replica.machine.zxid
         return NoNodeError(f"no znode {paths.shown(path)} at zxid {zxid}", path=path, zxid=zxid)
 
-    def _view(self, session: Session, *, is_single: bool = False) -> SessionView:
+    def _view(self, session: Session, *, is_single: bool = False) -> SessionInfo:
         machine = self._replica.machine
         session_id = session.session_id
-        return SessionView(
+        return SessionInfo(
             session_id=session_id,
             timeout_ms=session.timeout_ms,
             label=session.label,

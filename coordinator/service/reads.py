@@ -84,26 +84,6 @@ class ChildrenPage:
     next: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionView:
-    """One open session. ``ephemerals`` is None in a list; alone, the paths of its znodes."""
-
-    session_id: str
-    timeout_ms: int
-    label: str
-    opened_ms: int
-    ephemeral_count: int
-    ephemerals: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SessionPage:
-    """Some open sessions, in the order of their opening; ``next`` goes on behind them."""
-
-    sessions: tuple[SessionView, ...]
-    next: int | None
-
-
 class Reads:
     """Makes the local state fresh enough to read, and says how fresh it is."""
 

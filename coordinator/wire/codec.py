@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
+from math import inf
 from operator import attrgetter
 from typing import Any, NoReturn, TypeVar
 
@@ -142,10 +143,10 @@ def _form(kind: inspect.Type, *, is_strict: bool) -> _Form:
             return _BOOLEAN
         case inspect.EnumType(cls):
             return _members(cls, is_strict=is_strict)
-        case inspect.VarTupleType(item_type=item, max_length=most):
-            return _array(_form(item, is_strict=is_strict), most if is_strict else None)
-        case inspect.DictType(value_type=item, max_length=most):
-            return _mapping(_form(item, is_strict=is_strict), most)
+        case inspect.VarTupleType(item_type=item):
+            return _array(_form(item, is_strict=is_strict), _Length.of(kind, is_strict))
+        case inspect.DictType(value_type=item):
+            return _mapping(_form(item, is_strict=is_strict), _Length.of(kind, is_strict))
         case inspect.StructType(cls) | inspect.NamedTupleType(cls):
             return _object(cls)
         case inspect.UnionType(types):
@@ -217,12 +218,30 @@ def _read_problem(value: Any) -> Any:
     return from_problem(value)
 
 
-def _array(item: _Form, most: int | None) -> _Form:
+@dataclass(frozen=True, slots=True)
+class _Length:
+    """How many items there may be."""
+
+    least: int
+    most: float
+
+    @classmethod
+    def of(cls, kind: Any, is_strict: bool) -> _Length:
+        if not is_strict:
+            return cls(0, inf)
+        return cls(kind.min_length or 0, inf if kind.max_length is None else kind.max_length)
+
+    def check(self, value: Any, what: str) -> None:
+        if not self.least <= len(value) <= self.most:
+            least = f"{self.least} to" if self.least else "at most"
+            raise _Wrong(f"expected {least} {self.most} {what}, found {len(value)}")
+
+
+def _array(item: _Form, length: _Length) -> _Form:
     def read(value: Any) -> Any:
         if not isinstance(value, list):
             _refuse("an array", value)
-        if most is not None and len(value) > most:
-            _refuse(f"at most {most} items", value)
+        length.check(value, "items")
         items = []
         for each in value:
             try:
@@ -240,12 +259,11 @@ def _array(item: _Form, most: int | None) -> _Form:
     return _Form("an array", read, write)
 
 
-def _mapping(item: _Form, most: int | None) -> _Form:
+def _mapping(item: _Form, length: _Length) -> _Form:
     def read(value: Any) -> Any:
         if not isinstance(value, dict):
             _refuse("an object", value)
-        if most is not None and len(value) > most:
-            _refuse(f"an object of at most {most} names", value)
+        length.check(value, "names")
         read_items = {}
         for name, each in value.items():
             try:

@@ -10,15 +10,13 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from coordinator.errors import BadArgumentsError
-from coordinator.wire.strict_json import INTEGER_MAX, INTEGER_MIN, found, shortened
+from coordinator.wire.codec import unknown_name
+from coordinator.wire.strict_json import INTEGER_MAX, INTEGER_MIN, found
 
 _MISSING: Any = object()
-_NEAR_CHARACTERS_MAX = 64
-"""Of an unknown name, compared with those that are known."""
 
 
 class Fields:
@@ -139,17 +137,6 @@ class Fields:
 
     def _refuse(self, name: str, expected: str, value: Any) -> NoReturn:
         raise BadArgumentsError(f"{self.of(name)}: expected {expected}, found {found(value)}")
-
-
-def unknown_name(unknown: Iterable[str], known: Iterable[str], what: str) -> str:
-    """Say which of the names is not known, which one may be meant, and which there are."""
-    names = sorted(known)
-    first, *others = sorted(unknown)
-    near = get_close_matches(first[:_NEAR_CHARACTERS_MAX], names, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else "."
-    more = f" (and {len(others)} more)" if others else ""
-    there = f"The {what}s are {', '.join(names)}" if names else f"There are no {what}s here"
-    return f"found the unknown {what} {shortened(ascii(first))}{more}{meant} {there}"
 
 
 def read_bytes(body: Any, name: str, where: str, *, is_required: bool = False) -> bytes:

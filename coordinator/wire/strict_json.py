@@ -22,12 +22,12 @@ from typing import Any, NoReturn
 import msgpack  # type: ignore[import-untyped]
 
 from coordinator.errors import BadArgumentsError
+from coordinator.model.fields import INTEGER_MAX as INTEGER_MAX
+from coordinator.model.fields import INTEGER_MIN as INTEGER_MIN
 
 DEPTH_MAX = 32
 ITEMS_MAX = 50_000
 """Values in one body: the largest watch has three for each of its selectors."""
-INTEGER_MIN = -(2**63)
-INTEGER_MAX = 2**63 - 1
 _SHOWN_CHARACTERS_MAX = 60
 
 

@@ -18,7 +18,7 @@ from tests.bounds.machine_bounds import Bound
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUNDS = (*machine_bounds.BOUNDS, *wire_bounds.BOUNDS)
-ROOMS = ("coordinator/state", "coordinator/wire", "coordinator/raft", "coordinator/service")
+ROOMS = tuple(f"coordinator/{each}" for each in ("model", "state", "wire", "raft", "service"))
 
 ELSEWHERE = {
     "remembered_bytes_max": "bytes by estimate: tests/state/test_dedup.py",

@@ -10,12 +10,15 @@ import msgpack  # type: ignore[import-untyped]
 
 from coordinator import secret_file
 from coordinator.errors import CoordinatorError
+from coordinator.model import fields
+from coordinator.model.sessions import SessionRequest
 from coordinator.raft.network import agreement, frames
 from coordinator.raft.network.messages import FrameError
 from coordinator.service.locks import contenders, holder_info
 from coordinator.wire import strict_json
+from coordinator.wire.codec import from_body
 from coordinator.wire.http import queries
-from coordinator.wire.messages import acquire, holding, if_held, operations, sessions
+from coordinator.wire.messages import acquire, holding, if_held, operations
 from recipes.guards import tokens
 from tests.bounds.machine_bounds import Bound
 
@@ -72,11 +75,11 @@ def of_bodies() -> Iterator[Bound]:
         lambda: json_of(nested(n))))  # fmt: skip
     yield Bound("strict_json.DEPTH_MAX", strict_json.DEPTH_MAX, lambda n: is_read(
         lambda: pack(b"\x91" * (n - 1) + b"\x90")))  # fmt: skip
-    yield Bound("strict_json.INTEGER_MAX", strict_json.INTEGER_MAX, lambda n: is_read(
+    yield Bound("fields.INTEGER_MAX", fields.INTEGER_MAX, lambda n: is_read(
         lambda: json_of(json.dumps(n).encode())))  # fmt: skip
-    yield Bound("strict_json.INTEGER_MAX", strict_json.INTEGER_MAX, lambda n: is_read(
+    yield Bound("fields.INTEGER_MAX", fields.INTEGER_MAX, lambda n: is_read(
         lambda: pack(msgpack.packb(n))))  # fmt: skip
-    yield Bound("strict_json.INTEGER_MIN", strict_json.INTEGER_MIN, lambda n: is_read(
+    yield Bound("fields.INTEGER_MIN", fields.INTEGER_MIN, lambda n: is_read(
         lambda: json_of(json.dumps(n).encode())), is_least=True)  # fmt: skip
     for items, decode in ((_json_items, json_of), (_packed_items, pack)):
         yield Bound("strict_json.ITEMS_MAX", strict_json.ITEMS_MAX, lambda n, i=items, d=decode: (
@@ -90,7 +93,7 @@ def of_bodies() -> Iterator[Bound]:
     one = {"lock": "a", "fencing_token": 1}
     yield Bound("if_held.IF_HELD_MAX", if_held.IF_HELD_MAX, lambda n: is_read(
         lambda: if_held.read_if_held({"if_held": [one] * n})))  # fmt: skip
-    yield Bound("operations.VERSION_MAX", operations.VERSION_MAX, lambda n: is_read(
+    yield Bound("fields.VERSION_MAX", fields.VERSION_MAX, lambda n: is_read(
         lambda: operations.read_multi({"operations": [
             {"op": "delete", "path": "/a", "expected_version": n}]})))  # fmt: skip
 
@@ -98,11 +101,11 @@ def of_bodies() -> Iterator[Bound]:
 def of_locks() -> Iterator[Bound]:
     """Wishes to hold."""
     named, module = "acquire.", acquire
-    fields = {
+    named_fields = {
         "WAIT_MS_MAX": "timeout_ms", "LOCK_DELAY_MS_MAX": "lock_delay_ms",
         "MAX_HOLD_MS_MAX": "max_hold_ms", "PID_MAX": "pid",
     }  # fmt: skip
-    for constant, field in fields.items():
+    for constant, field in named_fields.items():
         yield Bound(
             f"{named}{constant}", getattr(module, constant), lambda n, f=field: acquiring(**{f: n})
         )
@@ -116,15 +119,14 @@ def of_locks() -> Iterator[Bound]:
         names=[f"l{number}" for number in range(n)]))  # fmt: skip
     for field in ("label", "host", "trace_id", "guard"):
         yield Bound(
-            f"{named}TEXT_CHARACTERS_MAX", module.TEXT_CHARACTERS_MAX,
+            "fields.TEXT_CHARACTERS_MAX", module.TEXT_CHARACTERS_MAX,
             lambda n, f=field: acquiring(**{f: "x" * n}),
         )  # fmt: skip
     yield Bound("holding.NOTE_BYTES_MAX", holding.NOTE_BYTES_MAX, lambda n: is_read(
         lambda: holding.read_note({"note": "x" * n})))  # fmt: skip
-    opened = sessions.OpenSession.from_body
     yield Bound(
-        "sessions.LABEL_CHARACTERS_MAX (wire)", sessions.LABEL_CHARACTERS_MAX,
-        lambda n: is_read(lambda: opened({"label": "x" * n})),
+        "fields.TEXT_CHARACTERS_MAX", fields.TEXT_CHARACTERS_MAX,
+        lambda n: is_read(lambda: from_body(SessionRequest, {"label": "x" * n})),
     )  # fmt: skip
     yield Bound("contenders._NAME_CHARS_MAX", contenders._NAME_CHARS_MAX, lambda n: is_read(
         lambda: contenders.LOCKS.directory("x" * n)))  # fmt: skip

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from coordinator.config import Config
 from coordinator.errors import CoordinatorError
+from coordinator.model.sessions import SessionLease
 from coordinator.raft.engine import Applied
-from coordinator.service.heartbeats import HeartbeatAck
 from coordinator.service.locks.service import Grant
 from coordinator.service.locks.views import LockView
 from coordinator.service.reads import ReadReply
@@ -111,7 +111,7 @@ def shown_grant(grant: Grant) -> str:
     return said + (f"; before: {before.grant_id} {before.how}" if before and is_news else "")
 
 
-def shown_ack(ack: HeartbeatAck) -> str:
+def shown_ack(ack: SessionLease) -> str:
     said = [f"lives for {ack.timeout_ms} ms more"]
     said += [f"{path} for {left_ms} ms" for path, left_ms in ack.holds.items()]
     said += [f"lost {each.path}, {each.how}" for each in ack.lost]

@@ -9,9 +9,9 @@ import pytest
 
 from coordinator.config import Config, RaftConfig
 from coordinator.errors import SessionExpiredError
-from coordinator.service.heartbeats import HeartbeatAck, _decode_reply, _encode_reply
+from coordinator.model.sessions import LostGrant, SessionLease
+from coordinator.service.heartbeats import _decode_reply, _encode_reply
 from coordinator.service.locks.admin import Asked
-from coordinator.service.locks.revocations import LostGrant
 from tests.service.fake_cluster import World, cluster, soon
 from tests.service.locks.lock_scenes import acquired, opened
 
@@ -54,7 +54,7 @@ async def test_more_than_a_frame_takes_is_told_in_several() -> None:
 
 def test_what_fits_is_answered_beside_what_never_would() -> None:
     """A session too big for any answer costs the others of its batch nothing."""
-    acks = {"a": HeartbeatAck("a", 10, {}, LOST), "b": HeartbeatAck("b", 10, {"/locks/x/1": 5})}
+    acks = {"a": SessionLease("a", 10, {}, LOST), "b": SessionLease("b", 10, {"/locks/x/1": 5})}
 
     told = _decode_reply(_encode_reply({**acks, "c": None}, 1_000))
 
@@ -63,7 +63,7 @@ def test_what_fits_is_answered_beside_what_never_would() -> None:
 
 def test_no_more_is_encoded_than_is_sent() -> None:
     """Once the answer is half full the first that does not fit ends it, and is first next time."""
-    acks = {str(n): HeartbeatAck(str(n), 10, {}, LOST) for n in range(1_000)}
+    acks = {str(n): SessionLease(str(n), 10, {}, LOST) for n in range(1_000)}
     bytes_max = 5 * len(_encode_reply({"0": acks["0"]}, 1_000_000))
 
     reply = _encode_reply(acks, bytes_max)

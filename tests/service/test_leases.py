@@ -14,8 +14,8 @@ from coordinator.errors import (
     SessionExpiredError,
     ThrottledError,
 )
+from coordinator.model.sessions import SessionLease
 from coordinator.raft.engine import Applied
-from coordinator.service.heartbeats import HeartbeatAck
 from coordinator.service.member import Member
 from coordinator.service.reads import STALE
 from coordinator.service.session_ends import ENDED_AT_ONCE
@@ -62,7 +62,7 @@ async def test_heartbeats_keep_a_session_through_any_member(is_follower: bool) -
         for _ in range(5):
             await world.advance(1_500)
             ack = await soon(member.heartbeat(session_id, world.deadline(1_000)))
-            assert ack == HeartbeatAck(session_id, 2_000)
+            assert ack == SessionLease(session_id, 2_000)
 
         await world.advance(1_900)
         assert await is_open(world, session_id)
@@ -103,7 +103,7 @@ async def test_a_round_that_a_change_of_leader_crosses_is_not_an_answer() -> Non
         await settle()
 
         assert not beating.done()
-        assert await soon(beating) == HeartbeatAck(session_id, 2_000)  # by a round of its own
+        assert await soon(beating) == SessionLease(session_id, 2_000)  # by a round of its own
         assert world.engines["1"].confirm_count == 2
 
 
@@ -277,7 +277,7 @@ async def test_a_lost_reply_to_a_heartbeat_is_asked_for_again() -> None:
 
         ack = await soon(world.follower.heartbeat(session_id, world.deadline()))
 
-        assert ack == HeartbeatAck(session_id, 2_000)
+        assert ack == SessionLease(session_id, 2_000)
 
 
 async def test_ten_thousand_sessions_cost_a_tick_little() -> None:

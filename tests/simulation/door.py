@@ -16,6 +16,7 @@ import coordinator.state.commands as commands
 from coordinator.client.transport import Request, Response
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, UnknownRouteError, to_problem
+from coordinator.model.sessions import SessionClosed, SessionLease, SessionRequest
 from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.holder_info import HolderInfo
 from coordinator.service.locks.queues import Wish
@@ -24,7 +25,8 @@ from coordinator.service.reads import ReadReply
 from coordinator.service.watches import Bookmark, Resync, WatchSelector
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
-from coordinator.wire.encoding import Encoding, data_fields, decode, encode
+from coordinator.wire.codec import encoded, from_body
+from coordinator.wire.encoding import Encoding, data_fields, decode
 from coordinator.wire.fields import Fields
 from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.convert import (
@@ -38,11 +40,10 @@ from coordinator.wire.http.convert_locks import (
     contender_body,
     grant_shape,
     lock_shape,
-    lost_shape,
     record_shape,
 )
 from coordinator.wire.http.queries import READ_MODES, Query
-from coordinator.wire.messages import acquire, elections, operations, sessions, watches
+from coordinator.wire.messages import acquire, elections, operations, watches
 from coordinator.wire.messages import holding as shapes
 from coordinator.wire.messages.if_held import IF_HELD_FIELD
 from coordinator.wire.messages.znodes import stat_body
@@ -100,11 +101,7 @@ class Door:
             case "POST", ["sessions"]:
                 return await self._open(request)
             case "POST", ["sessions", session_id, "heartbeat"]:
-                ack = await self._member.heartbeat(session_id, self._deadline(request))
-                lost = tuple([lost_shape(each) for each in ack.lost])
-                return sessions.SessionLease(
-                    ack.session_id, ack.timeout_ms, ack.holds, lost
-                ).to_body()
+                return await self._member.heartbeat(session_id, self._deadline(request))
             case "DELETE", ["sessions", session_id]:
                 ended = await self._member.close_session(
                     session_id,
@@ -112,7 +109,7 @@ class Door:
                     self._deadline(request),
                     failure=Query(query, ("failure",)).text("failure") or "",
                 )
-                return sessions.SessionClosed(ended.session_id, ended.was_open).to_body()
+                return SessionClosed(ended.session_id, ended.was_open)
             case "GET", ["status"]:
                 return {}
             case _, ["locks" | "elections", name, *rest]:
@@ -238,11 +235,11 @@ class Door:
         return body
 
     async def _open(self, request: Request) -> Any:
-        shape = sessions.OpenSession.from_body(_body(request))
+        shape = from_body(SessionRequest, _body(request))
         opened = await self._member.open_session(
             shape.timeout_ms, shape.label, _request_id(request), self._deadline(request)
         )
-        return sessions.SessionLease(opened.session_id, opened.timeout_ms).to_body()
+        return SessionLease(opened.session_id, opened.timeout_ms)
 
     # --- streams
 
@@ -326,7 +323,7 @@ class Door:
         self, status: int, body: Any, encoding: Encoding, labels: dict[str, str] | None = None
     ) -> Response:
         headers = {"content-type": encoding.value, **(labels or self._labels())}
-        return Response(status, headers, encode(body, encoding))
+        return Response(status, headers, encoded(body, encoding))
 
     def _problem(self, error: CoordinatorError) -> Response:
         labels = self._labels()

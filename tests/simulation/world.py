@@ -19,9 +19,10 @@ from coordinator.config import (
     RaftConfig,
     SessionConfig,
 )
+from coordinator.model.sessions import SessionLease
+from coordinator.wire.codec import from_body
 from coordinator.wire.encoding import decode
 from coordinator.wire.messages import acquire
-from coordinator.wire.messages.sessions import SessionLease
 from coordinator.wire.strict_json import decode_json
 from tests.history.operations import Recorder
 from tests.simulation import changed_settings, more_faults
@@ -325,7 +326,7 @@ class World:
         match request.method, segments[2:]:
             case "POST", ["sessions", session_id, "heartbeat"]:
                 self.record.note_heartbeat(session_id, arrived_s)
-                lease = SessionLease.from_body(decode(response.body))
+                lease = from_body(SessionLease, decode(response.body))
                 lost = [each.fencing_token for each in lease.lost]
                 self.record.note_lease(session_id, arrived_s, lease.holds, lost)
             case "DELETE", ["locks" | "elections", _, "attempts", client_id, number]:

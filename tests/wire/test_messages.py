@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.errors import BadArgumentsError, NoNodeError
+from coordinator.model import sessions
 from coordinator.model.status import MemberInfo, Status
 from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding, decode, encode
@@ -19,7 +20,6 @@ from coordinator.wire.messages import (
     if_held,
     locks,
     operations,
-    sessions,
     watches,
 )
 from coordinator.wire.messages.znodes import Children, Stat, Znode, stat_body
@@ -64,10 +64,6 @@ def test_operations_survive(encoding: Encoding) -> None:
 def test_replies_survive(encoding: Encoding) -> None:
     """Every reply is read as what was answered."""
     shapes: list[Any] = [
-        sessions.SessionLease("aa", 10),
-        sessions.SessionClosed("aa", False),
-        sessions.SessionInfo("aa", 10, "me", 99, 1, ("/a",)),
-        sessions.SessionList((sessions.SessionInfo("aa", 10, "me", 99, 1),)),
         locks.LockView("daily", HOLDER, (HOLDER,), 9, True),
         locks.LockView("daily", None, (), 9),
         locks.LockView(
@@ -76,10 +72,6 @@ def test_replies_survive(encoding: Encoding) -> None:
         ),
         replace(
             HOLDER, kind="slot", is_holder=True, note=b"\xff", lease_ms=9, safe_ms=3, granted_ms=8
-        ),
-        sessions.SessionLease(
-            "aa", 10, {"/locks/daily/lock-0000000042": 5},
-            (sessions.LostGrant("/locks/d/lock-0000000001", 7, "forced", "ann", "stuck"),),
         ),
         SEVERAL,
         history.GrantPage((RECORD, replace(RECORD, is_election=True, how="")), 7),
@@ -93,6 +85,14 @@ def test_replies_survive(encoding: Encoding) -> None:
         acquire.AbandonReply(None),
     ]  # fmt: skip
     values: list[Any] = [
+        sessions.SessionLease("aa", 10),
+        sessions.SessionLease(
+            "aa", 10, {"/locks/daily/lock-0000000042": 5},
+            (sessions.LostGrant("/locks/d/lock-0000000001", 7, "forced", "ann", "stuck"),),
+        ),
+        sessions.SessionClosed("aa", False),
+        sessions.SessionInfo("aa", 10, "me", 99, 1, ("/a",)),
+        sessions.SessionList((sessions.SessionInfo("aa", 10, "me", 99, 1),), None),
         Status(
             "1", "c", "leader", "1", 2, 3, 3, 4, True, "All is well.", "0.1", 0, 1,
             (MemberInfo("1", "http://127.0.0.1:7071", True, True, True),),
@@ -110,8 +110,8 @@ def test_replies_survive(encoding: Encoding) -> None:
 
 def test_requests_survive() -> None:
     """What a client asks is what the server reads."""
-    opening = sessions.OpenSession(5_000, "me")
-    assert sessions.OpenSession.from_body(opening.to_body()) == opening
+    opening = sessions.SessionRequest(5_000, "me")
+    assert from_body(sessions.SessionRequest, to_body(opening)) == opening
     for wish in (
         acquire.Acquire("aa", None, 0, "me", "h", 7, "t", "stay"),
         acquire.Acquire(

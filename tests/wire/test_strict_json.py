@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.errors import BadArgumentsError
+from coordinator.wire.codec import from_body
 from coordinator.wire.encoding import Encoding, data_fields, decode, encode
 from coordinator.wire.fields import Fields
 from coordinator.wire.strict_json import INTEGER_MAX, INTEGER_MIN, decode_json, decode_msgpack
@@ -160,10 +161,10 @@ def test_data_is_text_only_when_a_terminal_can_show_it() -> None:
 )
 def test_a_wrong_field_is_named_with_what_was_found(body: Any, said: str) -> None:
     """A refusal says where, what was expected and what was found."""
-    from coordinator.wire.messages.sessions import OpenSession
+    from coordinator.model.sessions import SessionRequest
 
     with pytest.raises(BadArgumentsError) as refused:
-        OpenSession.from_body(body)
+        from_body(SessionRequest, body)
 
     assert said in refused.value.message
 

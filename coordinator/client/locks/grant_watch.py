@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from coordinator.client.lease import margin_ms
 from coordinator.clock import Clock
-from coordinator.wire.messages.sessions import LOST_MAX, LostGrant, SessionLease
+from coordinator.model.sessions import LOST_MAX, LostGrant, SessionLease
 
 _HEARD_MAX = 10 * LOST_MAX
 _DOUBT = f"{LOST_MAX} or more grants of this session were taken at once; it may be one of them"

@@ -11,8 +11,8 @@ that it heard before may have missed some (``coordinator.client.locks.grant_watc
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
+from coordinator.model.sessions import LOST_MAX, LostGrant
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import (
     Command,
@@ -27,22 +27,8 @@ from coordinator.state.locks.contender import Ending
 from coordinator.state.locks.grant_history import Grant
 from coordinator.state.outcomes import Outcome, SessionEnded
 
-TOLD_MAX = 100
-"""As ``wire.messages.sessions.LOST_MAX``, by which a client knows a list that may be cut."""
-
 _TAKING = frozenset({Revoke, EndHold, Delete, Multi, Guarded, Reap})
 _TAKEN = frozenset({Ending.FORCED, Ending.MAX_HOLD, Ending.DELETED})
-
-
-@dataclass(frozen=True, slots=True)
-class LostGrant:
-    """A grant that its session did not give up by itself."""
-
-    path: str
-    fencing_token: int
-    how: str
-    by: str = ""
-    reason: str = ""
 
 
 class TakenGrants:
@@ -80,6 +66,6 @@ class TakenGrants:
             return
         if self._replica.machine.session(session_id) is None:
             return
-        taken = self._taken.setdefault(session_id, deque(maxlen=TOLD_MAX))
+        taken = self._taken.setdefault(session_id, deque(maxlen=LOST_MAX))
         lost = LostGrant(grant.path, grant.czxid, grant.how.value, grant.by, grant.reason)
         taken.append(lost)

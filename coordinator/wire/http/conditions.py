@@ -9,6 +9,9 @@ from coordinator.state.commands import IfHeld
 from coordinator.wire.http.queries import CONDITIONS, Query
 from coordinator.wire.messages import if_held as shapes
 
+IF_HELD = frozenset({shapes.IF_HELD_FIELD})
+"""The field of a body that carries conditions, beside those of the route."""
+
 
 def conditions(query: Query, body: Any = None) -> tuple[IfHeld, ...]:
     """Return every condition of a write, those of the query first.

@@ -8,9 +8,8 @@ import coordinator.service.locks.history as history
 import coordinator.service.locks.service as service
 import coordinator.service.locks.views as views
 from coordinator.service.locks.denials import Denied
-from coordinator.service.locks.revocations import LostGrant
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.messages import acquire, sessions
+from coordinator.wire.messages import acquire
 from coordinator.wire.messages import history as history_shapes
 from coordinator.wire.messages import locks as shapes
 
@@ -159,8 +158,3 @@ def record_shape(record: history.GrantRecord) -> history_shapes.GrantRecord:
         group=record.group,
         is_election=record.is_election,
     )
-
-
-def lost_shape(lost: LostGrant) -> sessions.LostGrant:
-    """Return a grant that was taken from its session."""
-    return sessions.LostGrant(lost.path, lost.fencing_token, lost.how, lost.by, lost.reason)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from coordinator.errors import BadArgumentsError
+from coordinator.model.limits import LimitsChange, LimitsView
 from coordinator.service.locks.admin import Asked
 from coordinator.state.limits import LimitsRecord
-from coordinator.wire.http.conditions import conditions
+from coordinator.wire.codec import from_body
+from coordinator.wire.http.conditions import IF_HELD, conditions
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.http.routes import Route
-from coordinator.wire.messages.limits import LimitsChange, LimitsView
 
 
 class LimitRoutes:
@@ -30,14 +32,16 @@ class LimitRoutes:
         door = self._door
         query = Query(request.rel_url.raw_query_string, READ_MODES)
         read = await door.member.limits.read(query.read_mode(), door.deadline_ms(request))
-        return door.reply_read(request, _view(read.value).to_body(), read)
+        return door.reply_read(request, _view(read.value), read)
 
     async def change(self, request: web.Request) -> web.Response:
         """Set those that are named, and return all of them."""
         door = self._door
         query = Query(request.rel_url.raw_query_string, CONDITIONS)
         body = await door.body(request)
-        shape = LimitsChange.from_body(body)
+        shape = from_body(LimitsChange, body, beside=IF_HELD)
+        if not shape.limits:
+            raise BadArgumentsError("body.limits: expected a limit to set, found none")
         done = await door.member.limits.change(
             tuple(shape.limits.items()),
             shape.by,
@@ -49,7 +53,7 @@ class LimitRoutes:
             ),
         )
         view = _view(done.record)
-        return door.reply(request, view.to_body(), zxid=done.zxid, index=done.index)
+        return door.reply(request, view, zxid=done.zxid, index=done.index)
 
 
 def _view(record: LimitsRecord) -> LimitsView:

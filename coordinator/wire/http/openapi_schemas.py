@@ -8,6 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator.model.limits import LimitsChange, LimitsView
+from coordinator.model.sessions import (
+    LostGrant,
+    SessionClosed,
+    SessionInfo,
+    SessionLease,
+    SessionList,
+    SessionRequest,
+)
 from coordinator.model.status import Health, MemberInfo, Status
 from coordinator.wire.http.openapi_locks import LOCK_SCHEMAS
 from coordinator.wire.http.openapi_shapes import (
@@ -16,10 +25,8 @@ from coordinator.wire.http.openapi_shapes import (
     DATA,
     EXPECTED_VERSION,
     IF_HELD,
-    LIMITS,
     NOT_EMPTY,
     PATH,
-    SHORT_TEXT,
     TEXT,
     VERSION,
     Schema,
@@ -36,9 +43,6 @@ from coordinator.wire.http.schemas import Schemas
 from coordinator.wire.messages.operations import (
     CREATE_MODES,
     PARENT_MODES,
-)
-from coordinator.wire.messages.sessions import (
-    LABEL_CHARACTERS_MAX,
 )
 from coordinator.wire.messages.watches import (
     EVENT_TYPES,
@@ -70,6 +74,13 @@ KINDS: dict[str, Any] = {
     "Member": MemberInfo,
     "Status": Status,
     "Health": Health,
+    "OpenSession": SessionRequest,
+    "SessionLease": SessionLease,
+    "LostGrant": LostGrant,
+    "SessionClosed": SessionClosed,
+    "Session": SessionInfo,
+    "SessionList": SessionList,
+    "Limits": LimitsView,
 }
 """The values of the model that have a schema of their own, by its name."""
 _schemas = Schemas(KINDS)
@@ -175,58 +186,8 @@ SCHEMAS: dict[str, Schema] = {
             reference("ErrorLine"),
         ]
     },
-    "OpenSession": body(
-        {},
-        {
-            "timeout_ms": integer(1),
-            "label": {"type": "string", "maxLength": LABEL_CHARACTERS_MAX},
-        },
-    ),
     "Nothing": {**body({}), "description": "an empty object: its content type says whence it is"},
-    "SessionLease": response(
-        {
-            "session_id": TEXT,
-            "timeout_ms": integer(1),
-            "safe_ms": maybe(integer(description="safe for so long after the answer left")),
-        },
-        {
-            "holds": {
-                "type": "object",
-                "additionalProperties": integer(),
-                "description": "ms left of each hold with max_hold_ms, by the contender's path",
-            },
-            "lost": {
-                **array(reference("LostGrant")),
-                "description": "grants that were taken from the session while it lives",
-            },
-        },
-    ),
-    "LostGrant": response(
-        {
-            "path": TEXT,
-            "fencing_token": integer(1),
-            "how": choice("forced", "max_hold", "deleted"),
-            "by": TEXT,
-            "reason": TEXT,
-        }
-    ),
-    "SessionClosed": response({"session_id": TEXT, "was_open": BOOLEAN}),
-    "Session": response(
-        {
-            "session_id": TEXT,
-            "timeout_ms": integer(1),
-            "label": TEXT,
-            "opened_ms": integer(),
-            "ephemeral_count": integer(),
-        },
-        {"ephemerals": array(TEXT)},
-    ),
-    "SessionList": response({"sessions": array(reference("Session")), "next": maybe(integer(1))}),
-    "LimitsChange": body(
-        {"limits": LIMITS},
-        {"by": SHORT_TEXT, "expected_version": EXPECTED_VERSION, **IF_HELD},
-    ),
-    "Limits": response({"limits": LIMITS, "version": VERSION, "by": TEXT, "changed_ms": integer()}),
     **LOCK_SCHEMAS,
     **{name: _schemas.of(kind) for name, kind in KINDS.items()},
+    "LimitsChange": _schemas.of(LimitsChange, beside=IF_HELD),
 }

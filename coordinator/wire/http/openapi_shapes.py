@@ -6,7 +6,6 @@ from typing import Any
 
 from coordinator.wire.messages.acquire import TEXT_CHARACTERS_MAX
 from coordinator.wire.messages.if_held import IF_HELD_MAX
-from coordinator.wire.messages.limits import LIMITS_NAMED_MAX
 from coordinator.wire.messages.operations import VERSION_MAX
 from coordinator.wire.strict_json import INTEGER_MAX
 
@@ -62,14 +61,6 @@ SHORT_TEXT: Schema = {"type": "string", "maxLength": TEXT_CHARACTERS_MAX}
 VERSION = integer(0, VERSION_MAX)
 EXPECTED_VERSION = integer(-1, VERSION_MAX, description="-1 accepts any version")
 CZXID = integer()
-LIMITS: Schema = {
-    "type": "object",
-    "additionalProperties": integer(),
-    "minProperties": 1,
-    "maxProperties": LIMITS_NAMED_MAX,
-    "examples": [{"znodes_max": 2_000_000}],
-    "description": "whole numbers by the names of limits",
-}
 BASE64: Schema = {"type": "string", "contentEncoding": "base64"}
 DATA = {
     "data": {"type": "string", "description": "the data as text; in msgpack as bytes"},

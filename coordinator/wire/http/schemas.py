@@ -62,6 +62,8 @@ class Schemas:
             is_nullable = any(isinstance(each, inspect.NoneType) for each in types)
             if is_required:
                 required.append(name)
+            elif is_nullable and not is_strict:  # null leaves it out
+                schema = {**schema.pop("anyOf")[0], **schema}
             is_maybe = is_strict and not is_required and not is_nullable
             properties[name] = maybe(schema) if is_maybe else schema
         properties |= {name: maybe(schema) for name, schema in beside.items()}

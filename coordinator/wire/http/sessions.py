@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from coordinator.errors import BadArgumentsError
-from coordinator.service.reads import SessionView
-from coordinator.wire.encoding import Encoding
+from coordinator.model.sessions import (
+    FAILURE_CHARACTERS_MAX,
+    SessionClosed,
+    SessionLease,
+    SessionList,
+    SessionRequest,
+    safe_ms,
+)
+from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.convert_locks import lost_shape
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.paths import name_at
 from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.http.routes import Route
-from coordinator.wire.messages import sessions as shapes
 
 audit = logging.getLogger("coordinator.audit")
 
@@ -45,19 +50,19 @@ class SessionRoutes:
         """Open a session; the member draws its id."""
         door = self._door
         query = Query(request.rel_url.raw_query_string, CONDITIONS)
-        shape = shapes.OpenSession.from_body(await door.body(request))
+        asked = from_body(SessionRequest, await door.body(request))
         request_id = door.request_id(request)
         sent_ms = door.clock.monotonic_ms()
         opened = await door.member.open_session(
-            shape.timeout_ms,
-            shape.label,
+            asked.timeout_ms,
+            asked.label,
             request_id,
             door.deadline_ms(request),
             if_held=conditions(query),
         )
         safe_ms = self._safe_ms(opened.timeout_ms, sent_ms) if request_id is None else None
-        body = shapes.SessionLease(opened.session_id, opened.timeout_ms, safe_ms=safe_ms).to_body()
-        response = door.reply_now(request, body, status=201)
+        lease = SessionLease(opened.session_id, opened.timeout_ms, safe_ms=safe_ms)
+        response = door.reply_now(request, lease, status=201)
         response.headers["Location"] = f"/v1/sessions/{opened.session_id}"
         return response
 
@@ -72,9 +77,9 @@ class SessionRoutes:
             after=query.integer("after", minimum=0) or 0,
             limit=limit or PAGE_MAX,
         )
-        body = shapes.SessionList((), read.value.next).to_body()
+        body = to_body(SessionList((), read.value.next))
         return await door.reply_listed(
-            request, body, {"sessions": (read.value.sessions, _info_body)}, read
+            request, body, {"sessions": (read.value.sessions, to_body)}, read
         )
 
     async def look(self, request: web.Request) -> web.Response:
@@ -83,7 +88,7 @@ class SessionRoutes:
         mode = Query(request.rel_url.raw_query_string, READ_MODES).read_mode()
         session_id = _session_id(request)
         read = await door.member.session(session_id, mode, door.deadline_ms(request))
-        return door.reply_read(request, _info(read.value, is_single=True).to_body(), read)
+        return door.reply_read(request, read.value, read)
 
     async def close(self, request: web.Request) -> web.Response:
         """End a session and all its ephemerals; again if need be.
@@ -106,8 +111,7 @@ class SessionRoutes:
                 "session %s was ended by %a from %s: %a",
                 ended.session_id, by, request.remote, failure,
             )  # fmt: skip
-        body = shapes.SessionClosed(ended.session_id, ended.was_open).to_body()
-        return door.reply_now(request, body)
+        return door.reply_now(request, SessionClosed(ended.session_id, ended.was_open))
 
     async def heartbeat(self, request: web.Request) -> web.Response:
         """Extend the lease; answered once a quorum has agreed that the leader leads."""
@@ -116,16 +120,14 @@ class SessionRoutes:
         if await door.raw_body(request) not in (b"", b"{}"):
             raise BadArgumentsError("body: expected none, found one")
         sent_ms = door.clock.monotonic_ms()
-        ack = await door.member.heartbeat(_session_id(request), door.deadline_ms(request))
-        lost = tuple([lost_shape(each) for each in ack.lost])
-        safe_ms = self._safe_ms(ack.timeout_ms, sent_ms)
-        lease = shapes.SessionLease(ack.session_id, ack.timeout_ms, ack.holds, lost, safe_ms)
-        return door.reply_now(request, lease.to_body())
+        lease = await door.member.heartbeat(_session_id(request), door.deadline_ms(request))
+        safe_ms = self._safe_ms(lease.timeout_ms, sent_ms)
+        return door.reply_now(request, replace(lease, safe_ms=safe_ms))
 
     def _safe_ms(self, timeout_ms: int, sent_ms: int) -> int:
         """Return for how long a lease is safe that was begun or renewed after ``sent_ms``."""
         ends_ms = sent_ms + timeout_ms
-        return shapes.safe_ms(timeout_ms, ends_ms - self._door.clock.monotonic_ms())
+        return safe_ms(timeout_ms, ends_ms - self._door.clock.monotonic_ms())
 
 
 def _session_id(request: web.Request) -> str:
@@ -136,24 +138,8 @@ def _text_of(query: Query, name: str) -> str:
     text = query.text(name)
     if text is None:
         return ""
-    if not 1 <= len(text) <= shapes.FAILURE_CHARACTERS_MAX:
+    if not 1 <= len(text) <= FAILURE_CHARACTERS_MAX:
         raise BadArgumentsError(
-            f"query.{name}: expected 1 to {shapes.FAILURE_CHARACTERS_MAX} characters, "
-            f"found {len(text)}"
+            f"query.{name}: expected 1 to {FAILURE_CHARACTERS_MAX} characters, found {len(text)}"
         )
     return text
-
-
-def _info_body(view: SessionView, _encoding: Encoding) -> dict[str, Any]:
-    return _info(view, is_single=False).to_body()
-
-
-def _info(view: SessionView, *, is_single: bool) -> shapes.SessionInfo:
-    return shapes.SessionInfo(
-        session_id=view.session_id,
-        timeout_ms=view.timeout_ms,
-        label=view.label,
-        opened_ms=view.opened_ms,
-        ephemeral_count=view.ephemeral_count,
-        ephemerals=view.ephemerals if is_single else None,
-    )

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from coordinator.errors import BadArgumentsError, from_problem
+from coordinator.model.fields import TEXT_CHARACTERS_MAX as TEXT_CHARACTERS_MAX
+from coordinator.model.sessions import safe_ms as safe_ms
 from coordinator.wire.encoding import Encoding, bytes_fields
 from coordinator.wire.fields import Fields, read_bytes
 from coordinator.wire.messages.history import Previous
 from coordinator.wire.messages.if_held import IF_HELD_FIELD
-from coordinator.wire.messages.sessions import safe_ms as safe_ms
 from coordinator.wire.messages.watches import StreamError
 from coordinator.wire.strict_json import found
 
@@ -26,7 +27,6 @@ SIZE_MAX = 10_000
 OWNER_CHARACTERS_MAX = 128
 NAMES_MAX = 64
 """How many locks one multi-lock takes."""
-TEXT_CHARACTERS_MAX = 200
 PID_MAX = 2**32 - 1
 ON_DISCONNECT = ("leave", "stay")
 KINDS = ("exclusive", "shared", "slot")

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from coordinator.errors import BadArgumentsError
+from coordinator.model.fields import ANY_VERSION as ANY_VERSION
+from coordinator.model.fields import VERSION_MAX as VERSION_MAX
 from coordinator.wire.encoding import Encoding, data_fields
 from coordinator.wire.fields import Fields
 from coordinator.wire.messages.if_held import IF_HELD_FIELD
 from coordinator.wire.messages.znodes import Stat
 
-ANY_VERSION = -1
-VERSION_MAX = 2**31 - 1
 CREATE_MODES = (
     "persistent",
     "persistent_sequential",

@@ -16,11 +16,12 @@ from coordinator.errors import (
     NotOwnerError,
     OutcomeUnknownError,
 )
+from coordinator.model.sessions import LOST_MAX
 from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.contenders import ELECTIONS, LOCKS
 from coordinator.service.locks.history import GrantsWanted
 from coordinator.service.locks.queues import Wish
-from coordinator.service.locks.revocations import TOLD_MAX, TakenGrants
+from coordinator.service.locks.revocations import TakenGrants
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import (
@@ -32,7 +33,6 @@ from coordinator.state.commands import (
     RequestId,
     SetData,
 )
-from coordinator.wire.messages.sessions import LOST_MAX
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.locks.lock_scenes import (
     SHARED,
@@ -164,7 +164,7 @@ async def test_the_latest_hundred_are_told_in_order_and_after_a_snapshot_the_sam
     """More than fit, taken in one command: a client sees by the full list that it was cut."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
-        held = [await soon(acquired(world, session_id, f"l{n:03}")) for n in range(TOLD_MAX + 20)]
+        held = [await soon(acquired(world, session_id, f"l{n:03}")) for n in range(LOST_MAX + 20)]
         everything = Delete("/locks", is_recursive=True)
         await world.leader.submit(everything, request=None, deadline_ms=world.deadline())
         told = (await soon(world.leader.heartbeat(session_id, world.deadline()))).lost
@@ -174,7 +174,7 @@ async def test_the_latest_hundred_are_told_in_order_and_after_a_snapshot_the_sam
         world.elect("3")
 
         again = (await soon(world.members["3"].heartbeat(session_id, world.deadline()))).lost
-        assert len(told) == TOLD_MAX == LOST_MAX
+        assert len(told) == LOST_MAX
         assert {each.path for each in told} < {each.path for each in held}
         assert again == told
 
