@@ -103,6 +103,10 @@ class SessionConfig:
     tick_ms: int = 100
     """How often the leader looks for leases that ran out."""
     sessions_max: int = 50_000
+    sessions_per_address_max: int = 10_000
+    """Of clients with one address; of IPv6 one /64. A proxy before the members is one address."""
+    sessions_per_client_max: int = 1_000
+    """Opened under one client id (``Coordinator-Client-Id``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,9 @@ class LimitsConfig:
     children_max: int = 100_000
     znodes_max: int = 1_000_000
     state_bytes_max: int = 1024 * 1024 * 1024
+    ordinary_percent_max: int = 95
+    """The rest of ``sessions_max``, ``znodes_max`` and ``state_bytes_max`` is a reserve: of
+    sessions for operators, of the others for locks and elections."""
     operations_per_multi_max: int = 1_000
     ephemerals_per_session_max: int = 20_000
     recursive_delete_max: int = 2_000

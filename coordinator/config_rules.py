@@ -44,6 +44,7 @@ _BOUNDS: dict[tuple[str, str], tuple[int, int]] = {
     ("limits", "path_bytes_max"): (64, 65_536),
     ("limits", "path_depth_max"): (4, 1_024),
     ("limits", "request_window"): (1, 16_384),
+    ("limits", "ordinary_percent_max"): (1, 100),
     # Clients take a stream for dead after 12 s without a line (``client.lines``).
     ("limits", "bookmark_interval_ms"): (1, 10_000),
     ("limits", "watch_history_changes"): (0, 1_000_000_000),

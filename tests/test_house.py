@@ -88,6 +88,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.errors",
         "coordinator.log_lines",
         "coordinator.model",
+        "coordinator.wire.addresses",
         "coordinator.wire.codec",
         "coordinator.wire.messages",
         "coordinator.wire.encoding",

@@ -11,8 +11,9 @@ from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import EXIT_UNAVAILABLE, document, one_line, show_table
 from coordinator.cli.seconds import Seconds
 from coordinator.client import AsyncClient
-from coordinator.client.ending import end_session
+from coordinator.client.ending import end_sessions
 from coordinator.model.status import MemberInfo, Status
+from coordinator.wire.addresses import network_of
 from coordinator.wire.codec import to_body
 from coordinator.wire.messages.locks import Contender, LockSummary, LockView
 
@@ -46,8 +47,9 @@ def show_status(reply: Status) -> None:
         f"applied {reply.applied_index} of {reply.commit_index}, "
         f"{reply.sessions} sessions, {reply.znodes} znodes, version {reply.version}"
     )
-    if reply.limits_differ:
-        click.echo(one_line(reply.limits_differ))
+    for said in (reply.reserve, reply.limits_differ):
+        if said:
+            click.echo(one_line(said))
     show_table(
         ("MEMBER", "URL", "ROLE", "REACHABLE"),
         (
@@ -87,6 +89,7 @@ def sessions(settings: Settings) -> None:
       coordinator sessions
       coordinator sessions close 5a0c33d1b2e44f10 --by ann --reason "left behind by a crash"
       coordinator sessions close --label worker-7 --by ann --reason "runs no more"
+      coordinator sessions close --address 10.0.0.7 --by ann --reason "opens them in a loop"
     """
     if click.get_current_context().invoked_subcommand is not None:
         return
@@ -95,13 +98,14 @@ def sessions(settings: Settings) -> None:
         click.echo(document({"sessions": [to_body(each) for each in found]}))
         return
     show_table(
-        ("SESSION", "TIMEOUT MS", "EPHEMERALS", "OPENED", "LABEL"),
+        ("SESSION", "TIMEOUT MS", "EPHEMERALS", "OPENED", "ADDRESS", "LABEL"),
         (
             (
                 each.session_id,
                 each.timeout_ms,
                 each.ephemeral_count,
                 datetime.fromtimestamp(each.opened_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                each.address or None,
                 each.label or None,
             )
             for each in found
@@ -112,37 +116,65 @@ def sessions(settings: Settings) -> None:
 @sessions.command("close")
 @click.argument("session_ids", nargs=-1, metavar="[SESSION]...")
 @click.option("--label", help="End every session of this label.")
+@click.option("--address", help="End every session opened from there; of IPv6 from its /64.")
+@click.option("--client", "client_id", help="End every session opened under this client id.")
 @click.option("--by", required=True, help="Who ends them; on record.")
 @click.option("--reason", required=True, help="Why; in the history of their grants.")
 @verb
 def close_sessions(
-    settings: Settings, session_ids: tuple[str, ...], label: str | None, by: str, reason: str
+    settings: Settings,
+    session_ids: tuple[str, ...],
+    label: str | None,
+    address: str | None,
+    client_id: str | None,
+    by: str,
+    reason: str,
 ) -> None:
     """End sessions and all they own, against their clients' will.
+
+    Of --label, --address and --client a session must fit all that are given.
 
     \b
     Examples:
       coordinator sessions close 5a0c33d1b2e44f10 --by ann --reason "left behind by a crash"
       coordinator sessions close --label worker-7 --by ann --reason "runs no more"
+      coordinator sessions close --address 10.0.0.7 --by ann --reason "opens them in a loop"
     """
-    if not session_ids and label is None:
-        raise click.UsageError("expected the ids of sessions, or --label; found neither")
+    wanted = _wanted(label, address, client_id)
+    if not session_ids and not wanted:
+        raise click.UsageError(
+            "expected the ids of sessions, --label, --address or --client; found none"
+        )
 
     async def close(client: AsyncClient) -> list[str]:
         found = list(session_ids)
-        if label is not None:
-            found += [each.session_id for each in await client.sessions() if each.label == label]
-        ended: list[str] = []
-        for session_id in found:
-            if await end_session(client, session_id, by=by, reason=reason):
-                ended.append(session_id)
-        return ended
+        if wanted:
+            found += [
+                each.session_id
+                for each in await client.sessions()
+                if all(getattr(each, name) == value for name, value in wanted.items())
+            ]
+        return await end_sessions(client, found, by=by, reason=reason)
 
     ended = settings.run(close)
     if settings.is_json:
         click.echo(document({"ended": ended}))
     else:
         click.echo(f"ended {len(ended)}")
+
+
+def _wanted(label: str | None, address: str | None, client_id: str | None) -> dict[str, str]:
+    """Return what sessions must have, by name."""
+    if address is not None:
+        try:
+            address = network_of(address)
+        except ValueError:
+            raise click.BadParameter(
+                f"expected an address as `coordinator sessions` shows it, found {address!a}",
+                param_hint="--address",
+            ) from None
+    given = {"label": label, "address": address, "client_id": client_id}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 @click.command()

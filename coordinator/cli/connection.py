@@ -37,6 +37,7 @@ class Settings:
     endpoints: str | None = None
     timeout_s: float = TIMEOUT_S
     is_json: bool = False
+    operator: str = ""
     transport: Transport | None = None
 
     def connector(self, *, lease_s: float = LEASE_S, label: str | None = None) -> Connector:
@@ -49,6 +50,7 @@ class Settings:
                 timeout=self.timeout_s,
                 session_timeout=lease_s,
                 label=label,
+                operator=self.operator,
                 transport=self.transport,
             )
         except BadArgumentsError as error:
@@ -105,6 +107,19 @@ def endpoint_options(function: F) -> F:
         help="Write results and errors as JSON, one document on each line.",
     )
     return endpoints(as_json(function))
+
+
+def holder_options(function: F) -> F:
+    """Add ``--endpoints``, ``--by`` and ``--json`` to a command that opens a session to hold."""
+    by = click.option(
+        "--by",
+        metavar="WHO",
+        expose_value=False,
+        callback=_keep("operator"),
+        help="Who you are, as an operator: on record, and you get a session even when all but "
+        "their reserve are open.",
+    )
+    return endpoint_options(by(function))
 
 
 def shared_options(function: F) -> F:

@@ -33,15 +33,24 @@ def diagnose(settings: Settings, name: str | None) -> None:
       coordinator diagnose
       coordinator diagnose daily-report --json
     """
-    found = settings.run(lambda client: diagnoses(client, name))
+    found, reserve = settings.run(lambda client: _diagnoses_and_reserve(client, name))
     if settings.is_json:
-        click.echo(document({"locks": [each.to_body() for each in found]}))
+        body = {"locks": [each.to_body() for each in found], "reserve": reserve}
+        click.echo(document(body))
         return
+    if reserve:
+        click.echo(f"The cluster is nearly full: {one_line(reserve)}.")
     if not found:
         click.echo("The history knows no lock.")
     for each in found:
         for line in told(each):
             click.echo(line)
+
+
+async def _diagnoses_and_reserve(
+    client: AsyncClient, name: str | None
+) -> tuple[list[Diagnosis], str]:
+    return await diagnoses(client, name), (await client.status()).reserve
 
 
 async def diagnoses(client: AsyncClient, name: str | None) -> list[Diagnosis]:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import click
 
-from coordinator.cli.connection import LEASE_S, Settings, endpoint_options, pass_settings
+from coordinator.cli.connection import LEASE_S, Settings, holder_options, pass_settings
 from coordinator.cli.output import failing_well, note, show_error
 from coordinator.cli.probing import ProbeCommand, probe_command, probe_options, probed
 from coordinator.cli.seconds import Seconds
@@ -282,7 +282,7 @@ def _holding_options(function: Any) -> Any:
     function = probe_options(function)
     for option in reversed(options):
         function = option(function)
-    return endpoint_options(pass_settings(failing_well(function)))
+    return holder_options(pass_settings(failing_well(function)))
 
 
 def _patience(lease_s: float, max_hold_s: float | None, grace_s: float | None) -> Patience:

@@ -38,6 +38,7 @@ def connect(
     transport: Transport | None = None,
     clock: Clock | None = None,
     probe: Probe | Callable[[], object] | None = None,
+    operator: str = "",
 ) -> Connector:
     """Say which cluster to use; nothing is sent before the first verb.
 
@@ -58,6 +59,8 @@ def connect(
         clock: for tests; the machine's own otherwise.
         probe: asked from time to time whether this program is well. Once it fails too often its
             session is ended as a loss, and it gets another one only when it is well; see Probe.
+        operator: who is at work here, if it is a person who mends the cluster: on record, and the
+            only one who gets a session when all but the reserve of them are open.
     """
     # Said this way round, NaN is refused as well.
     if not (0 < timeout <= TIMEOUT_S_MAX and 0 < session_timeout <= TIMEOUT_S_MAX):
@@ -75,6 +78,7 @@ def connect(
         label=label if label is not None else f"pid {os.getpid()}",
         lease_margin_ratio=lease_margin_ratio,
         probe=probe if probe is None or isinstance(probe, Probe) else Probe(probe),
+        operator=operator,
     )
     urls, retry, clock = _urls(endpoints, transport), retry or RetryPolicy(), clock or SystemClock()
 

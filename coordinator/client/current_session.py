@@ -51,6 +51,7 @@ class CurrentSession:
             self._delivery,
             settings.session_timeout_ms,
             label=settings.label,
+            operator=settings.operator,
             timeout_ms=settings.timeout_ms,
             margin_ratio=settings.lease_margin_ratio,
         )

@@ -338,12 +338,13 @@ async def open_session(
     session_timeout_ms: int,
     *,
     label: str,
+    operator: str = "",
     timeout_ms: int,
     margin_ratio: float,
 ) -> Session:
     """Open a session; its lease counts from before the first attempt was sent."""
     sent_ms = delivery.clock.monotonic_ms()
-    call = Call("POST", "/v1/sessions", SessionRequest(session_timeout_ms, label))
+    call = Call("POST", "/v1/sessions", SessionRequest(session_timeout_ms, label, operator))
     opened = await delivery.write(call, reader(SessionLease), timeout_ms)
     lease = Lease(sent_ms, opened.timeout_ms, margin_ms(opened.timeout_ms, margin_ratio))
     return Session(delivery, opened.session_id, lease, margin_ratio)

@@ -16,3 +16,4 @@ class ClientSettings:
     label: str
     lease_margin_ratio: float
     probe: Probe | None = None
+    operator: str = ""

@@ -32,6 +32,9 @@ class SessionRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     timeout_ms: Positive | None = None
     label: ShortText = ""
+    by: Annotated[
+        ShortText, described("the operator who opens it, on record; may use the reserve")
+    ] = ""
 
 
 class LostGrant(Struct, frozen=True):
@@ -85,6 +88,9 @@ class SessionInfo(Struct, frozen=True):
     opened_ms: Count
     ephemeral_count: Count
     ephemerals: Annotated[tuple[str, ...] | None, LEFT_OUT] = None
+    address: Annotated[str, described("where its client is; of IPv6 a /64")] = ""
+    client_id: Annotated[str, described("the client id under which it was opened")] = ""
+    by: Annotated[str, described("the operator who opened it")] = ""
 
 
 class SessionList(Struct, frozen=True):

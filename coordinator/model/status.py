@@ -42,6 +42,9 @@ class Status(Struct, frozen=True):
     limits_differ: Annotated[
         str, described("in what its configuration differs from the limits of the cluster")
     ] = ""
+    reserve: Annotated[
+        str, described("what is so full that only its reserve is left, and what to do")
+    ] = ""
 
 
 class Health(Struct, frozen=True):

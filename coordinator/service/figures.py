@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from coordinator.raft.engine import Engine
 from coordinator.service.leadership import Leadership
+from coordinator.service.limits import LimitsService
 from coordinator.service.locks.hold_times import Holds
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
@@ -18,6 +19,7 @@ def show_figures(
     replica: MachineReplica,
     leadership: Leadership,
     holds: Holds,
+    limits: LimitsService,
     is_ready: Callable[[], bool],
 ) -> None:
     """Have ``metrics`` show what these parts of one member say of themselves."""
@@ -36,6 +38,12 @@ def show_figures(
 
     metrics.add_facts("engine_", engine.metrics)
     metrics.add_facts("", of_the_member)
+    metrics.add_facts_by(
+        "reserve_reached",
+        "1 while so much of a limit is used that only its reserve is left, else 0.",
+        "limit",
+        limits.reserve_reached,
+    )
     metrics.add_facts_by(
         "peer_reachable",
         "1 while this member is connected to the other one, else 0.",

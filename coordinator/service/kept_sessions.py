@@ -63,13 +63,13 @@ class KeptSessions:
         self.clock = clock
         self._entropy = entropy
 
-    def new(self, lease_ms: int, label: str) -> KeptSession:
-        """Return a session that is not open yet, under an id drawn here."""
+    def new(self, lease_ms: int, label: str, address: str = "") -> KeptSession:
+        """Return a session that is not open yet, under an id drawn here, for who is there."""
         session_id = f"{self._entropy.getrandbits(64):016x}"
         # As a client of its own name its outcome is remembered for as long as it is open: no longer
         # is needed, and then it is known to have ended.
         request = RequestId(session_id, 1, self.replica.machine.applied_index)
-        return KeptSession(self, OpenSession(session_id, lease_ms, label), request)
+        return KeptSession(self, OpenSession(session_id, lease_ms, label, address), request)
 
 
 class KeptSession:

@@ -223,6 +223,43 @@ class LimitsService:
             "(coordinator limits set)"
         )
 
+    def reserve_reached(self) -> dict[str, bool]:
+        """Say of each limit with a reserve whether only that is left."""
+        return {name: now >= self._ordinary_max(name) for name, now, _ in self._filled()}
+
+    def reserve_in_words(self) -> str:
+        """Say what is so full that only its reserve is left, and what to do; "" if nothing is."""
+        machine, said = self._replica.machine, []
+        for name, now, of_what in self._filled():
+            if now < self._ordinary_max(name):
+                continue
+            maximum = getattr(machine.limits, name)
+            whose = "operators" if name == "sessions_max" else "locks and elections"
+            kept = maximum - self._ordinary_max(name)
+            left = f"the last {kept} are kept for {whose}" if kept else "none is kept back"
+            said.append(f"{now} of {maximum} {of_what} ({name}) are used, and {left}")
+        if not said:
+            return ""
+        address, count = machine.largest_address()
+        if address and "sessions_max" in said[0]:
+            said[0] += f"; {count} sessions are of the address {address}"
+        return (
+            f"{'; '.join(said)}: end sessions (coordinator sessions close), delete what is not "
+            "needed, or raise the limit (coordinator limits set)"
+        )
+
+    def _filled(self) -> tuple[tuple[str, int, str], ...]:
+        """Return each limit with a reserve, how much is there, and of what."""
+        machine = self._replica.machine
+        return (
+            ("sessions_max", machine.session_count, "sessions"),
+            ("znodes_max", machine.znode_count, "znodes"),
+            ("state_bytes_max", machine.state_bytes, "bytes"),
+        )
+
+    def _ordinary_max(self, name: str) -> int:
+        return self._replica.machine.limits.ordinary_max(name)
+
     def look(self, _now_ms: int) -> None:
         """Say once in the log, when this member has caught up, that its configuration differs."""
         if not self._engine.status().is_ready:

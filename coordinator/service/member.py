@@ -49,6 +49,7 @@ from coordinator.service.reads import (
     ReadMode,
     ReadReply,
     Reads,
+    session_info,
 )
 from coordinator.service.reaper import LOOK_EVERY_MS as REAP_LOOK_EVERY_MS
 from coordinator.service.reaper import Reaper
@@ -65,7 +66,6 @@ from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import SessionEnded, SessionOpened, Stat
 from coordinator.state.repeats import check_answers
 from coordinator.state.rules import RULES
-from coordinator.state.sessions import Session
 
 logger = logging.getLogger("coordinator.service")
 
@@ -164,6 +164,7 @@ class Member:
             replica=replica,
             leadership=leadership,
             holds=self._holds,
+            limits=self.limits,
             is_ready=lambda: self.is_ready,
         )
 
@@ -282,15 +283,21 @@ class Member:
         request: RequestId | None,
         deadline_ms: int,
         *,
+        address: str = "",
+        by: str = "",
         identity: str = "",
         if_held: tuple[IfHeld, ...] = (),
     ) -> SessionOpened:
-        """Open a session under an id drawn here; None is the default timeout."""
+        """Open a session under an id drawn here; None is the default timeout.
+
+        ``address`` is where its client is; ``by`` names an operator, who may use the reserve.
+        """
         if timeout_ms is None:
             timeout_ms = self.limits.default_timeout_ms()
         session_id = f"{self._random.getrandbits(64):016x}"
+        client_id = "" if request is None else request.client_id
         committed = await self.submit(
-            OpenSession(session_id, timeout_ms, label),
+            OpenSession(session_id, timeout_ms, label, address, client_id, by),
             request=request,
             identity=identity,
             deadline_ms=deadline_ms,
@@ -341,9 +348,10 @@ class Member:
     ) -> ReadReply[SessionList]:
         """Return at most ``limit`` open sessions behind ``after``, in the order of opening."""
         age_ms = await self._reads.fresh(mode, deadline_ms)
-        found = list(self._replica.machine.sessions(after, limit + 1))
+        machine = self._replica.machine
+        found = list(machine.sessions(after, limit + 1))
         shown = found[:limit]
-        views = tuple([self._view(session) for session in shown])
+        views = tuple([session_info(machine, session) for session in shown])
         last = shown[-1].opened_zxid if len(found) > limit else None
         return self._reads.reply(SessionList(views, last), age_ms)
 
@@ -352,12 +360,13 @@ class Member:
     ) -> ReadReply[SessionInfo]:
         """Return one session with its ephemerals; SessionExpiredError when it is not open."""
         age_ms = await self._reads.fresh(mode, deadline_ms)
-        session = self._replica.machine.session(session_id)
+        machine = self._replica.machine
+        session = machine.session(session_id)
         if session is None:
             raise SessionExpiredError(
                 f"session {session_id} has ended or never was", session_id=session_id
             )
-        return self._reads.reply(self._view(session, is_single=True), age_ms)
+        return self._reads.reply(session_info(machine, session, is_single=True), age_ms)
 
     # --- watches
 
@@ -400,6 +409,7 @@ class Member:
             self._replica.machine,
             wrong=self.not_ready_reason(),
             limits_differ=self.limits.difference(),
+            reserve=self.limits.reserve_in_words(),
         )
 
     def labels(self) -> tuple[str, int, int]:
@@ -476,15 +486,3 @@ class Member:
     def _no_node(self, path: str) -> NoNodeError:
         zxid = self._replica.machine.zxid
         return NoNodeError(f"no znode {paths.shown(path)} at zxid {zxid}", path=path, zxid=zxid)
-
-    def _view(self, session: Session, *, is_single: bool = False) -> SessionInfo:
-        machine = self._replica.machine
-        session_id = session.session_id
-        return SessionInfo(
-            session_id=session_id,
-            timeout_ms=session.timeout_ms,
-            label=session.label,
-            opened_ms=session.opened_ms,
-            ephemeral_count=machine.ephemeral_count(session_id),
-            ephemerals=machine.ephemerals_of(session_id) if is_single else None,
-        )

@@ -16,13 +16,16 @@ from functools import cache
 from typing import Generic, TypeVar
 
 from coordinator.errors import NoLeaderError
+from coordinator.model.sessions import SessionInfo
 from coordinator.raft.engine import Engine
 from coordinator.service.leadership import Leadership
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
 from coordinator.service.timers import Timers
 from coordinator.state.commands import Command
+from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, Stat
+from coordinator.state.sessions import Session
 from coordinator.waiting import Waiters
 
 T = TypeVar("T")
@@ -82,6 +85,24 @@ class ChildrenPage:
     stats: tuple[Stat, ...]
     stat: Stat
     next: str | None
+
+
+def session_info(
+    machine: StateMachine, session: Session, *, is_single: bool = False
+) -> SessionInfo:
+    """Return what ``machine`` has of an open session; of a single one its ephemerals, too."""
+    session_id = session.session_id
+    return SessionInfo(
+        session_id=session_id,
+        timeout_ms=session.timeout_ms,
+        label=session.label,
+        opened_ms=session.opened_ms,
+        ephemeral_count=machine.ephemeral_count(session_id),
+        ephemerals=machine.ephemerals_of(session_id) if is_single else None,
+        address=session.address,
+        client_id=session.client_id,
+        by=session.by,
+    )
 
 
 class Reads:

@@ -19,6 +19,7 @@ def status_of(
     *,
     wrong: str,
     limits_differ: str,
+    reserve: str,
 ) -> Status:
     """Return what a member says of itself; ``wrong`` is why it is not ready, "" when it is."""
     members = members_of(cluster.members, engine)
@@ -38,6 +39,7 @@ def status_of(
         znodes=machine.znode_count,
         members=members,
         limits_differ=limits_differ,
+        reserve=reserve,
     )
 
 

@@ -165,6 +165,13 @@ def _decode_enter(row: Row) -> Enter:
     return Enter(texts_of(directories), prefix, kind_of_number(kind), *values)
 
 
+def _encode_open_session(each: OpenSession) -> Row:
+    """Sessions of nobody known are written as they were before sessions had an origin."""
+    plain = (each.session_id, each.timeout_ms, each.label)
+    origin = (each.address, each.client_id, each.by)
+    return (24, *plain, *origin) if any(origin) else (8, *plain)
+
+
 def _encode_set_limits(each: SetLimits) -> Row:
     return (21, each.values, each.expected_version, each.rules, each.by)
 
@@ -190,7 +197,7 @@ for _family in _EVERY_FAMILY:
         decode=lambda row: Multi(_ZNODE_OPERATIONS.decode_all(row[1])),
     )  # fmt: skip
     _family.add(7, Guarded, ROW, ROW, ROW, encode=_encode_guarded, decode=_decode_guarded)
-    _family.add(8, OpenSession, STR, INT, STR)
+    _family.add_former(8, OpenSession, STR, INT, STR)
     _family.add(13, Reap, STR, INT, INT, INT)
 _OPERATIONS_1.add_former(9, CloseSession, STR)
 _OPERATIONS_2.add_former(9, CloseSession, STR)
@@ -225,6 +232,7 @@ _OPERATIONS.add(
 )
 _OPERATIONS.add(22, FinishSession, STR, INT)
 _OPERATIONS.add(23, FinishGrants, encode=lambda _: (23,))
+_OPERATIONS.add(24, OpenSession, STR, INT, STR, STR, STR, STR, encode=_encode_open_session)
 
 _command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR, ROW)
 _command_1_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR)

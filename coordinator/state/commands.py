@@ -139,12 +139,18 @@ class Guarded:
 class OpenSession:
     """Open a session under an id that the proposer drew at random.
 
-    ``timeout_ms`` must lie within the machine's limits; ``label`` is for people.
+    ``timeout_ms`` must lie within the machine's limits; ``label`` is for people. ``address`` is
+    where its client is (of IPv6 a /64), and ``client_id`` the id it sends its requests under: no
+    one of either may have more than a share of the sessions; "" is unknown, and has no share.
+    ``by`` is the operator who opens it, "" for all others: they alone may use the reserve.
     """
 
     session_id: str
     timeout_ms: int
     label: str = ""
+    address: str = ""
+    client_id: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

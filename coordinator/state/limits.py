@@ -7,7 +7,11 @@
 3. Until a command has set them, the defaults below hold. They never change: logs and snapshots from
    before limits were part of the state (commands up to format 4, snapshots up to format 3) are
    read under them. A new limit's default must decide as the release before it did.
-4. Nothing that exists is lost when a limit is lowered: what is more than it allows stays, can be
+4. The last of the sessions, znodes and bytes (``ordinary_percent_max``) are a reserve, so that who
+   fills the state shuts nobody out who would mend it: of sessions for those that an operator opens,
+   of the others for contenders of locks and elections, which end with their sessions. Deleting and
+   ending need no room.
+5. Nothing that exists is lost when a limit is lowered: what is more than it allows stays, can be
    read and deleted, and only growth is refused. What is remembered (outcomes, releases, the history
    of grants) is cut down to the limit little by little, ``DROPPED_AT_ONCE`` with each command.
 """
@@ -39,6 +43,7 @@ BOUNDS = {
     "timeout_ms_min": _MS,
     "timeout_ms_max": _MS,
     "request_window": (1, 16_384),
+    "ordinary_percent_max": (1, 100),
 }
 """The least and the greatest value that a command may set; the others are ``_COUNT``."""
 
@@ -76,6 +81,12 @@ class MachineLimits:
     timeout_ms_min: int = 1_000
     timeout_ms_max: int = 3_600_000
     sessions_max: int = 50_000
+    sessions_per_address_max: int = 1_000_000_000
+    """Open sessions whose clients have one address; of IPv6 one /64."""
+    sessions_per_client_max: int = 1_000_000_000
+    """Open sessions that were opened under one client id."""
+    ordinary_percent_max: int = 100
+    """How much of ``sessions_max``, ``znodes_max`` and ``state_bytes_max`` is not the reserve."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -90,9 +101,19 @@ class MachineLimits:
             values[name] = getattr(source, name)
         return cls(**values)
 
+    def ordinary_max(self, name: str) -> int:
+        """Return how much of the limit ``name`` is not the reserve."""
+        maximum: int = getattr(self, name)
+        return maximum - maximum * (100 - self.ordinary_percent_max) // 100
+
     def items(self) -> tuple[tuple[str, int], ...]:
         """Return all names and values, in the order of the fields."""
         return tuple([(name, getattr(self, name)) for name in NAMES])
+
+    def written(self) -> tuple[tuple[str, int], ...]:
+        """Return ``items`` as a snapshot has them: without those that came later and are not set,
+        so that a state from before them is written as it was."""
+        return tuple([each for each in self.items() if each not in _LATER])
 
     def changed(self, values: Iterable[tuple[str, int]]) -> MachineLimits:
         """Return these limits with ``values`` in place of theirs.
@@ -128,6 +149,11 @@ class MachineLimits:
 NAMES = tuple(each.name for each in fields(MachineLimits))
 UNSET = MachineLimits()
 """What holds in a state in which no command has set any limit."""
+_LATER = frozenset(
+    (name, getattr(UNSET, name))
+    for name in ("sessions_per_address_max", "sessions_per_client_max", "ordinary_percent_max")
+)
+"""Limits that snapshots of format 4 did not always have, with what holds until they are set."""
 
 
 def bounds_of(name: str) -> tuple[int, int]:

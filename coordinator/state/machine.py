@@ -332,6 +332,10 @@ class StateMachine:
     def session_count(self) -> int:
         return len(self._sessions)
 
+    def largest_address(self) -> tuple[str, int]:
+        """Return the address that has most sessions open, and how many."""
+        return self._sessions.largest_address()
+
     @property
     def client_count(self) -> int:
         """The number of clients whose requests are remembered."""

@@ -93,11 +93,19 @@ class ZnodeOperations:
         self._check_data(path, data, "create")
         self._check_owner(path, session_id)
         mode = CreateMode.EPHEMERAL_SEQUENTIAL
-        return self._create(path, mode, parents, self.new_znode(mode, data, session_id))
+        child = self.new_znode(mode, data, session_id)
+        return self._create(path, mode, parents, child, is_ordinary=False)
 
     def _create(
-        self, path: str, mode: CreateMode, parents: CreateMode | None, child: Znode
+        self,
+        path: str,
+        mode: CreateMode,
+        parents: CreateMode | None,
+        child: Znode,
+        *,
+        is_ordinary: bool = True,
     ) -> Created:
+        """Create it; what is not ordinary may use the reserve, and so may its parents."""
         tree = self._tree
         is_sequential = mode in SEQUENTIAL
         if not is_sequential and tree.find(path) is not None:
@@ -105,7 +113,7 @@ class ZnodeOperations:
         parent_path, prefix = paths.split(path)
         parent = tree.find(parent_path)
         if parent is None:
-            parent = self._create_parents(path, parent_path, parents)
+            parent = self._create_parents(path, parent_path, parents, is_ordinary=is_ordinary)
         self._check_parent(path, parent_path, parent)
         next_sequence = parent.next_sequence
         if parent_path.startswith(QUEUE_ROOTS):
@@ -118,7 +126,7 @@ class ZnodeOperations:
                 next_sequence += 1
                 path = base + paths.sequence_suffix(next_sequence)
             next_sequence += 1
-        self._check_room(path, child)
+        self._check_room(path, child, is_ordinary=is_ordinary)
         tree.add(path, parent, child, next_sequence)
         return Created(path, child.stat())
 
@@ -192,12 +200,24 @@ class ZnodeOperations:
         if parent.num_children >= self._limits.children_max:
             raise _quota(path, "children_max", self._limits)
 
-    def _check_room(self, path: str, child: Znode) -> None:
+    def _check_room(self, path: str, child: Znode, *, is_ordinary: bool) -> None:
         tree, limits = self._tree, self._limits
         if len(tree) >= limits.znodes_max:
             raise _quota(path, "znodes_max", limits)
-        if tree.state_bytes + state_bytes_of(path, child.data) > limits.state_bytes_max:
+        bytes_after = tree.state_bytes + state_bytes_of(path, child.data)
+        if bytes_after > limits.state_bytes_max:
             raise _quota(path, "state_bytes_max", limits)
+        if is_ordinary and len(tree) >= limits.ordinary_max("znodes_max"):
+            raise _reserved(path, "znodes_max", limits)
+        if is_ordinary and bytes_after > limits.ordinary_max("state_bytes_max"):
+            raise _reserved(path, "state_bytes_max", limits)
+
+    def _check_growth(self, path: str, bytes_after: int) -> None:
+        limits = self._limits
+        if bytes_after > limits.state_bytes_max:
+            raise _quota(path, "state_bytes_max", limits, verb="set")
+        if bytes_after > limits.ordinary_max("state_bytes_max"):
+            raise _reserved(path, "state_bytes_max", limits, verb="set")
 
     def _check_data(self, path: str, data: bytes, verb: str) -> None:
         if len(data) > self._limits.data_bytes_max:
@@ -209,7 +229,9 @@ class ZnodeOperations:
                 data_length=len(data),
             )
 
-    def _create_parents(self, path: str, parent_path: str, mode: CreateMode | None) -> Znode:
+    def _create_parents(
+        self, path: str, parent_path: str, mode: CreateMode | None, *, is_ordinary: bool
+    ) -> Znode:
         """Create the missing ancestors of ``path``, outermost first; return the innermost."""
         if mode is None:
             raise NoNodeError(f"create {path}: its parent {parent_path} does not exist", path=path)
@@ -222,7 +244,7 @@ class ZnodeOperations:
         for child_path in reversed(missing):
             self._check_parent(child_path, ancestor_path, ancestor)
             child = self.new_znode(mode)
-            self._check_room(child_path, child)
+            self._check_room(child_path, child, is_ordinary=is_ordinary)
             tree.add(child_path, ancestor, child, ancestor.next_sequence)
             ancestor_path, ancestor = child_path, child
         return ancestor
@@ -251,8 +273,8 @@ class ZnodeOperations:
         znode = self._existing(path, "set")
         _check_version(path, znode, operation.expected_version, None, "set")
         grown = len(data) - len(znode.data)
-        if grown > 0 and self._tree.state_bytes + grown > self._limits.state_bytes_max:
-            raise _quota(path, "state_bytes_max", self._limits, verb="set")
+        if grown > 0:
+            self._check_growth(path, self._tree.state_bytes + grown)
         return DataSet(path, self._tree.replace_data(path, znode, data).stat())
 
     def delete(self, operation: Delete) -> Deleted:
@@ -415,4 +437,18 @@ def _quota(
         path=path,
         limit=limit,
         maximum=maximum,
+    )
+
+
+def _reserved(
+    path: str, limit: str, limits: MachineLimits, *, verb: str = "create"
+) -> QuotaExceededError:
+    maximum, ordinary_max = getattr(limits, limit), limits.ordinary_max(limit)
+    return QuotaExceededError(
+        f"{verb} {path}: it would exceed {ordinary_max}, and the last {maximum - ordinary_max} of "
+        f"{limit} ({maximum}) are kept for locks and elections; delete what is not needed, or "
+        "raise the limit",
+        path=path,
+        limit=limit,
+        maximum=ordinary_max,
     )

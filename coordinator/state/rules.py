@@ -48,7 +48,10 @@ _DECIDING: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
         ),
     ),
     ("queues", queues, ("LOOKED_AT_ONCE",)),
-    ("sessions", sessions, ("LABEL_CHARACTERS_MAX", "SESSION_ID")),
+    (
+        "sessions", sessions,
+        ("ADDRESS", "BY_CHARACTERS_MAX", "CLIENT_ID", "LABEL_CHARACTERS_MAX", "SESSION_ID"),
+    ),
     ("tree", tree, ("ZNODE_OVERHEAD_BYTES",)),
 )  # fmt: skip
 """By the name that states are stamped with, which a module that moves does not change."""

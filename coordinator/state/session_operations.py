@@ -51,11 +51,11 @@ class SessionOperations:
                 session_id=session_id,
             )
         tree = self._tree
-        self._sessions.add(
-            Session(
-                session_id, operation.timeout_ms, operation.label, tree.wall_ms, index, tree.zxid
-            )
-        )
+        session = Session(
+            session_id, operation.timeout_ms, operation.label, tree.wall_ms, index, tree.zxid,
+            operation.address, operation.client_id, operation.by,
+        )  # fmt: skip
+        self._sessions.add(session)
         return SessionOpened(session_id, operation.timeout_ms)
 
     def end(self, session_id: str, at_once: int, departure: Departure) -> SessionEnded:

@@ -3,7 +3,10 @@
 1. A session is open while it is in the table; it ends once, by close or by expiry.
 2. Its ephemeral znodes are found through the tree. They go in the command that ends it, or, when
    they are many, in commands that follow at once; it is ``leaving`` until then.
-3. No time takes part: ``timeout_ms`` is what the leader's lease promises, ``opened_ms`` is
+3. No address and no client id opens more than its share of the sessions, and none but an operator
+   the last of them (``limits``). Who an operator is they say themselves, on record, until there are
+   identities.
+4. No time takes part: ``timeout_ms`` is what the leader's lease promises, ``opened_ms`` is
    for people.
 """
 
@@ -13,7 +16,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from coordinator.errors import BadArgumentsError, QuotaExceededError
 from coordinator.state.commands import OpenSession
@@ -22,11 +25,15 @@ from coordinator.state.locks.contender import Departure
 
 SESSION_ID = re.compile(r"[!-~]{1,64}")
 LABEL_CHARACTERS_MAX = 256
+ADDRESS = re.compile(r"[!-~]{0,64}")
+CLIENT_ID = re.compile(r"[!-~]{0,64}")
+BY_CHARACTERS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One open session. ``opened_index`` is the log index of the command that opened it."""
+    """One open session. ``opened_index`` is the log index of the command that opened it; the
+    rest is as in ``OpenSession``."""
 
     session_id: str
     timeout_ms: int
@@ -34,6 +41,9 @@ class Session:
     opened_ms: int
     opened_index: int
     opened_zxid: int
+    address: str = ""
+    client_id: str = ""
+    by: str = ""
 
 
 class SessionTable:
@@ -46,7 +56,11 @@ class SessionTable:
         leaving: Iterable[tuple[str, Departure]] = (),
     ) -> None:
         self.limits = limits
-        self._sessions = {session.session_id: session for session in sessions}
+        self._sessions: dict[str, Session] = {}
+        self._by_address: dict[str, int] = {}
+        self._by_client: dict[str, int] = {}
+        for session in sessions:
+            self._enter(session)
         self.leaving: dict[str, Departure] = dict(leaving)
         """Sessions that have ended and own ephemerals still, which go by commands that follow."""
         self.is_changed = False
@@ -60,6 +74,14 @@ class SessionTable:
 
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._sessions.values()))
+
+    def shares(self, address: str, client_id: str) -> tuple[int, int]:
+        """Return how many sessions this address has, and this client id."""
+        return self._by_address.get(address, 0), self._by_client.get(client_id, 0)
+
+    def largest_address(self) -> tuple[str, int]:
+        """Return the address with the most sessions, and how many; ("", 0) when none is known."""
+        return max(self._by_address.items(), key=itemgetter(1), default=("", 0))
 
     def page(self, after_zxid: int, limit: int | None) -> list[Session]:
         """Return at most ``limit`` of the sessions opened after ``after_zxid``, in their order.
@@ -105,21 +127,85 @@ class SessionTable:
                 f"characters, found {len(operation.label)}",
                 session_id=session_id,
             )
-        if len(self._sessions) >= limits.sessions_max:
+        self._check_origin(operation)
+        self._check_room(operation)
+
+    def _check_origin(self, operation: OpenSession) -> None:
+        session_id = operation.session_id
+        if ADDRESS.fullmatch(operation.address) is None:
+            raise BadArgumentsError(
+                f"open session {session_id}: expected an address of at most 64 printable ASCII "
+                f"characters, found {operation.address[:80]!a}",
+                session_id=session_id,
+            )
+        if CLIENT_ID.fullmatch(operation.client_id) is None:
+            raise BadArgumentsError(
+                f"open session {session_id}: expected a client id of at most 64 printable ASCII "
+                f"characters, found {operation.client_id[:80]!a}",
+                session_id=session_id,
+            )
+        if len(operation.by) > BY_CHARACTERS_MAX:
+            raise BadArgumentsError(
+                f"open session {session_id}: expected by of at most {BY_CHARACTERS_MAX} "
+                f"characters, found {len(operation.by)}",
+                session_id=session_id,
+            )
+
+    def _check_room(self, operation: OpenSession) -> None:
+        session_id, limits, count = operation.session_id, self.limits, len(self._sessions)
+        if count >= limits.sessions_max:
             raise QuotaExceededError(
                 f"open session {session_id}: {limits.sessions_max} sessions are open, "
                 "the most allowed",
                 limit="sessions_max",
                 maximum=limits.sessions_max,
             )
+        if operation.by:
+            return
+        ordinary_max = limits.ordinary_max("sessions_max")
+        if count >= ordinary_max:
+            raise QuotaExceededError(
+                f"open session {session_id}: {count} sessions are open, and the last "
+                f"{limits.sessions_max - ordinary_max} of sessions_max ({limits.sessions_max}) are "
+                "kept for operators; end some (coordinator sessions close) or raise the limit",
+                limit="sessions_max",
+                maximum=ordinary_max,
+            )
+        address, client_id = operation.address, operation.client_id
+        of_address, of_client = self.shares(address, client_id)
+        if address and of_address >= limits.sessions_per_address_max:
+            raise QuotaExceededError(
+                f"open session {session_id}: {of_address} sessions of the address {address} are "
+                "open, the most allowed; end some (coordinator sessions close --address), let "
+                "programs share one, or raise sessions_per_address_max",
+                limit="sessions_per_address_max",
+                maximum=limits.sessions_per_address_max,
+                address=address,
+            )
+        if client_id and of_client >= limits.sessions_per_client_max:
+            raise QuotaExceededError(
+                f"open session {session_id}: {of_client} sessions of the client {client_id} are "
+                "open, the most allowed; end some (coordinator sessions close --client), keep one "
+                "open for all it does, or raise sessions_per_client_max",
+                limit="sessions_per_client_max",
+                maximum=limits.sessions_per_client_max,
+                client_id=client_id,
+            )
 
     def add(self, session: Session) -> None:
         assert session.session_id not in self._sessions, "checked before"
-        self._sessions[session.session_id] = session
+        self._enter(session)
         self.is_changed = True
 
+    def _enter(self, session: Session) -> None:
+        self._sessions[session.session_id] = session
+        _count(self._by_address, session.address, 1)
+        _count(self._by_client, session.client_id, 1)
+
     def remove(self, session_id: str) -> None:
-        del self._sessions[session_id]
+        session = self._sessions.pop(session_id)
+        _count(self._by_address, session.address, -1)
+        _count(self._by_client, session.client_id, -1)
         self.is_changed = True
 
     def leave(self, session_id: str, departure: Departure) -> None:
@@ -130,3 +216,14 @@ class SessionTable:
         """Forget an ended session of which nothing is left."""
         del self.leaving[session_id]
         self.is_changed = True
+
+
+def _count(counts: dict[str, int], name: str, step: int) -> None:
+    """Count one more or less of ``name``; "" is nobody."""
+    if not name:
+        return
+    count = counts.get(name, 0) + step
+    if count:
+        counts[name] = count
+    else:
+        del counts[name]

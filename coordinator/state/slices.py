@@ -279,14 +279,17 @@ def _read_table(
 
 
 def _read_sessions(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
+    sessions = whole.sessions
+
     def row_of(item: Any) -> tuple[Any, int]:
         session_id, session = item
         return (
             session_id, session.session_id, session.timeout_ms, session.label, session.opened_ms,
             session.opened_index, session.opened_zxid, whole.tree.ephemeral_count(session_id),
-        ), len(session.label)  # fmt: skip
+            session.address, session.client_id, session.by,
+            sessions.shares(session.address, session.client_id),
+        ), len(session.label) + len(session.by)  # fmt: skip
 
-    sessions = whole.sessions
     return _read_table(cursor, budget, len(sessions), sessions.latest_first(), row_of)
 
 

@@ -116,7 +116,8 @@ def _rows(
     )  # fmt: skip
     limits = capture.limits
     yield (
-        limits.version, limits.changed_by, limits.changed_ms, limits.limits.items(), limits.rules,
+        limits.version, limits.changed_by, limits.changed_ms, limits.limits.written(),
+        limits.rules,
     )  # fmt: skip
     for path, znode in znodes:
         yield (
@@ -125,10 +126,7 @@ def _rows(
             znode.next_sequence, mode_number(znode.mode), znode.ephemeral_owner, znode.ttl_ms,
         )  # fmt: skip
     for session in capture.sessions:
-        yield (
-            session.session_id, session.timeout_ms, session.label, session.opened_ms,
-            session.opened_index, session.opened_zxid,
-        )  # fmt: skip
+        yield _session_row(session)
     for session_id, departure in capture.leaving:
         yield (session_id, tuple(departure))
     for records in (requests.free, requests.bound):
@@ -142,6 +140,15 @@ def _rows(
     yield from requests.ended
     yield from capture.released
     yield from _lock_rows(locks)
+
+
+def _session_row(session: Session) -> Row:
+    """Of nobody known it is written as it was before sessions had an origin."""
+    origin = (session.address, session.client_id, session.by)
+    return (
+        session.session_id, session.timeout_ms, session.label, session.opened_ms,
+        session.opened_index, session.opened_zxid, *(origin if any(origin) else ()),
+    )  # fmt: skip
 
 
 def _lock_rows(locks: LocksCapture) -> Iterator[Row]:
@@ -176,7 +183,9 @@ _header_shapes = {
 _leaving_shape = shape("session that is leaving", STR, ROW)
 _limits_shape = shape("limits", INT, STR, INT, ROW, ROW)
 _znode_shape = shape("znode", STR, BYTES, *(INT,) * 10, MAYBE_STR, MAYBE_INT)
-_session_shape = shape("session", STR, INT, STR, INT, INT, INT)
+_PLAIN_SESSION = (STR, INT, STR, INT, INT, INT)
+_plain_session_shape = shape("session", *_PLAIN_SESSION)
+_session_shape = shape("session", *_PLAIN_SESSION, STR, STR, STR)
 _client_shape = shape("client", STR, INT, INT, INT, INT)
 _remembered_shape = shape("remembered outcome", INT, ROW)
 _pair_shape = shape("pair", STR, INT)
@@ -281,7 +290,8 @@ def _znode_of(row: Row) -> tuple[str, Znode]:
 
 
 def _session_of(row: Row) -> Session:
-    return Session(*_session_shape(row))
+    is_plain = len(row) == len(_PLAIN_SESSION)
+    return Session(*(_plain_session_shape if is_plain else _session_shape)(row))
 
 
 def _leaving_of(row: Row) -> tuple[str, Departure]:

@@ -102,6 +102,28 @@ def accepts_sessions(count: int) -> bool:
     return [room.takes(OpenSession(f"t{number}", 10_000)) for number in range(count - 1)][-1]
 
 
+def accepts_session_of(**origin: str) -> Callable[[int], bool]:
+    """Say whether the ``count``-th session of one address, or of one client, is opened."""
+
+    def accepts(count: int) -> bool:
+        room = Room(sessions_per_address_max=5, sessions_per_client_max=5)
+        return [room.takes(OpenSession(f"t{number}", 10_000, **origin)) for number in range(count)][
+            -1
+        ]
+
+    return accepts
+
+
+def accepts_ordinary(make: Callable[[int], Operation], **limits: int) -> Callable[[int], bool]:
+    """Say whether the ``count``-th is there when half of each limit is a reserve."""
+
+    def accepts(count: int) -> bool:
+        room = Room(ordinary_percent_max=50, **limits)
+        return [room.takes(make(number)) for number in range(1, count)][-1]
+
+    return accepts
+
+
 def accepts_state_bytes(count: int) -> bool:
     """``count`` bytes are what three znodes of 512 and their paths take: /, /ab and its data."""
     room = Room(state_bytes_max=2_000)
@@ -251,6 +273,14 @@ def of_limits() -> Iterator[Bound]:
     yield Bound(f"{named}released_grants_max", 5, remembers_release)
     yield Bound(f"{named}grant_history_max", 5, keeps_grant)
     yield Bound(f"{named}sessions_max", 5, accepts_sessions)
+    yield Bound(f"{named}sessions_per_address_max", 5, accepts_session_of(address="10.0.0.7"))
+    yield Bound(f"{named}sessions_per_client_max", 5, accepts_session_of(client_id="c1"))
+    yield Bound(f"{named}ordinary_percent_max", 5, accepts_ordinary(
+        lambda n: OpenSession(f"t{n}", 10_000), sessions_max=10))  # fmt: skip
+    yield Bound(f"{named}ordinary_percent_max", 5, accepts_ordinary(
+        lambda n: Create(f"/n{n}"), znodes_max=10))  # fmt: skip
+    yield Bound("sessions.BY_CHARACTERS_MAX", sessions.BY_CHARACTERS_MAX, lambda n: Room().takes(
+        OpenSession("t", 10_000, by="b" * n)))  # fmt: skip
     yield Bound(f"{named}timeout_ms_max", 3_600_000, lambda n: Room().takes(OpenSession("t", n)))
     yield Bound(
         f"{named}timeout_ms_min", 1_000, lambda n: Room().takes(OpenSession("t", n)), is_least=True

@@ -398,11 +398,60 @@ def test_sessions_are_ended_by_id_and_by_label(coordinator: CommandLine) -> None
     assert not {opened[0], opened[1], opened[3]} & set(left)
 
 
-def _session(url: str, label: str) -> str:
+def test_sessions_are_ended_by_where_they_come_from(coordinator: CommandLine) -> None:
+    """By address and by client id, of which each must fit; the list shows the address."""
+    ours, theirs = (_session(coordinator.url, "crowd", name) for name in ("loop-1", "loop-2"))
+    on_record = ("--by", "ann", "--reason", "opened in a loop")
+
+    listed = coordinator.text("sessions")
+    by_client = coordinator.json("sessions", "close", "--client", "loop-1", *on_record)
+    elsewhere = coordinator.json("sessions", "close", "--address", "10.0.0.7", *on_record)
+    of_neither = ("--address", "127.0.0.1", "--client", "loop-1")
+    neither = coordinator.json("sessions", "close", *of_neither, *on_record)
+    by_address = coordinator.json("sessions", "close", "--address", "127.0.0.1", *on_record)
+    wrong = coordinator("sessions", "close", "--address", "fe80::x", *on_record)
+
+    assert re.search(rf"^{ours} .* 127\.0\.0\.1 +crowd$", listed, re.MULTILINE), listed
+    assert by_client == {"ended": [ours]}
+    assert (elsewhere, neither) == ({"ended": []}, {"ended": []})
+    assert theirs in by_address["ended"]
+    assert wrong.exit_code == EXIT_USAGE
+
+
+def test_an_operator_holds_a_lock_from_the_reserve(coordinator: CommandLine) -> None:
+    """Others are refused; status and diagnose say that the cluster is nearly full, and of what."""
+    before = coordinator.json("limits")["limits"]
+    tight = coordinator.json("status")["sessions"] + 2
+    limits = (f"sessions_max={tight}", "ordinary_percent_max=50")
+    assert coordinator("limits", "set", *limits, "--by", "ann").exit_code == 0
+    while not coordinator.json("status")["reserve"]:
+        _session(coordinator.url, "filler")
+
+    refused = coordinator("lock", "upkeep", "--", "true")
+    held = coordinator("lock", "upkeep", "--by", "ann", "--", "true")
+    status, told = coordinator.text("status"), coordinator.text("diagnose")
+    in_json = coordinator.json("diagnose")["reserve"]
+    coordinator.text("sessions", "close", "--label", "filler", "--by", "ann", "--reason", "test")
+    kept = (f"{name}={before[name]}" for name in ("sessions_max", "ordinary_percent_max"))
+    coordinator.text("limits", "set", *kept, "--by", "ann")
+
+    assert refused.exit_code == EXIT_REFUSED
+    assert "kept for operators" in refused.stderr
+    assert held.exit_code == 0, held.output
+    assert "are kept for operators" in status
+    assert told.startswith("The cluster is nearly full: ")
+    assert in_json in status.replace("\n", "")
+    assert coordinator.json("status")["reserve"] == ""
+
+
+def _session(url: str, label: str, client_id: str = "") -> str:
     """Open a session that nobody closes."""
+    known = {"Coordinator-Client-Id": client_id, "Coordinator-Request-Number": "1"}
     body = json.dumps({"timeout_ms": 60_000, "label": label}).encode()
     request = urllib.request.Request(
-        f"{url}/v1/sessions", body, {"Content-Type": "application/json"}
+        f"{url}/v1/sessions",
+        body,
+        {"Content-Type": "application/json", **(known if client_id else {})},
     )
     with urllib.request.urlopen(request) as answer:
         session_id: str = json.load(answer)["session_id"]

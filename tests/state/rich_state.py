@@ -29,7 +29,10 @@ from coordinator.state.commands import (
 from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 
-LIMITS = replace(MachineLimits(), clients_max=4, request_window=4, timeout_ms_min=10)
+LIMITS = replace(
+    MachineLimits(), clients_max=4, request_window=4, timeout_ms_min=10,
+    sessions_per_address_max=3, sessions_per_client_max=2,
+)  # fmt: skip
 A, B, R, S = "/locks/a", "/locks/b", "/locks/rw", "/locks/sem"
 
 
@@ -41,8 +44,8 @@ def rich_history() -> list[Command]:
     """Return commands to apply in entries of their own, of term 1, from index 1 on."""
     shared = {"prefix": "read-", "kind": Kind.SHARED}
     steps: list[tuple[Operation, RequestId | None]] = [
-        (OpenSession("s1", 50, "one"), None),
-        (OpenSession("s2", 60, "two"), None),
+        (OpenSession("s1", 50, "one", "10.0.0.1", "k1"), None),
+        (OpenSession("s2", 60, "two", "10.0.0.1", "", "ann"), None),
         (OpenSession("s3", 70), None),
         (OpenSession("s4", 80), None),
         (Create("/app", b"data"), None),

@@ -75,6 +75,7 @@ def said(machine: StateMachine) -> list[Any]:
     directories = sorted({*locks.directories(), *paths})
     return [
         machine.zxid, machine.limits_record, machine.znode_count, machine.session_count,
+        machine.largest_address(),
         machine.client_count, machine.data_bytes, machine.state_bytes, machine.remembered_bytes,
         [(path, machine.get(path)) for path in paths],
         [(each, machine.ephemerals_of(each.session_id)) for each in sessions],
@@ -131,6 +132,9 @@ def of_everything() -> list[Command]:
     for session_id in ("s1", "s2", "s3", "s4", "s5"):
         ask(OpenSession(session_id, 50))
         ask(Check("/"), RequestId(session_id, 9, 0))
+    ask(OpenSession("s6", 50, "", "10.0.0.1"))
+    for name in ("s7", "s8"):
+        ask(OpenSession(name, 50, "", "", "k1"))
     for parent in ("/gone", "/app", "/box"):
         ask(Create(parent))
         ask(Create(f"{parent}/n-", b"", CreateMode.PERSISTENT_SEQUENTIAL))

@@ -85,6 +85,9 @@ def test_the_limits_before_any_was_set_never_change() -> None:
             timeout_ms_min=1_000,
             timeout_ms_max=3_600_000,
             sessions_max=50_000,
+            sessions_per_address_max=1_000_000_000,
+            sessions_per_client_max=1_000_000_000,
+            ordinary_percent_max=100,
         )
         == UNSET
     )

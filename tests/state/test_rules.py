@@ -28,6 +28,7 @@ DECIDES_NOTHING = {
     "limits._MS": "part of BOUNDS",
     "limits._COUNT": "part of the bounds of each limit",
     "limits.BOUNDS": "part of the bounds of each limit",
+    "limits._LATER": "how limits are written that came later, as code",
     "limits.NAMES": "the names of the limits, each with its value before it is set",
     "limits.UNSET": "each limit before it is set",
     "locks.reads._ABSENT": "an answer to a read",

@@ -9,11 +9,11 @@ import logging
 import pytest
 
 from coordinator.config import HttpConfig
+from coordinator.wire.addresses import network_of
 from coordinator.wire.http.connection import (
     ASKED_OF_A_FULL_MEMBER,
     SPARE_MAX,
     Admission,
-    network_of,
 )
 from tests.wire.serving import Api, serving
 

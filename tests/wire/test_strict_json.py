@@ -147,7 +147,7 @@ def test_data_is_text_only_when_a_terminal_can_show_it() -> None:
         (
             {"timeout": 1},
             "body: found the unknown field 'timeout'; did you mean 'timeout_ms'? The fields are "
-            "label, timeout_ms",
+            "by, label, timeout_ms",
         ),
         ({"zzz": 1, "yyy": 2}, "body: found the unknown field 'yyy' (and 1 more). The fields are"),
         ({"timeout_ms": "1"}, 'body.timeout_ms: expected an integer, found the text "1"'),

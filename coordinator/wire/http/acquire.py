@@ -172,7 +172,8 @@ class AcquireRequest:
                 "body.lease_ms: expected session_id in a request that carries a request number "
                 "(its repetition would open another session), found lease_ms"
             )
-        return self._door.member.kept_sessions.new(lease_ms, self._asked.label)
+        address = self._door.address(self._request)
+        return self._door.member.kept_sessions.new(lease_ms, self._asked.label, address)
 
 
 def wait_deadline_ms(door: Door, request: web.Request, asked: shapes.Acquire) -> int:

@@ -19,7 +19,6 @@ import json
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address
 from typing import Any
 
 from aiohttp import web
@@ -32,6 +31,7 @@ from coordinator.errors import (
     ThrottledError,
     to_problem,
 )
+from coordinator.wire.addresses import network_of
 from coordinator.wire.messages import PROBLEM_TYPE
 from coordinator.wire.strict_json import encode_json, shortened
 
@@ -279,16 +279,6 @@ class Connection(RequestHandler):
 
 def _nothing_to_read() -> None:
     """What is left of a connection that has ended."""
-
-
-def network_of(address: str) -> str:
-    """Return whose address this is, as far as one can tell: of IPv6 one host has a whole /64."""
-    if ":" not in address:
-        return address
-    plain = IPv6Address(address.partition("%")[0])
-    if plain.ipv4_mapped is not None:
-        return str(plain.ipv4_mapped)
-    return str(IPv6Address(int(plain) >> 64 << 64)) + "/64"
 
 
 _REFUSED = (

@@ -34,6 +34,7 @@ from coordinator.service.reads import ReadReply
 from coordinator.service.slices import ITEMS_AT_ONCE, in_slices
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
+from coordinator.wire.addresses import network_of
 from coordinator.wire.codec import encoded
 from coordinator.wire.encoding import Encoding, decode, encode, encode_listed
 from coordinator.wire.http.bodies import SMALL, BodyBounds, HeavyWork, whole_body
@@ -151,6 +152,11 @@ class Door:
             return self.config.request_deadline_ms
         maximum = self.config.request_deadline_ms_max
         return parsed_integer(text, messages.TIMEOUT_HEADER, minimum=1, maximum=maximum)
+
+    @staticmethod
+    def address(request: web.Request) -> str:
+        """Return where the client is, as bounds count it; headers of proxies are not believed."""
+        return network_of(request.remote or "")
 
     def request_id(self, request: web.Request) -> RequestId | None:
         """Return what makes this write safe to repeat, None when the caller did not say."""

@@ -58,8 +58,15 @@ class SessionRoutes:
             asked.label,
             request_id,
             door.deadline_ms(request),
+            address=door.address(request),
+            by=asked.by,
             if_held=conditions(query),
         )
+        if asked.by:
+            audit.warning(
+                "session %s was opened by the operator %a from %s",
+                opened.session_id, asked.by, request.remote,
+            )  # fmt: skip
         safe_ms = self._safe_ms(opened.timeout_ms, sent_ms) if request_id is None else None
         lease = SessionLease(opened.session_id, opened.timeout_ms, safe_ms=safe_ms)
         response = door.reply_now(request, lease, status=201)
