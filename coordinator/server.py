@@ -170,7 +170,7 @@ def facts_to_agree_on() -> tuple[Fact, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class KeptData:
     """What a member that does not run holds on its disk."""
 
     data_dir: str
@@ -192,7 +192,7 @@ class Held:
         )
 
 
-def look_at(config: Config) -> Held:
+def look_at(config: Config) -> KeptData:
     """Return what lies in the data directory; like a start it cuts the torn tail of a log.
 
     Raises:
@@ -245,7 +245,7 @@ def recover(config: Config, *, by: str, reason: str) -> str:
 
 
 @contextmanager
-def _held(config: Config) -> Iterator[Held]:
+def _held(config: Config) -> Iterator[KeptData]:
     data = HeldData(OsDisk(), config.member.data_dir.rstrip("/"))
     try:
         expected = Owner(config.cluster.name, config.member.member_id)
@@ -257,7 +257,7 @@ def _held(config: Config) -> Iterator[Held]:
             )
         machine = StateMachine()
         at = data.replay(MachineReplica(machine))
-        yield Held(data.data_dir, found, data.has_vote, data.differs, data.term, at, machine)
+        yield KeptData(data.data_dir, found, data.has_vote, data.differs, data.term, at, machine)
     finally:
         data.close()
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Literal, Protocol
 
 from coordinator.errors import BadArgumentsError, LockLostError
@@ -62,12 +62,7 @@ class Interrupting:
         self._stop = self._grant.on_lost(self._send)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
+    def __exit__(self, *_exception: object) -> Literal[None]:
         self._is_over = True  # from here on the handler raises nothing
         self._stop()
         with self._guard:  # who is sending just now has sent

@@ -10,7 +10,7 @@ import click
 from coordinator.cli.connection import shared_options
 
 _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
-    ("Run a command while holding something", {"lock": "holding", "elect": "holding"}),
+    ("Run a command while holding something", {"lock": "locks", "elect": "locks"}),
     (
         "Read and write znodes",
         {

@@ -61,7 +61,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class Ended:
     """How it ended; ``exit_code`` is what a shell would say."""
 
     reason: Reason
@@ -100,7 +100,7 @@ class Supervisor:
         self._guard, self._channel = _start_guard(environ)
         self._channel.setblocking(False)
 
-    async def run(self, argv: Sequence[str], lease: SafeTime) -> Ending:
+    async def run(self, argv: Sequence[str], lease: SafeTime) -> Ended:
         """Run ``argv`` while ``lease`` is safe; return when nothing of it is left.
 
         When cancelled, the command is ended first (SIGTERM, grace, SIGKILL)."""
@@ -154,7 +154,7 @@ class Supervisor:
             # moment it knows is too early, which is safe.
             pass
 
-    async def _read_ending(self) -> Ending:
+    async def _read_ending(self) -> Ended:
         while line := await self._read_line():
             message = json.loads(line)
             if "started" in message:
@@ -181,7 +181,7 @@ class Supervisor:
         line, _, self._received = self._received.partition(b"\n")
         return line
 
-    def _without_guard(self) -> Ending:
+    def _without_guard(self) -> Ended:
         """The kernel has killed the command with its guard; this reaches the rest of its group."""
         if self._leader is not None:
             try:
@@ -189,7 +189,7 @@ class Supervisor:
             except (ProcessLookupError, PermissionError):
                 pass  # nothing is left, or nothing that we may end
         code = EXIT_SIGNAL_BASE + signal.SIGKILL
-        return Ending(Reason.GUARD_DIED, code, "its guard was killed, and the command with it")
+        return Ended(Reason.GUARD_DIED, code, "its guard was killed, and the command with it")
 
     async def _dismiss(self) -> None:
         """Let the guard go; return when it has, which it does once nothing is left to end.
@@ -222,15 +222,15 @@ def _start_guard(environ: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], s
     return guard, ours
 
 
-def _not_started(number: int, text: str) -> Ending:
+def _not_started(number: int, text: str) -> Ended:
     code = EXIT_NOT_FOUND if number in {errno.ENOENT, errno.ENOTDIR} else EXIT_NOT_EXECUTABLE
-    return Ending(Reason.NOT_STARTED, code, text)
+    return Ended(Reason.NOT_STARTED, code, text)
 
 
-def _ended(status: int, *, is_lost: bool) -> Ending:
+def _ended(status: int, *, is_lost: bool) -> Ended:
     code = os.waitstatus_to_exitcode(status)
     if is_lost:
-        return Ending(Reason.LOST, EXIT_LOST, "the command was ended because the lock was lost")
+        return Ended(Reason.LOST, EXIT_LOST, "the command was ended because the lock was lost")
     if code < 0:
-        return Ending(Reason.EXITED, EXIT_SIGNAL_BASE - code, f"killed by signal {-code}")
-    return Ending(Reason.EXITED, code)
+        return Ended(Reason.EXITED, EXIT_SIGNAL_BASE - code, f"killed by signal {-code}")
+    return Ended(Reason.EXITED, code)

@@ -46,7 +46,7 @@ _UNTOUCHABLE = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
 _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
 
 
-class Guard:
+class Watchdog:
     """Runs one command for the supervisor at the other end of ``channel``."""
 
     def __init__(self, channel: socket.socket, clock: Clock) -> None:
@@ -251,4 +251,4 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         # The command must not hold it: its end has to be seen when the supervisor goes.
         channel.set_inheritable(False)
-        Guard(channel, SystemClock()).run()
+        Watchdog(channel, SystemClock()).run()

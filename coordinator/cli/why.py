@@ -21,7 +21,7 @@ _SHOWN_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class WaitLink:
     """A holder waits itself: ``waiter`` stands in the queue of ``lock``, which ``holder`` holds."""
 
     waiter: Contender
@@ -34,7 +34,7 @@ class Situation:
     """All that is known of why a lock is as it is; ``last`` is the grant that ended last."""
 
     view: LockView
-    chain: tuple[Link, ...]
+    chain: tuple[WaitLink, ...]
     last: GrantRecord | None
 
     def to_body(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _later(one: GrantRecord | None, other: GrantRecord) -> GrantRecord:
     return other if one is None or (other.ended_zxid or 0) >= (one.ended_zxid or 0) else one
 
 
-async def _chain(client: AsyncClient, view: LockView) -> AsyncIterator[Link]:
+async def _chain(client: AsyncClient, view: LockView) -> AsyncIterator[WaitLink]:
     """Follow a holder that waits itself to what it waits for, its holder to the next, and so on."""
     seen: set[str] = set()
     while view.holders and view.queue and view.lock not in seen and len(seen) < _CHAIN_MAX:
@@ -98,7 +98,7 @@ async def _chain(client: AsyncClient, view: LockView) -> AsyncIterator[Link]:
         if found is None:
             return
         waiter, view = found
-        yield Link(waiter, view.lock, view.holders[0] if view.holders else None)
+        yield WaitLink(waiter, view.lock, view.holders[0] if view.holders else None)
 
 
 async def _what_one_waits_for(

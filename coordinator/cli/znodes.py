@@ -37,7 +37,7 @@ expected_version_option = click.option(
 )
 
 
-class Held(click.ParamType[IfHeld]):
+class IfHeldParam(click.ParamType[IfHeld]):
     """A lock and a fencing token: NAME:TOKEN."""
 
     name = "NAME:TOKEN"
@@ -51,7 +51,7 @@ class Held(click.ParamType[IfHeld]):
 
 if_held_option = click.option(
     "--if-held",
-    type=Held(),
+    type=IfHeldParam(),
     multiple=True,
     help="Only while the grant with this fencing token holds this lock; may be repeated.",
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
-from types import TracebackType
 from typing import Any
 
 from yarl import URL
@@ -124,12 +123,7 @@ class Connector(Client):
         self._async_client = await self._open_client()
         return self._async_client
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         client, self._async_client = self._async_client, None
         assert client is not None, "left what was not entered"
         await client.close()

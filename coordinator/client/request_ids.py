@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
-from types import TracebackType
 
 from coordinator.errors import UnavailableError
 from coordinator.wire.messages import (
@@ -106,12 +105,7 @@ class Lending:
         self._lane = self._lanes.take()
         return self._lane
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         assert self._lane is not None, "left what was not entered"
         self._lanes.give_back(self._lane)
         self._writes.release()

@@ -17,7 +17,6 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import wraps
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -251,12 +250,7 @@ class Client:
     def __enter__(self) -> Client:
         return self.open()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
+    def __exit__(self, *_exception: object) -> Literal[None]:
         self.close()
 
     if not TYPE_CHECKING:
@@ -307,12 +301,7 @@ class BlockingStream(Generic[T_co]):
         self._client.call(_open(self._stream))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
+    def __exit__(self, *_exception: object) -> Literal[None]:
         self.close()
 
 

@@ -16,7 +16,6 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Protocol
 
 import aiohttp
@@ -261,12 +260,7 @@ class _HttpStreaming:
             raise _too_late(self._endpoint, self._timeout_ms) from error
         return _HttpStream(self._response)  # silence is the reader's to judge from here on
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         self.let_go()
 
     def let_go(self) -> None:

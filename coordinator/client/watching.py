@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from types import TracebackType
 from typing import Any
 
 from coordinator.client.calls import Call
@@ -104,12 +103,7 @@ class ChangeStream:
     async def __aenter__(self) -> ChangeStream:
         return await self.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         await self.close()
 
     def _refuse_a_gap(self) -> None:

@@ -26,7 +26,6 @@ import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from coordinator.client import AsyncClient, Client, Request, Session
@@ -409,24 +408,14 @@ class local_cluster:
         self._cluster.start()
         return self._cluster
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
+    def __exit__(self, *_exception: object) -> Literal[None]:
         self._cluster.close()
 
     async def __aenter__(self) -> LocalCluster:
         await asyncio.to_thread(self._cluster.start)
         return self._cluster
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
+    async def __aexit__(self, *_exception: object) -> Literal[None]:
         await asyncio.to_thread(self._cluster.close)
 
 

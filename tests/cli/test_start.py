@@ -43,7 +43,7 @@ def test_a_verb_loads_neither_the_server_nor_the_other_verbs() -> None:
 
     unwanted = {"aiohttp.web", "coordinator.server", "pysyncobj", "prometheus_client", "recipes"}
     assert not unwanted & loaded
-    assert "coordinator.cli.holding" not in loaded
+    assert "coordinator.cli.locks" not in loaded
 
 
 def test_every_verb_is_found_under_its_name() -> None:

@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from coordinator.client.calls import Call, target_of
 from coordinator.client.delivery import Delivery
 from coordinator.client.lines import Lines
@@ -53,12 +51,7 @@ class ElectionStream:
     async def __aenter__(self) -> ElectionStream:
         return await self.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         await self.close()
 
     @staticmethod

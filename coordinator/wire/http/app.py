@@ -15,9 +15,9 @@ from coordinator.wire.http.door import DOOR, Door
 from coordinator.wire.http.elections import ElectionRoutes
 from coordinator.wire.http.etags import unconditional
 from coordinator.wire.http.grants import GrantRoutes
-from coordinator.wire.http.holding import HoldingRoutes
 from coordinator.wire.http.hosts import refuse_simple_post
 from coordinator.wire.http.limits import LimitRoutes
+from coordinator.wire.http.lock_admin import HoldingRoutes
 from coordinator.wire.http.locks import LockRoutes
 from coordinator.wire.http.multi import MultiRoutes
 from coordinator.wire.http.openapi import openapi_document

@@ -26,7 +26,7 @@ from coordinator.cli.probing import ProbeCommand, probe_command, probe_options, 
 from coordinator.cli.seconds import Seconds
 from coordinator.cli.supervisor import (
     EXIT_SIGNAL_BASE,
-    Ending,
+    Ended,
     Patience,
     Reason,
     Supervisor,
@@ -99,7 +99,7 @@ class Holder:
         self._signal_number: int | None = None
         self._main: asyncio.Task[Any] | None = None
 
-    async def round(self) -> Ending:
+    async def round(self) -> Ended:
         """Contend, run the command once, give back. Raises what kept the command from running."""
         job = self._job
         lease_s = job.lease_ms / 1000
@@ -214,7 +214,7 @@ class Holder:
         return environ
 
 
-def _explained(ending: Ending, award: Award) -> Ending:
+def _explained(ending: Ended, award: Award) -> Ended:
     """Return ``ending``; that of a command whose lock was lost says why it was."""
     if ending.reason is not Reason.LOST:
         return ending
@@ -413,7 +413,7 @@ def lock(
     )
     holder = Holder(settings, job)
 
-    async def work() -> Ending:
+    async def work() -> Ended:
         holder.listen_to_signals()
         return await holder.round()
 
@@ -458,7 +458,7 @@ def elect(
     job = replace(job, value=os.fsencode(published))
     holder = Holder(settings, job)
 
-    async def work() -> Ending:
+    async def work() -> Ended:
         holder.listen_to_signals()
         while True:
             ending = await _elected_round(settings, holder, is_patient=wait_s is None)
@@ -472,7 +472,7 @@ def elect(
     sys.exit(_finished(settings, holder, lambda: asyncio.run(work())))
 
 
-async def _elected_round(settings: Settings, holder: Holder, *, is_patient: bool) -> Ending | None:
+async def _elected_round(settings: Settings, holder: Holder, *, is_patient: bool) -> Ended | None:
     """Return how a round ended; None when the cluster could not be asked and we have time."""
     try:
         return await holder.round()
@@ -486,7 +486,7 @@ async def _elected_round(settings: Settings, holder: Holder, *, is_patient: bool
 def _finished(settings: Settings, holder: Holder, run: Any) -> int:
     """Return the exit code of what ``run`` comes to."""
     try:
-        ending: Ending = run()
+        ending: Ended = run()
     except LockTimeoutError as error:
         show_error(error, settings.is_json)
         return EXIT_NOT_ACQUIRED
