@@ -30,6 +30,7 @@ from coordinator.raft.entries import Entries
 from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
+from coordinator.raft.rejoin.acknowledgement_seals import is_own, sealed
 from coordinator.raft.rejoin.recovering import Probation, Proof, ask_after_ms
 from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.replication import Replication
@@ -75,7 +76,7 @@ class Consensus:
         self._random = random
         self._now_ms = now_ms
         self.send_now = send_now
-        self.send = send_durable
+        self._send_durable = send_durable
         self._entries = entries
         self._on_role = on_role
         self._trust = trust
@@ -226,6 +227,10 @@ class Consensus:
 
     # What PySyncObj tells (the Host of ``hardening``).
 
+    def send(self, member_id: str, message: Message) -> None:
+        """Send once everything written to the log and the vote by now is durable."""
+        self._send_durable(member_id, sealed(self.probation.key, message))
+
     def broadcast_vote_request(self, request: say.VoteRequest) -> None:
         self._elections.broadcast(request)
 
@@ -325,9 +330,7 @@ class Consensus:
         else:
             if commit_index > core.commit_index:
                 core.hear_leader(member_id, message.term, commit_index)
-            self.send(
-                member_id, say.Appended(core.term, message.epoch, index + 1, True)
-            )
+            self.send(member_id, say.Appended(core.term, message.epoch, index + 1, True))
         if not self.probation.is_proven:
             self._maybe_prove(message)
 
@@ -355,9 +358,7 @@ class Consensus:
 
     def _refuse_append(self, member_id: str, message: say.Append, next_index: int) -> None:
         next_index = max(next_index, self.core.commit_index + 1)
-        self.send(
-            member_id, say.Appended(self.core.term, message.epoch, next_index, False)
-        )
+        self.send(member_id, say.Appended(self.core.term, message.epoch, next_index, False))
 
     def _first_of_term(self, index: int) -> int:
         """Return the first index of the term of the entry at ``index``: all of it may differ."""
@@ -431,7 +432,12 @@ class Consensus:
     def _on_log_lost(self, member_id: str, message: say.LogLost) -> None:
         core, last_index = self.core, self._log[-1][1]
         is_its_leader = message.term == core.term and core.leader_id == member_id
-        if is_its_leader and self.probation.is_proven and last_index < message.last_index:
+        if not (is_its_leader and self.probation.is_proven and last_index < message.last_index):
+            return
+        if not is_own(self.probation.key, message):
+            why = f"cannot show that entries up to {message.last_index} were acknowledged to it"
+            self._trust.distrust(member_id, why)
+        else:
             self.probation.begin(
                 f"entries {last_index + 1} to {message.last_index}, which it had acknowledged to "
                 f"member {member_id}, are not here; was an old copy of its data put back?"

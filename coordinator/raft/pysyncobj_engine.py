@@ -221,7 +221,7 @@ class PySyncObjEngine:
         )  # fmt: skip
         inbox = Inbox(
             self._desk, self._consensus, self._snapshots, self._chapters,
-            is_running=lambda: self._is_running,
+            member_count=len(self._others) + 1, is_running=lambda: self._is_running,
             may_install=lambda: self._ownership is not None and self._ownership.is_noted,
             on_heard=self._on_heard,
             on_lie=self._trust.distrust, on_failure=self._fail,

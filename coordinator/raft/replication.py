@@ -6,7 +6,7 @@
 3. A success never moves ``next_index`` back (row 5), a refusal never below what is acknowledged
    (row 7).
 4. What a follower acknowledged and was committed it holds for ever; one that does not has lost a
-   part of its log, and is told so (an emptied disk, an old copy).
+   part of its log (an emptied disk, an old copy), and is told so with its own seal on what it said.
 5. So many bytes and messages are under way to one follower at once, and no more.
 """
 
@@ -27,6 +27,7 @@ from coordinator.raft.network.messages import (
     Message,
     Probe,
 )
+from coordinator.raft.rejoin.acknowledgement_seals import NOTHING_SAID, SEAL_BYTES, Said
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class Progress:
     match_index: int = 0
     kept_index: int = 0
     """Acknowledged and committed, in whatever term: it must be there, or the log was lost."""
+    said: Said = NOTHING_SAID
+    """The acknowledgement that all this rests on, with the follower's seal."""
     epoch: int = 0
     heard_ms: int = 0
     told_commit_index: int = 0
@@ -54,6 +57,11 @@ class Progress:
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     """(last index, bytes) of each append that was not answered yet."""
     in_flight_bytes: int = 0
+
+    def keep(self, said: Said) -> None:
+        """Keep what shows that the follower had all that it must have."""
+        if said.last_index >= max(self.match_index, self.kept_index):
+            self.said = said._replace(seal=said.seal[:SEAL_BYTES])
 
     def step_back(self, next_index: int) -> None:
         """Begin a new epoch at ``next_index``."""
@@ -123,6 +131,7 @@ class Replication:
             progress.match_index = max(progress.match_index, match_index)
             progress.next_index = max(progress.next_index, progress.match_index + 1)
             progress.is_doubted = False
+            progress.keep(Said(reply.term, reply.next_index - 1, reply.seal))
             self._land(progress)
         else:
             self._on_refused(progress, reply, term)
@@ -141,8 +150,9 @@ class Replication:
                 "member %s lost entries %d to %d, which it had acknowledged",
                 progress.member_id, reply.next_index, floor,
             )  # fmt: skip
-            self._send(progress.member_id, LogLost(term, floor))
+            self._send(progress.member_id, LogLost(term, floor, *progress.said))
             progress.match_index = progress.kept_index = 0
+            progress.said = NOTHING_SAID
             progress.is_doubted = False
             progress.step_back(reply.next_index)
 
@@ -153,10 +163,11 @@ class Replication:
         progress.step_back(progress.match_index + 1 if is_known else progress.next_index)
         progress.told_commit_index = 0
 
-    def on_snapshot_installed(self, member_id: str, index: int) -> None:
-        """The follower holds everything up to ``index``."""
+    def on_snapshot_installed(self, member_id: str, said: Said) -> None:
+        """The follower holds everything up to an index."""
         progress = self.followers[member_id]
-        progress.match_index = max(progress.match_index, index)
+        progress.match_index = max(progress.match_index, said.last_index)
+        progress.keep(said)
         progress.step_back(max(progress.next_index, progress.match_index + 1))
 
     def _send_to(self, progress: Progress, term: int, commit_index: int) -> bool:

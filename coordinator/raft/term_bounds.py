@@ -6,7 +6,10 @@ a member that was away for half a century of elections without a pause is ``TERM
 
 1. No message names a term of more than that above the own one, nor one above ``TERM_MAX``: half of
    what the codec, the log and the term file can hold, so that an election can always follow.
-2. An entry is not newer than the leader that sends it, nor a log than its candidate; entries come
+2. More is believed when so many others name it as take a vote away (``rejoin/incarnations``, 2):
+   then it is the term of the cluster, however it got there. A disk that was replaced is in term 0,
+   and would otherwise never follow a cluster that believed one lie.
+3. An entry is not newer than the leader that sends it, nor a log than its candidate; entries come
    in the order of their terms. So what is stored with an entry is bounded as well.
 """
 
@@ -34,6 +37,29 @@ def _term_fields(kind: Any) -> tuple[int, ...]:
 
 FIELDS: dict[type, tuple[int, ...]] = {kind: _term_fields(kind) for kind in say.kinds()}
 """By kind of message: the places of the fields that are terms."""
+
+
+class NamedTerms:
+    """Which terms beyond its bound a member heard of, and of whom; of a cluster of so many."""
+
+    def __init__(self, member_count: int) -> None:
+        self._needed = max(2, member_count - member_count // 2)
+        self._by_member: dict[str, int] = {}
+
+    def note(self, member_id: str, term: int) -> None:
+        self._by_member[member_id] = max(self._by_member.get(member_id, 0), min(term, TERM_MAX))
+
+    @property
+    def highest_believed(self) -> int:
+        """The highest one that as many named as it takes, or a higher one; 0 if none is."""
+        named = sorted(self._by_member.values(), reverse=True)
+        return named[self._needed - 1] if len(named) >= self._needed else 0
+
+
+def highest_term(message: Message) -> int:
+    """Return the highest term that ``message`` names; 0 where it names none."""
+    fields: Any = message
+    return max((fields[at] for at in FIELDS[type(message)]), default=0)
 
 
 def why_not_believed(message: Message, own_term: int) -> str:

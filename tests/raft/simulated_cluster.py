@@ -87,6 +87,8 @@ class Member:
         self.roles: list[tuple[Role, int]] = []
         self.handlers: dict[str, RequestHandler] = {}
         self.on_leader_change: LeaderListener | None = None
+        self.on_said: Callable[[str, Message], None] | None = None
+        """Sees (to, message) as it leaves."""
         self.is_up = False
         self.is_in_place = True
         """Whether this life's syncs are done in the pass that wrote."""
@@ -133,8 +135,10 @@ class Member:
         await asyncio.sleep(after / 1000)
         return result
 
-    def _check_promise(self, _target: str, message: Message) -> None:
+    def _check_promise(self, target: str, message: Message) -> None:
         """Nothing is promised before it is durable, and nothing promised is cut (rows 3 and 4)."""
+        if self.on_said is not None:
+            self.on_said(target, message)
         log = self.engine._log
         if isinstance(message, PROMISES) and self.is_in_place:
             # Files that nothing needs may still have to go; of a full disk's entries see below.

@@ -62,6 +62,8 @@ class Bench:
         self.now: list[tuple[str, Message]] = []
         self.held: list[tuple[str, Message]] = []
         self.roles: list[Role] = []
+        self.seals: list[bytes] = []
+        """Of the acknowledgements that it gave, which are shown without."""
         self.distrusted: list[tuple[str, str]] = []
         self.groups: list[bytes] = []
         self.applied: list[tuple[int, int, bytes]] = []
@@ -94,6 +96,9 @@ class Bench:
         return True
 
     def send_durable(self, member_id: str, message: Message) -> None:
+        if isinstance(message, say.Appended):
+            self.seals.append(message.seal)
+            message = message._replace(seal=b"")
         self.held.append((member_id, message))
 
     def distrust(self, member_id: str, why: str) -> None:
@@ -149,7 +154,9 @@ class Bench:
 
     def follower_holds(self, member_id: str, index: int) -> None:
         epoch = self.consensus.replication.followers[member_id].epoch
-        self.hear(member_id, say.Appended(self.core.term, epoch, index + 1, True))
+        seal = b"sealed by " + member_id.encode()
+        said = say.Appended(self.core.term, epoch, index + 1, True, seal)
+        self.hear(member_id, said)
 
 
 def test_row_3_a_leader_does_not_count_its_own_entry_before_it_is_durable() -> None:

@@ -15,6 +15,7 @@ from coordinator.raft.term_bounds import (
     NOT_BOUNDED,
     TERM_JUMP_MAX,
     TERM_MAX,
+    NamedTerms,
     why_not_believed,
 )
 from tests.raft.network.message_table import EXAMPLES
@@ -131,6 +132,73 @@ def test_a_lying_claim_costs_an_election_and_no_member() -> None:
         await cluster.stop()
 
     run(live())
+
+
+@pytest.mark.parametrize("lies", [1, 2])
+def test_a_member_that_missed_a_lie_about_a_term_comes_back_with_an_empty_disk(lies: int) -> None:
+    """What so many others name as hear of a vote that was forgotten is no lie of one of them."""
+
+    async def live() -> None:
+        cluster = await SimulatedCluster(3, seed=2).start()
+        await (await cluster.leader()).engine.propose(b"before")
+        away, *others = cluster.members
+        await away.kill()
+        for _ in range(lies):
+            term = max(each.term for each in others)
+            for each, liar in zip(others, reversed(others), strict=True):
+                lie = say.TermNotice(term + TERM_JUMP_MAX)
+                each.transport.listener.on_message(liar.member_id, lie)
+            leader = await cluster.leader(others)
+            await leader.engine.propose(b"after a lie")
+
+        await away.lose_disk()
+        await away.start()
+        await cluster.until(lambda: not away.is_unproven, 20_000)
+
+        assert len(await cluster.equal()) == 1 + lies
+        assert away.term == (await cluster.leader()).term > lies * TERM_JUMP_MAX
+        await cluster.stop()
+
+    run(live())
+
+
+def test_a_member_that_was_away_for_two_lies_follows_what_all_others_name() -> None:
+    """Its disk is whole: the bound is the same for everybody."""
+
+    async def live() -> None:
+        cluster = await SimulatedCluster(3, seed=3).start()
+        await (await cluster.leader()).engine.propose(b"before")
+        away, *others = cluster.members
+        await away.kill()
+        for _ in range(2):
+            term = max(each.term for each in others)
+            for each, liar in zip(others, reversed(others), strict=True):
+                lie = say.TermNotice(term + TERM_JUMP_MAX)
+                each.transport.listener.on_message(liar.member_id, lie)
+            await (await cluster.leader(others)).engine.propose(b"after a lie")
+
+        await away.start()
+
+        assert len(await cluster.equal(20_000)) == 3
+        await cluster.stop()
+
+    run(live())
+
+
+@pytest.mark.parametrize(("count", "needed"), [(2, 2), (3, 2), (4, 2), (5, 3), (7, 4)])
+def test_a_term_beyond_the_bound_needs_so_many_who_name_it(count: int, needed: int) -> None:
+    """One liar, however high and often, moves nothing; nor do the lower ones of several."""
+    named = NamedTerms(count)
+    high = 5 + 3 * TERM_JUMP_MAX
+    for _ in range(10):
+        named.note("liar", TERM_MAX)
+    for number in range(needed - 2):
+        named.note(f"member {number}", high)
+    assert named.highest_believed == 0
+
+    named.note("another", high)
+
+    assert named.highest_believed == high
 
 
 def test_alarms_are_told_once_a_minute_and_kept_for_ten(caplog: pytest.LogCaptureFixture) -> None:

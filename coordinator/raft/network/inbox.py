@@ -2,7 +2,8 @@
 
 1. A message about the log goes to consensus only from one that has shown on which copy of its data
    it runs (``chapters``). Questions and answers about votes to come promise nothing, and pass.
-2. What names a term that cannot be is dropped, and the connection with it (``term_bounds``).
+2. What names a term that cannot be is dropped, and the connection with it, before so many others
+   have named such a one (``term_bounds``).
 3. Whatever is raised here ends the member: it would be a broken invariant, or the disk.
 """
 
@@ -17,7 +18,7 @@ from coordinator.raft.network.messages import Message
 from coordinator.raft.network.rpc import RequestDesk
 from coordinator.raft.rejoin.incarnations import Chapters
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
-from coordinator.raft.term_bounds import why_not_believed
+from coordinator.raft.term_bounds import NamedTerms, highest_term, why_not_believed
 
 _ABOUT_CHAPTERS = (say.Chapter, say.ChapterSeen, say.ChapterLost, say.Doubt, say.Vouch)
 _ABOUT_VOTES_TO_COME = (say.PreVoteRequest, say.PreVoteGrant)
@@ -34,6 +35,7 @@ class Inbox:
         snapshots: SnapshotExchange,
         chapters: Chapters,
         *,
+        member_count: int,
         is_running: Callable[[], bool],
         may_install: Callable[[], bool],
         on_heard: Callable[[], None],
@@ -44,6 +46,7 @@ class Inbox:
         self._consensus = consensus
         self._snapshots = snapshots
         self._chapters = chapters
+        self._named = NamedTerms(member_count)
         self._is_running = is_running
         self._may_install = may_install
         self._on_heard = on_heard
@@ -74,7 +77,7 @@ class Inbox:
             self._on_failure(error)
 
     def _take(self, member_id: str, message: Message) -> None:
-        if why := why_not_believed(message, self._consensus.core.term):
+        if why := self._why_not_believed(member_id, message):
             self._on_lie(member_id, why)
         elif isinstance(message, say.Request):
             self._desk.on_request(member_id, message)
@@ -82,6 +85,8 @@ class Inbox:
             self._desk.on_reply(member_id, message)
         elif isinstance(message, _ABOUT_CHAPTERS):
             self._chapters.on_message(member_id, message)
+        elif isinstance(message, say.TermQuestion) and not self._chapters.may_tell_term(member_id):
+            return  # it asks again
         elif self._chapters.hears(member_id) or isinstance(message, _ABOUT_VOTES_TO_COME):
             if isinstance(message, say.SnapshotPiece):
                 self._on_snapshot_piece(member_id, message)
@@ -99,6 +104,14 @@ class Inbox:
     def _on_snapshot_reply(self, member_id: str, reply: say.SnapshotReply) -> None:
         if self._consensus.is_mine(member_id, reply.term):
             self._snapshots.on_reply(self._consensus, member_id, reply)
+
+    def _why_not_believed(self, member_id: str, message: Message) -> str:
+        term, named = self._consensus.core.term, self._named
+        why = why_not_believed(message, max(term, named.highest_believed))
+        if why:
+            named.note(member_id, highest_term(message))
+            why = why_not_believed(message, max(term, named.highest_believed))
+        return why
 
     def _on_connected(self, member_id: str) -> None:
         self._forget_connection(member_id)

@@ -42,12 +42,14 @@ class Append(NamedTuple):
 
 class Appended(NamedTuple):
     """``is_success``: everything before ``next_index`` is equal to the leader's, and durable.
-    Otherwise the follower asks to be sent entries from ``next_index`` on."""
+    Otherwise the follower asks to be sent entries from ``next_index`` on. ``seal``: of what is
+    acknowledged (``rejoin/acknowledgement_seals``)."""
 
     term: int
     epoch: int
     next_index: int
     is_success: bool
+    seal: bytes = b""
 
 
 class CommitNotice(NamedTuple):
@@ -126,10 +128,14 @@ class TermAnswer(NamedTuple):
 
 
 class LogLost(NamedTuple):
-    """A leader's: you had acknowledged the entries up to ``last_index``, and lost some."""
+    """A leader's: you had acknowledged the entries up to ``last_index``, and lost some. What you
+    said then, of a term and an entry not before that one, and your ``seal`` on it."""
 
     term: int
     last_index: int
+    said_term: int = 0
+    said_index: int = 0
+    seal: bytes = b""
 
 
 class StandNow(NamedTuple):
@@ -209,6 +215,7 @@ class SnapshotReply(NamedTuple):
     snapshot_index: int
     next_offset: int
     is_installed: bool
+    seal: bytes = b""
 
 
 class Request(NamedTuple):

@@ -6,9 +6,11 @@ The file ``chapters``: a magic, a checksum, and msgpack of ``Record``. The rules
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from hmac import compare_digest
 from typing import NamedTuple
 from zlib import crc32
 
@@ -25,6 +27,7 @@ _HEAD_BYTES = len(_MAGIC) + 4
 CHAPTERS_KEPT = 4_096
 """32 KiB: starts, or minutes, after which a number alone must do."""
 SEAL_BYTES = 16
+_SHOWN = struct.Struct(">BQQ")
 
 NO_PROOF_IS_LATER = Proof(INTEGER_MAX, INTEGER_MAX)
 """Of a life that was not proven when it was met: which one is the later is not known."""
@@ -39,7 +42,7 @@ class Met(NamedTuple):
     life_id: bytes = b""
     """Empty: noted before lives had ids."""
     seal: bytes = b""
-    """Made by that member, of the number and the id: it knows by this that it was really there."""
+    """Made by that member of all this: it knows thereby that it was really there, and so."""
 
 
 @dataclass(slots=True)
@@ -85,10 +88,23 @@ def is_older_copy(number: int, ids: list[bytes], life_id: bytes, proof: Proof, m
     return not knows(number, ids, met)
 
 
-def seal(key: bytes, number: int, chapter_id: bytes) -> bytes:
-    """Return what only the member with this key can have made of a chapter that it was in."""
-    said = number.to_bytes(8, "big") + chapter_id
-    return blake2b(said, key=key, digest_size=SEAL_BYTES).digest()
+def seal(key: bytes, number: int, chapter_id: bytes, life_id: bytes, proof: Proof | None) -> bytes:
+    """Return what only the member with this key can have made of a chapter that it was in, proven
+    with ``proof``; None: on probation."""
+    shown = _SHOWN.pack(proof is not None, *(proof or (0, 0)))
+    said = number.to_bytes(8, "big") + chapter_id + shown
+    return blake2b(said + life_id, key=key, digest_size=SEAL_BYTES).digest()
+
+
+def is_own_seal(own: Record, met: Met) -> bool:
+    """Whether the seal of ``met``, of whom somebody says that it was this member, was made here."""
+    proofs = [None if met.proof == NO_PROOF_IS_LATER else met.proof]
+    if met.proof == Proof(0, 0):
+        proofs.append(None)  # so it is noted by a member that knows of no history
+    return any(
+        compare_digest(met.seal, seal(own.key, met.number, met.chapter_id, met.life_id, proof))
+        for proof in proofs
+    )
 
 
 def load(disk: Disk, directory: str) -> Record:

@@ -34,7 +34,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from hmac import compare_digest
 from random import Random
 
 from coordinator.errors import DiskFullError
@@ -54,6 +53,7 @@ from coordinator.raft.rejoin.incarnation_record import (
     Met,
     Record,
     is_older_copy,
+    is_own_seal,
     knows,
     load,
     packed,
@@ -141,6 +141,7 @@ class Chapters:
         self._is_stopped = False
         self._record = load(disk, directory)
         self._record.key = self._record.key or ownership.draw_id()
+        probation.key = self._record.key
         self._began_ms = now_ms()
         self._began_at: object = None
         self._try_again_ms: int | None = None
@@ -180,6 +181,17 @@ class Chapters:
     def hears(self, member_id: str) -> bool:
         """Whether what this member says about the log counts."""
         return member_id in self._heard
+
+    def may_tell_term(self, member_id: str) -> bool:
+        """Whether one that asks for terms is noted here as one on probation; if not, ask for that.
+
+        So of two lives of it, of which one was answered, nobody who answered takes the other for
+        the later: also who noted it first before knowing of any history, or dies in between."""
+        met = self._record.met.get(member_id)
+        is_noted = met is not None and met.proof == NO_PROOF_IS_LATER
+        if not is_noted and self._probation.is_proven:
+            self._show(member_id, is_asking=True)
+        return is_noted
 
     def on_connected(self, member_id: str) -> None:
         self.on_disconnected(member_id)
@@ -257,14 +269,16 @@ class Chapters:
     def _draw(self) -> bytes:
         return self._random.getrandbits(8 * CHAPTER_ID_BYTES).to_bytes(CHAPTER_ID_BYTES, "big")
 
-    def _show(self, member_id: str, *, is_answer: bool = False) -> None:
+    def _show(self, member_id: str, *, is_asking: bool | None = None) -> None:
         record = self._record
-        is_asking = not is_answer and member_id not in self._heard
+        is_asking = member_id not in self._heard if is_asking is None else is_asking
         ids = b"".join(record.ids)
         is_proven, proof = self._probation.is_proven, self._probation.proof
         shown = Chapter(
             record.number, ids, record.life_id, is_proven, is_asking, *proof,
-            self._ownership.cluster_id, seal(record.key, record.number, record.ids[-1]),
+            self._ownership.cluster_id,
+            seal(record.key, record.number, record.ids[-1], record.life_id,
+                 proof if is_proven else None),
         )  # fmt: skip
         self._send(member_id, shown)
 
@@ -281,7 +295,7 @@ class Chapters:
         if not found:
             return
         if message.is_asking:
-            self._show(member_id, is_answer=True)
+            self._show(member_id, is_asking=False)
         if self._is_of_another_cluster(member_id, message):
             return
         number, is_proven = message.number, message.is_proven
@@ -372,15 +386,13 @@ class Chapters:
         """Believe what is sealed here; of what is not, one witness more than can be wrong is needed
         (module, 2)."""
         proof = Proof(message.proof_term, message.proof_index)
-        met = Met(message.number, message.chapter_id, proof, message.life_id)
+        met = Met(message.number, message.chapter_id, proof, message.life_id, message.seal)
         shown, own = self._record, self._probation
         if not own.is_proven or not is_older_copy(
             shown.number, shown.ids, shown.life_id, own.proof, met
         ):
             return
-        expected = seal(shown.key, message.number, message.chapter_id)
-        is_forgotten = not knows(shown.number, shown.ids, met)  # the seal says nothing of the proof
-        is_sealed = is_forgotten and compare_digest(message.seal, expected)
+        is_sealed = not knows(shown.number, shown.ids, met) and is_own_seal(shown, met)
         self._accused_by.add(member_id)
         count = len(self._others) + 1
         if not is_sealed and len(self._accused_by) < count - count // 2:

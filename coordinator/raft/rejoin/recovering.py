@@ -103,6 +103,8 @@ class Probation:
         self._first_told: int | None = None
         self._try_again_ms: int | None = None
         self.proof = self._load_proof()
+        self.key = b""
+        """Of the seals of this directory (``incarnations`` keeps it)."""
         self.standing = Standing.PROVEN
         if disk.exists(self._path):
             said = disk.read(self._path)

@@ -25,6 +25,7 @@ from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import InvariantError, Replica
 from coordinator.raft.network.messages import SnapshotPiece, SnapshotReply
 from coordinator.raft.proposals import NO_OP
+from coordinator.raft.rejoin.acknowledgement_seals import Said
 from coordinator.raft.storage.snapshot_store import (
     SnapshotInfo,
     SnapshotReader,
@@ -264,7 +265,8 @@ class SnapshotExchange:
             self.forget(member_id)
             self._kept_for[member_id] = _Kept(reply.snapshot_index, 1)  # for what comes behind it
             self.sent_total += 1
-            consensus.replication.on_snapshot_installed(member_id, reply.snapshot_index)
+            said = Said(reply.term, reply.snapshot_index, reply.seal)
+            consensus.replication.on_snapshot_installed(member_id, said)
             consensus.send_entries()
         elif reply.next_offset == stream.offset:
             return  # that piece is under way: this answers one that was sent again

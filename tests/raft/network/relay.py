@@ -18,9 +18,7 @@ HANDSHAKE_FRAMES = 2
 class Passage:
     """One connection through the relay, as its deed sees it."""
 
-    heard: dict[str, list[bytes]] = field(
-        default_factory=lambda: {TO_ACCEPTOR: [], TO_DIALER: []}
-    )
+    heard: dict[str, list[bytes]] = field(default_factory=lambda: {TO_ACCEPTOR: [], TO_DIALER: []})
     """Every frame so far, by direction, with its length in front."""
     writers: dict[str, asyncio.StreamWriter] = field(default_factory=dict)
 

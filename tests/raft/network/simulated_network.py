@@ -13,6 +13,9 @@ from coordinator.raft.network.agreement import Fact, difference, merged, shown
 from coordinator.raft.network.messages import Message, decode, encode
 from coordinator.raft.network.transport import TransportListener
 
+SHUNNED_S = 1.0
+"""What ``reconnect_delay_ms_max`` is, where nobody says otherwise."""
+
 
 class SimulatedNetwork:
     """All links between the members; each direction of each link is its own."""
@@ -31,6 +34,8 @@ class SimulatedNetwork:
         self.sent_total = 0
         self.drops: list[tuple[str, str]] = []
         """(who dropped the connection, to whom)."""
+        self.shunned: set[frozenset[str]] = set()
+        """Pairs of which one dropped the connection less than ``SHUNNED_S`` ago."""
         self.on_message: Callable[[str, str, Message], bool] | None = None
         """Sees (from, to, message) before it arrives; False drops it."""
         self._arrivals: dict[tuple[str, str], float] = {}
@@ -49,7 +54,9 @@ class SimulatedNetwork:
 
     def connected(self, one: str, other: str) -> bool:
         members = self.members
-        return one in members and other in members and not self.disagreement(one, other)
+        is_shunned = frozenset((one, other)) in self.shunned
+        both_up = one in members and other in members
+        return both_up and not is_shunned and not self.disagreement(one, other)
 
     def disagreement(self, one: str, other: str) -> str:
         """Say why two members that are up refuse each other, as ``one`` puts it."""
@@ -120,12 +127,24 @@ class SimulatedTransport:
         self.facts = merged(self.facts, facts)
 
     def drop(self, member_id: str) -> None:
-        """End the connection; there is a new one at once."""
-        self._network.drops.append((self._member_id, member_id))
+        """End the connection; no other follows for a while, as on a real network."""
+        network, pair = self._network, frozenset((self._member_id, member_id))
+        network.drops.append((self._member_id, member_id))
+        if pair in network.shunned:
+            return
+        network.shunned.add(pair)
         loop = asyncio.get_running_loop()
         for here, there in ((self._member_id, member_id), (member_id, self._member_id)):
-            loop.call_soon(self._network.members[here].listener.on_disconnected, there)
-            loop.call_soon(self._network.members[here].listener.on_connected, there)
+            if here in network.members:
+                loop.call_soon(network.members[here].listener.on_disconnected, there)
+        loop.call_later(SHUNNED_S, self._connect_again, member_id)
+
+    def _connect_again(self, member_id: str) -> None:
+        network, own_id = self._network, self._member_id
+        network.shunned.discard(frozenset((own_id, member_id)))
+        if network.connected(own_id, member_id):
+            network.members[own_id].listener.on_connected(member_id)
+            network.members[member_id].listener.on_connected(own_id)
 
     def disagreements(self) -> Mapping[str, str]:
         if not self._is_up:

@@ -117,8 +117,9 @@ def test_the_longest_list_of_members_fits() -> None:
     facts = (*facts_of_cluster(ClusterConfig(members=members)), *facts_of_raft(RaftConfig()))
     check_facts(facts)
     identity = Identity("c", "1", SECRET, facts)
-    dialer, acceptor = Dialer(identity, "2", b"d" * 32), Acceptor(
-        replace(identity, member_id="2"), b"a" * 32
+    dialer, acceptor = (
+        Dialer(identity, "2", b"d" * 32),
+        Acceptor(replace(identity, member_id="2"), b"a" * 32),
     )
 
     challenge = acceptor.receive(dialer.begin())

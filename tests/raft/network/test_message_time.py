@@ -27,8 +27,18 @@ ROWS: dict[type, say.Message] = {
     say.Request: say.Request(1, "propose", LARGE),
     say.Reply: say.Reply(1, say.REPLY_OK, "", LARGE),
 }
-FIXED = frozenset({say.Chapter, say.ChapterLost, say.Doubt, say.Vouch})
-"""What may grow in these are ids of a fixed length."""
+FIXED = frozenset(
+    {
+        say.Appended,
+        say.Chapter,
+        say.ChapterLost,
+        say.Doubt,
+        say.LogLost,
+        say.SnapshotReply,
+        say.Vouch,
+    }
+)
+"""What may grow in these are ids and seals of a fixed length."""
 
 
 def test_every_message_that_may_grow_has_a_row() -> None:

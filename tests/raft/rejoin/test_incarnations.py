@@ -596,7 +596,8 @@ def test_a_genuine_seal_with_a_made_up_proof_takes_no_vote_away() -> None:
         for victim in others:
             record = load(victim.disk, "data")
             chapter_id = record.ids[-1]
-            genuine = chapters.seal(record.key, record.number, chapter_id)
+            proof = victim.engine._chapters._probation.proof
+            genuine = chapters.seal(record.key, record.number, chapter_id, record.life_id, proof)
             victim.transport.listener.on_message(
                 liar.member_id,
                 say.ChapterLost(record.number, chapter_id, record.life_id, 99, 9, genuine),
@@ -634,17 +635,24 @@ def test_so_many_accusers_as_prove_a_member_take_its_vote_away(count: int, neede
 
 
 def test_a_chapter_with_its_seal_needs_no_second_witness() -> None:
-    """Nobody but the member itself can have made it, so it was there and has forgotten it."""
+    """Nobody but the member itself can have made it, so it was there and has forgotten it; it is
+    over the proof that was shown, so one of long ago is no accusation for ever."""
 
     async def scenario() -> None:
         cluster, leader = await settled()
         victim, accuser = cluster.others(leader)
         cluster.network.isolate(victim.member_id)
         record = load(victim.disk, "data")
-        sealed = chapters.seal(record.key, record.number + 7, b"made up!")
+        made_up = (record.key, record.number + 7, b"made up!", b"what life")
+        sealed = chapters.seal(*made_up, Proof(9, 9))
         assert record.key not in (b"", load(leader.disk, "data").key)
         met = load(accuser.disk, "data").met[victim.member_id]
-        assert met.seal == chapters.seal(record.key, met.number, met.chapter_id)
+        shown = (record.key, met.number, met.chapter_id, record.life_id)
+        assert met.seal == chapters.seal(*shown, met.proof)
+        for other in (Proof(1, 9), None):
+            replayed = a_forgery(victim, chapters.seal(*made_up, other))
+            victim.transport.listener.on_message(accuser.member_id, replayed)
+            assert not victim.is_unproven
 
         victim.transport.listener.on_message(accuser.member_id, a_forgery(victim, sealed))
 
@@ -693,6 +701,51 @@ def test_one_of_five_cut_off_at_the_first_election_comes_back_after_three_new_di
         await (await cluster.leader()).engine.propose(b"all are there")
         await cluster.equal()
         await cluster.until(lambda: not any(member.is_unproven for member in cluster.members))
+        await cluster.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_who_tells_its_term_has_noted_on_its_disk_that_the_other_is_on_probation(
+    seed: int,
+) -> None:
+    """Also of one that it met when it knew of no history itself: an older copy of that one would
+    else be taken for the later life by one of those who answered, and vouched for."""
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(5, seed=seed)
+        away: list[Member] = []
+        answers: list[tuple[Proof, bool]] = []
+
+        def note(source: str, target: str, message: say.Message) -> bool:
+            if isinstance(message, say.VoteRequest) and not away:
+                away.append(cluster.members[int(target) - 1])
+                cluster.network.isolate(target)
+            return True
+
+        def look(source: str, target: str, message: say.Message) -> None:
+            if isinstance(message, say.TermAnswer):
+                met = load(cluster.members[int(source) - 1].disk, "data").met[target]
+                asker = load(cluster.members[int(target) - 1].disk, "data")
+                answers.append((met.proof, met.life_id == asker.life_id))
+
+        cluster.network.on_message = note
+        await cluster.start()
+        await cluster.until(lambda: bool(away))
+        for member in cluster.members:
+            member.on_said = lambda target, said, own=member.member_id: look(own, target, said)
+        rest = cluster.others(away[0])
+        await (await cluster.leader(rest)).engine.propose(b"first")
+        cluster.network.heal()
+        await cluster.until(lambda: not any(member.is_unproven for member in cluster.members))
+        await rest[0].lose_disk()
+        await rest[0].start()
+        await (await cluster.leader()).engine.propose(b"second")
+        await cluster.until(lambda: not any(member.is_unproven for member in cluster.members))
+
+        assert len(answers) >= 6
+        assert set(answers) == {(NO_PROOF_IS_LATER, True)}
         await cluster.stop()
 
     run(scenario())

@@ -610,20 +610,65 @@ def test_a_leader_of_an_earlier_term_also_remembers_what_was_acknowledged() -> N
         said += bench.hear("3", say.Appended(bench.core.term, epoch, 2, False))
 
     assert bench.core.role is Role.LEADER
-    assert ("3", say.LogLost(bench.core.term, 2)) in said
+    assert ("3", say.LogLost(bench.core.term, 2, 1, 2, b"sealed by 3")) in said
 
 
 def test_a_false_alarm_takes_no_vote_away() -> None:
-    """A member that holds what its leader believes lost stays proven."""
+    """A member that holds what its leader believes lost stays proven; so does one that cannot have
+    said what it is told, for no leader has the seal of more than was acknowledged to it."""
     bench = Bench()
+    bench.probation.key = b"of this directory"
     bench.append(1, (1, 0), [1, 1])
+    genuine = bench.seals[-1]
 
-    bench.hear("2", say.LogLost(1, 3))
-    bench.hear("3", say.LogLost(1, 9))
-    held = bench.probation.is_proven
-    bench.hear("2", say.LogLost(1, 4))
+    for leader_id, lost in (
+        ("2", say.LogLost(1, 3, 1, 3, genuine)),  # it is there
+        ("3", say.LogLost(1, 9, 1, 9, genuine)),  # not its leader
+        ("2", say.LogLost(1, 4)),
+        ("2", say.LogLost(1, 4, 1, 4, genuine)),
+        ("2", say.LogLost(1, 4, 1, 3, genuine)),  # more than what was said
+        ("2", say.LogLost(1, 4, 1, 4, bytes(16))),
+    ):
+        bench.hear(leader_id, lost)
+        assert bench.probation.is_proven
 
-    assert (held, bench.probation.is_proven) == (True, False)
+    assert [member_id for member_id, _ in bench.distrusted] == ["2"] * 4
+
+
+def test_what_a_member_said_itself_takes_its_vote_away() -> None:
+    """An older copy of its directory has the same key, and a shorter log."""
+    bench, copy = Bench(), Bench()
+    bench.probation.key = copy.probation.key = b"of this directory"
+    bench.append(1, (1, 0), [1, 1, 1])
+    copy.append(1, (1, 0), [1, 1])
+
+    copy.hear("2", say.LogLost(1, 4, 1, 4, bench.seals[-1]))
+
+    assert bench.seals[-1] != copy.seals[-1]
+    assert not copy.probation.is_proven
+
+
+def test_one_that_claims_to_lead_takes_no_vote_away() -> None:
+    """Whoever knows the secret can say that it leads; two frames to each of two members left a
+    cluster of three whole disks without a leader, also after the liar was gone."""
+
+    async def scenario() -> None:
+        cluster, _ = await settled()
+        liar, *victims = cluster.members
+        for victim in victims:
+            term, last_index = victim.term + 1, victim.engine.status().last_index
+            victim.transport.listener.on_message(liar.member_id, say.Append(term, 1, 0, 1, 0, ()))
+            lost = say.LogLost(term, last_index + 5, term, last_index + 5, bytes(16))
+            victim.transport.listener.on_message(liar.member_id, lost)
+            assert victim.engine.status().alarms
+        await asyncio.sleep(3)
+
+        assert not any(member.is_unproven for member in cluster.members)
+        await (await cluster.leader()).engine.propose(b"all is well")
+        assert len(await cluster.equal()) == 6
+        await cluster.stop()
+
+    run(scenario())
 
 
 def test_a_member_alone_is_a_new_cluster_with_an_empty_disk() -> None:
