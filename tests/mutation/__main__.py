@@ -22,8 +22,9 @@ STATE = "tests/state"
 LOCKS = "tests/state/locks"
 TESTS = {
     "coordinator/state/locks/queues.py": [
-        f"{LOCKS}/test_queues.py", f"{LOCKS}/test_lock_rule.py", f"{STATE}/test_traces.py",
-        f"{LOCKS}/test_lock_laws.py", f"{STATE}/test_laws.py", f"{STATE}/test_snapshot.py",
+        f"{LOCKS}/test_queues.py", f"{LOCKS}/test_later_grants.py", f"{STATE}/test_snapshot.py",
+        f"{STATE}/test_limits.py", f"{STATE}/test_traces.py", f"{LOCKS}/test_lock_rule.py",
+        f"{STATE}/test_slices.py", f"{LOCKS}/test_lock_laws.py", f"{STATE}/test_laws.py",
     ],
     "coordinator/state/locks/newcomers.py": [
         f"{LOCKS}/test_queues.py", f"{STATE}/test_traces.py", f"{LOCKS}/test_lock_laws.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from types import MethodType
 
 import pytest
 
@@ -190,3 +191,44 @@ def test_a_lower_limit_cuts_what_is_remembered_little_by_little() -> None:
     restored.apply(Command(Create("/b"), 0, RequestId("c", 2)), 9_002, 1)
     assert machine.client_count == 2
     assert restored.digest() == machine.digest()
+
+
+def kept_limits(machine: StateMachine) -> dict[str, object]:
+    """Find every limit that a part of the machine keeps, by the way to it."""
+    found: dict[str, object] = {}
+    seen: set[int] = set()
+
+    def walk(way: str, part: object) -> None:
+        if id(part) in seen:
+            return
+        seen.add(id(part))
+        names = list(getattr(part, "__dict__", ())) or getattr(type(part), "__slots__", ())
+        for name in names:
+            value = getattr(part, name)
+            if isinstance(value, MachineLimits) or (isinstance(value, int) and "_max" in name):
+                found[f"{way}.{name}"] = value
+            elif type(value).__module__.startswith("coordinator.state"):
+                walk(f"{way}.{name}", value)
+            for each in value.values() if isinstance(value, dict) else ():
+                if isinstance(each, MethodType):  # what handles one kind of command
+                    walk(f"{way}.{name}[{type(each.__self__).__name__}]", each.__self__)
+
+    walk("machine", machine)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_part_follows_a_limit_that_is_set(name: str) -> None:
+    """As if the machine had been made with it, in each part that keeps a limit; restored, too."""
+    value = getattr(UNSET, name)
+    low, high = bounds_of(name)
+    value = value // 2 if value // 2 >= low else min(value + 1, high)
+    made = StateMachine(replace(UNSET, **{name: value}))
+    changed = replayed([SetLimits(((name, value),), 0)])
+    restored = StateMachine()
+
+    restored.restore(changed.snapshot())
+
+    assert kept_limits(changed) == kept_limits(restored) == kept_limits(made)
+    assert kept_limits(made) != kept_limits(StateMachine())
+    assert len(kept_limits(made)) >= 8

@@ -219,6 +219,13 @@ LOCKS_SEALED = {
     "a group that is not whole": [
         (2, 0, 0, 0, 1), HOLDS, (*WAITS[:10], (WAITS[0], HOLDS[0]), *WAITS[11:]),
     ],
+    "one more that is not there": [
+        (3, 0, 0, 0, 1), HOLDS, WAITS, ("/locks/b/lock-0000000000", *HOLDS[1:]),
+    ],
+    "a group with one that is not there": [
+        (2, 0, 0, 0, 1), HOLDS,
+        (*WAITS[:10], (WAITS[0], "/locks/b/lock-0000000000"), *WAITS[11:]),
+    ],
     "without whether it was repeated": [(2, 0, 0, 0, 1), HOLDS, WAITS[:-1]],
     "a row too few": [(2, 0, 0, 1, 1), HOLDS, WAITS],
     "a row too many": [(2, 0, 0, 0, 1), HOLDS, WAITS, WAITS],

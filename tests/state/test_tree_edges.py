@@ -68,6 +68,33 @@ def test_what_is_idle_follows_what_is_done_and_undone() -> None:
     assert room.machine.idle_paths() == []
 
 
+@pytest.mark.parametrize("after", [CreateMode.PERSISTENT, CreateMode.CONTAINER, CreateMode.TTL])
+@pytest.mark.parametrize("before", [CreateMode.PERSISTENT, CreateMode.CONTAINER, CreateMode.TTL])
+def test_one_mode_in_the_place_of_another_is_undone_as_a_whole(
+    before: CreateMode, after: CreateMode
+) -> None:
+    """What may be reaped is what could be before the refused command, whatever stood there."""
+    room = Room()
+
+    def idle(mode: CreateMode) -> tuple[Operation, ...]:
+        """Make one that may be reaped at once, if it is of a mode that ever is."""
+        ttl_ms = 5 if mode.is_ttl else None
+        made = Create("/top", mode=mode, ttl_ms=ttl_ms)
+        return (made, Create("/top/child"), Delete("/top/child"))
+
+    room.do(Multi(idle(before)))  # type: ignore[arg-type]
+    expected = room.machine.idle_paths()
+    assert expected == ([] if before is CreateMode.PERSISTENT else ["/top"])
+
+    doomed = Multi((Delete("/top"), *idle(after), Delete("/none")))  # type: ignore[arg-type]
+
+    assert room.do(doomed).refusal is not None
+    assert room.machine.idle_paths() == expected
+    again = StateMachine()
+    again.restore(room.machine.snapshot())
+    assert again.idle_paths() == expected
+
+
 def test_a_page_of_nothing_is_empty() -> None:
     """Also one of less than nothing."""
     room = Room()

@@ -170,8 +170,8 @@ class LockTable:
     def discard(self) -> None:
         """Forget what a refused command expected."""
         self._pending.clear()
-        self._pending_delays.clear()
         assert not self.is_changed, "what has no event changes last, when nothing is refused"
+        assert not self._pending_delays, "a session is ended when nothing can be refused any more"
 
     def begin(self) -> None:
         self.is_changed = False

@@ -17,6 +17,7 @@ from coordinator.state.commands import (
     OpenSession,
     Operation,
     Release,
+    RequestId,
     Revoke,
     SetData,
     SetLimits,
@@ -25,6 +26,7 @@ from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, Outcome
+from recipes import contention
 
 A = ("/locks/a",)
 
@@ -223,3 +225,42 @@ def test_a_lower_limit_cuts_the_history_from_then_on() -> None:
     room.apply(Release(*room.enter()))
 
     assert len(room.machine.locks.history(GrantQuery())) == 2
+
+
+@pytest.mark.parametrize("size", [None, 1, 2])
+def test_a_semaphore_that_nobody_gave_a_size_has_one_place(size: int | None) -> None:
+    """Slots made by hand hold one after the other, as the recipe over plain znodes says."""
+    room = Room()
+    if size is not None:
+        room.apply(Enter(A, "slot-", Kind.SLOT, "s1", b"", size=size))
+    slot = Create(
+        "/locks/a/slot-", b"", CreateMode.EPHEMERAL_SEQUENTIAL, "s1", None, CreateMode.CONTAINER
+    )
+    for _ in range(3):
+        room.apply(slot)
+
+    names = room.machine.children("/locks/a") or []
+    held = [each.name for each in room.machine.locks.holders("/locks/a")]
+
+    assert held == contention.holders(names, size or 1)
+    assert len(held) == (size or 1)
+
+
+def test_a_repetition_marks_no_other_contender_of_its_path() -> None:
+    """Another one of the same name may stand there since; its release is its own affair."""
+    room = Room()
+    request = RequestId("c1", 1)
+    enter = Command(Enter(A, "lock-", Kind.EXCLUSIVE, "s1", b""), 0, request)
+    first = room.machine.apply(enter, room.machine.applied_index + 1, 1).unwrap()
+    assert isinstance(first, Entered)
+    path = first.contenders[0].path
+    room.apply(Release(path, first.contenders[0].stat.czxid))
+    room.apply(Create(path, b"", CreateMode.EPHEMERAL, "s1"))
+    (other,) = room.machine.locks.holders("/locks/a")
+    assert (other.path, other.is_repeated) == (path, False)
+
+    again = room.machine.apply(enter, room.machine.applied_index + 1, 1)
+
+    assert again.is_repeat
+    assert room.machine.locks.holders("/locks/a") == (other,)
+    assert room.apply(Release(path, other.czxid, spares_repeated=True)).refusal is None
