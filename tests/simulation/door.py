@@ -121,15 +121,16 @@ class Door:
     ) -> Any:
         """What is said about grants and attempts, of locks and elections."""
         member, deadline_ms = self._member, self._deadline(request)
+        queue = member.locks if room == "locks" else member.elections
         match request.method, rest:
             case "DELETE", ["grants", grant_id]:
-                give_up = member.locks.release if room == "locks" else member.elections.resign
-                await give_up(name, grant_id, _request_id(request), deadline_ms)
+                await queue.release(name, grant_id, _request_id(request), deadline_ms)
                 return acquire.ReleaseReply(grant_id).to_body()
             case "DELETE", ["attempts", client_id, number]:
                 floor_index = Query(query, ("floor_index",)).integer("floor_index") or 0
-                abandon = member.locks.abandon if room == "locks" else member.elections.abandon
-                abandoned = await abandon(name, client_id, int(number), floor_index, deadline_ms)
+                abandoned = await queue.abandon(
+                    name, client_id, int(number), floor_index, deadline_ms
+                )
                 return acquire.AbandonReply(abandoned.deleted_path).to_body()
             case "PUT", ["grants", grant_id] if room == "elections":
                 value = elections.read_proclaim(_body(request))
