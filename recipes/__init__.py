@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from recipes.lock import Lock as Lock
     from recipes.multi_lock import MultiLock as MultiLock
     from recipes.once import Once as Once
+    from recipes.options import FOREVER as FOREVER
     from recipes.reentrant_lock import ReentrantLock as ReentrantLock
     from recipes.rw_lock import RWLock as RWLock
     from recipes.semaphore import Semaphore as Semaphore
     from recipes.token_bucket import TokenBucket as TokenBucket
     from recipes.tree_lock import TreeLock as TreeLock
-    from recipes.waiting import FOREVER as FOREVER
 
 _HOMES = {
     "Election": "recipes.election",
@@ -36,7 +36,7 @@ _HOMES = {
     "execute_exclusive": "recipes.exclusion",
     "Grant": "recipes.grant",
     "Held": "recipes.grant",
-    "FOREVER": "recipes.waiting",
+    "FOREVER": "recipes.options",
     "Lock": "recipes.lock",
     "MultiLock": "recipes.multi_lock",
     "Once": "recipes.once",

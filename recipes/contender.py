@@ -1,46 +1,40 @@
-"""One contender on its terms in one queue: what ``Lock`` and ``Semaphore`` are.
+"""Contenders in queues that the server runs, and their grants.
 
-They differ in the terms alone, so how such a contender is had and given back is written here, once.
+``Contender`` has the verbs that locks share; ``QueueContender`` is one contender in one queue, as
+``Lock`` and ``Semaphore`` are, which differ in their options alone. ``obtain`` goes from a request
+to grants, for them, ``MultiLock``, ``ReentrantLock`` and ``Election``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from coordinator.client.sync_and_async import ClientT, both
-from recipes.body import Body
+from coordinator.client import AnyClientT, ClientT, both
+from coordinator.client.locks import Acquired, AcquireRequest, LockQueue
+from coordinator.errors import DeadlockError
+from recipes.context import Context, HeldT_co, Holding
 from recipes.grant import Grant
-from recipes.guards.raising import Guard
-from recipes.holding import Holding
-from recipes.obtaining import obtain
-from recipes.options import Terms
-from recipes.waiting import Timeout, wait_ms_of
+from recipes.guards.raising import Guard, raise_guards
+from recipes.hold import Hold
+from recipes.options import Options, Timeout, wait_ms_of
 
 
-class Contender(Body[ClientT]):
-    """Contends for the lock ``name``, over and over if need be; ``what`` names it in errors."""
+class Contender(Context[HeldT_co, ClientT]):
+    """One contender, which may acquire and release over and over; a subclass has ``_obtain``."""
 
-    name: str
-    guards: tuple[Guard, ...]
-    _terms: Terms
+    _options: Options
+    _on_position: Callable[[int], None] | None = None
 
-    def _prepare(self, client: Any, name: str, terms: Terms, what: str) -> None:
+    def _prepare(self, client: Any, what: str, options: Options) -> None:
+        """Set up; ``what`` names this contender in errors."""
         self.client = client
-        self.name = name
-        self.guards = terms.guards
-        self._terms = terms
-        self._wait_ms = terms.wait_ms
-        self._contest = client.core.contest("locks", name)
-        self._on_position: Callable[[int], None] | None = None
-        self._holding: Holding[ClientT] = Holding(
-            f"{what} {name!r}", self._obtain, when_unsure=terms.when_unsure
-        )
+        self._options = options
+        self._wait_ms = options.wait_ms
+        self._holding = Holding(what, self._obtain, when_unsure=options.when_unsure)
 
-    @property
-    def grant(self) -> Grant[ClientT] | None:
-        """What this object holds, None when nothing."""
-        return self._holding.grant
+    async def _obtain(self, wait_ms: int | None) -> HeldT_co:
+        raise NotImplementedError
 
     async def _acquire(
         self,
@@ -48,12 +42,12 @@ class Contender(Body[ClientT]):
         timeout: Timeout | None = None,
         *,
         on_position: Callable[[int], None] | None = None,
-    ) -> Grant[ClientT]:
+    ) -> HeldT_co:
         """Wait for the turn and return the grant; ``timeout`` None means the contender's own.
 
         ``blocking=False`` tries once, and raises LockTimeoutError as well; ``try_acquire`` returns
-        None instead. ``on_position`` is told, in the client's event loop, how
-        many stand before us, those who hold included; what it raises ends the wait.
+        None instead. ``on_position`` is called, in the client's event loop, with how many stand
+        before this contender, holders included; what it raises ends the wait.
 
         Raises:
             LockTimeoutError: not granted in time; the attempt left nothing behind.
@@ -62,9 +56,19 @@ class Contender(Body[ClientT]):
             UnavailableError, OutcomeUnknownError: the service is away, or has no quorum; not
                 granted. One try says so within one election.
             SessionExpiredError: a member says that the session ended while waiting.
+            LockLostError, StaleTokenError: lost before the guards were raised; not granted.
+            BadArgumentsError: an argument is out of its range.
         """
         self._on_position = on_position
-        return await self._holding.acquire(self._terms.wait(blocking, timeout))
+        return await self._holding.acquire(self._options.wait(blocking, timeout))
+
+    async def _try_acquire(self, *, timeout: Timeout = 0) -> HeldT_co | None:
+        """Return the grant, None when it was not granted within ``timeout`` (0: try once).
+
+        Raises:
+            All that ``acquire`` raises but LockTimeoutError.
+        """
+        return await self._holding.try_acquire(wait_ms_of(timeout))
 
     async def _release(self) -> bool:
         """Give it back; False when it was not held any more. Idempotent.
@@ -75,17 +79,76 @@ class Contender(Body[ClientT]):
         """
         return await self._holding.release()
 
-    async def _try_acquire(self, *, timeout: Timeout = 0) -> Grant[ClientT] | None:
-        """Return the grant, None when it was not had within ``timeout`` (0: try once)."""
-        return await self._holding.try_acquire(wait_ms_of(timeout))
-
-    async def _undo_acquire(self, grant: Grant[ClientT] | None) -> None:
-        await self._holding.undo_acquire(grant)
-
-    acquire = both(_acquire, undo=_undo_acquire)
-    try_acquire = both(_try_acquire, undo=_undo_acquire)
+    acquire = both(_acquire, undo=Context._undo_acquire)
+    try_acquire = both(_try_acquire, undo=Context._undo_acquire)
     release = both(_release)
 
+
+class QueueContender(Contender[Grant[ClientT], ClientT]):
+    """One contender for the lock ``name``."""
+
+    name: str
+    guards: tuple[Guard, ...]
+
+    def _contend(self, client: Any, name: str, what: str, options: Options) -> None:
+        self.name = name
+        self.guards = options.guards
+        self._queue = client.core.lock_queue(name)
+        self._prepare(client, f"{what} {name!r}", options)
+
+    @property
+    def grant(self) -> Grant[ClientT] | None:
+        """What this object holds, None when nothing."""
+        return self._holding.held
+
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
-        (grant,) = await obtain(self.client, self._contest, self._terms, wait_ms, self._on_position)
+        request, guards = self._options.request(), self._options.guards_to_raise
+        client, queue, on_position = self.client, self._queue, self._on_position
+        (grant,) = await obtain(client, queue, request, wait_ms, guards, on_position)
         return grant
+
+
+async def obtain(
+    client: AnyClientT,
+    queue: LockQueue,
+    request: AcquireRequest,
+    wait_ms: int | None,
+    guards: Sequence[Guard] = (),
+    on_position: Callable[[int], None] | None = None,
+) -> tuple[Grant[AnyClientT], ...]:
+    """Wait for the turn in ``queue``; return a grant for each of its names, in their order.
+
+    The grants share one hold: given back or lost, they are so together. ``guards`` have been raised
+    to their token.
+
+    Raises:
+        DeadlockError: the wait would never end; ``cycle`` says who would wait for whom.
+        All else that ``LockQueue.acquire`` and ``raise_guards`` raise.
+    """
+    try:
+        acquired = await queue.acquire(request, wait_ms, on_position)
+    except DeadlockError as error:
+        raise _with_advice(error) from error
+    grants = _grants_of(client, queue, acquired, request.owner)
+    await raise_guards(grants[0], guards)
+    return grants
+
+
+def _grants_of(
+    client: AnyClientT, queue: LockQueue, acquired: Acquired, owner: str
+) -> tuple[Grant[AnyClientT], ...]:
+    hold = Hold(acquired, queue, owner)
+    reply_for = {each.lock: each for each in acquired.grant.grants or (acquired.grant,)}
+    return tuple([Grant(client, hold, queue, reply_for[name]) for name in queue.names])
+
+
+def _with_advice(error: DeadlockError) -> DeadlockError:
+    """Return ``error`` with what a caller can do about it here."""
+    if len(error.fields.get("cycle", ())) > 1:
+        advice = "take all of them at once (MultiLock), or always in one order"
+    else:
+        advice = (
+            "use ReentrantLock to nest, or owner='' for a grant that another task or thread "
+            "gives back"
+        )
+    return DeadlockError(f"{error.message}; {advice}", **error.fields)

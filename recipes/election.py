@@ -22,23 +22,21 @@ from coordinator.client import (
     AsyncClient,
     BlockingStream,
     Client,
+    ClientT,
     Elected,
     ElectionStream,
     ElectionView,
+    both,
 )
-from coordinator.client.sync_and_async import ClientT, both
 from coordinator.errors import NotOwnerError
-from recipes.body import Body
+from recipes.contender import obtain
+from recipes.context import Context, Holding
 from recipes.grant import Grant
-from recipes.guards.raising import Guard, checked_guards, raise_guards
-from recipes.holding import Holding
-from recipes.naming import name_of
-from recipes.obtaining import grants_of
-from recipes.options import WhenUnsure, checked_when_unsure, wish_of
-from recipes.waiting import FOREVER, Timeout, wait_ms_of
+from recipes.guards.raising import Guard
+from recipes.options import FOREVER, Options, Timeout, WhenUnsure, name_of, wait_ms_of
 
 
-class Election(Body[ClientT]):
+class Election(Context[Grant[ClientT], ClientT]):
     """One candidate, or only an observer, of the election ``name``.
 
     Args:
@@ -67,21 +65,25 @@ class Election(Body[ClientT]):
         trace_id: str = "",
     ) -> None:
         self.client = client
-        name = name_of(name)
-        self.name = name
-        self.guards = checked_guards(client, guards)
+        self.name = name_of(name)
         self._value = value
-        self._wait_ms = wait_ms_of(timeout)
-        self._label, self._trace_id = label, trace_id
-        self._contest = client.core.contest("elections", name)
-        self._holding: Holding[ClientT] = Holding(
-            f"election {name!r}", self._obtain, when_unsure=checked_when_unsure(when_unsure)
+        self._options = Options.of(
+            client,
+            timeout=timeout,
+            when_unsure=when_unsure,
+            guards=guards,
+            label=label,
+            trace_id=trace_id,
         )
+        self.guards = self._options.guards
+        self._wait_ms = self._options.wait_ms
+        self._queue = client.core.lock_queue(self.name, is_election=True)
+        self._holding = Holding(f"election {self.name!r}", self._obtain, when_unsure=when_unsure)
 
     @property
     def leadership(self) -> Grant[ClientT] | None:
         """What this candidate won, None when it is not elected."""
-        return self._holding.grant
+        return self._holding.held
 
     async def _resign(self) -> bool:
         """Stop being elected; False when it was not any more. Idempotent."""
@@ -96,16 +98,13 @@ class Election(Body[ClientT]):
         wait_ms = self._wait_ms if timeout is None else wait_ms_of(timeout)
         return await self._holding.acquire(wait_ms)
 
-    async def _undo_campaign(self, leadership: Grant[ClientT]) -> None:
-        await self._holding.undo_acquire(leadership)
-
-    campaign = both(_campaign, undo=_undo_campaign)
+    campaign = both(_campaign, undo=Context._undo_acquire)
     resign = both(_resign)
 
     @both
     async def proclaim(self, value: bytes) -> None:
         """Publish ``value``; NotOwnerError unless this candidate is elected."""
-        leadership = self._holding.grant
+        leadership = self._holding.held
         if leadership is None:
             raise NotOwnerError(f"election {self.name!r}: expected to be elected, found it is not")
         leadership.check()
@@ -128,8 +127,6 @@ class Election(Body[ClientT]):
         return stream
 
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
-        wish = wish_of(self._label, self._trace_id, self._value)
-        award = await self._contest.contend(wish, wait_ms)
-        (leadership,) = grants_of(self.client, self._contest, award)
-        await raise_guards(leadership, self.guards)
+        request = self._options.campaign(self._value)
+        (leadership,) = await obtain(self.client, self._queue, request, wait_ms, self.guards)
         return leadership

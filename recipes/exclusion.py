@@ -25,8 +25,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
-from coordinator.client import AsyncClient, Client, connect
-from coordinator.client.sync_and_async import expect_face
+from coordinator.client import AsyncClient, Client, connect, expect_client
 from recipes.grant import Grant
 from recipes.lock import Lock
 from recipes.options import LockOptions
@@ -128,7 +127,7 @@ class exclusive:
             if self._client is None:
                 with connect() as client:
                     return execute_exclusive(client, self._key, run, **options)
-            expect_face(self._client, Client, f"exclusive({self._key!r})")
+            expect_client(self._client, Client, f"exclusive({self._key!r})")
             assert isinstance(self._client, Client)
             return execute_exclusive(self._client, self._key, run, **options)
 
@@ -143,7 +142,7 @@ class exclusive:
             if self._client is None:
                 async with connect() as client:
                     return await _execute(client, self._key, run, options)
-            expect_face(self._client, AsyncClient, f"exclusive({self._key!r})")
+            expect_client(self._client, AsyncClient, f"exclusive({self._key!r})")
             assert isinstance(self._client, AsyncClient)
             return await _execute(self._client, self._key, run, options)
 

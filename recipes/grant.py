@@ -1,14 +1,14 @@
-"""What a holder has: the grant, its number, and the truth about how far it may be relied upon.
+"""The grant that a holder has: its fencing token, and how far it may be relied upon.
 
 1. ``fencing_token`` grows with each grant of a lock. Pass it with every write to the store that the
    lock protects and let the store refuse a lower one: nothing else closes the gap between
    looking at a lock and writing, because a process may be paused there for any time.
-2. ``check``, ``is_lost`` and ``remaining_safe_ms`` read the clock at each call. What they
-   say is the past as soon as it is said; so is what ``verify`` asks the cluster.
+2. ``check``, ``is_lost`` and ``remaining_safe_ms`` read the clock at each call. Their answer is the
+   past as soon as it is given; so is what ``verify`` asks the cluster.
 3. Once lost, a grant is never held again.
 4. Safe to ask from any thread. Callbacks run in the client's event loop and must not block.
-5. A forced release (``client.revoke``) ends the grant in the cluster at once, and no clock tells
-   its holder: only ``verify``, ``if_held=`` and the guards do.
+5. A forced release (``client.revoke``) ends the grant in the cluster at once. Its holder learns it
+   with the next heartbeat; until then only ``verify``, ``if_held=`` and the guards know.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Generic
 
-from coordinator.client import Check, Client, Previous, Session
-from coordinator.client.sync_and_async import ClientT, both, expect_face
+from coordinator.client import Check, Client, ClientT, both, expect_client
+from coordinator.client.locks import GrantReply
 from coordinator.errors import BadArgumentsError, LockLostError, SessionExpiredError
-from recipes.hold import Life, Queue
+from recipes.hold import Hold, QueueClient, Share
 from recipes.interrupting import Interrupting
 
 
@@ -43,38 +43,25 @@ class Grant(Generic[ClientT]):
     ``kind`` is ``exclusive``, ``shared`` or ``slot``. ``max_hold_ms`` is how long it may be held at
     most, 0 without a bound. ``previous`` is the grant of this lock that ended last, with how it
     ended and the note its holder left; None when the history knows none. ``is_election`` when it
-    is a leadership. ``hold`` is what it lives by, for the recipes.
+    is a leadership. ``hold`` is what keeps it, for the recipes.
     """
 
     def __init__(
-        self,
-        client: ClientT,
-        hold: Life,
-        queue: Queue,
-        *,
-        lock: str,
-        grant_id: str,
-        fencing_token: int,
-        path: str,
-        session: Session,
-        kind: str = "exclusive",
-        max_hold_ms: int = 0,
-        previous: Previous | None = None,
-        is_election: bool = False,
+        self, client: ClientT, hold: Hold | Share, queue: QueueClient, reply: GrantReply
     ) -> None:
         self.client = client
-        self.lock = lock
-        self.grant_id = grant_id
-        self.fencing_token = fencing_token
-        self.path = path
-        self.session_id = session.session_id
-        self.kind = kind
-        self.max_hold_ms = max_hold_ms
-        self.previous = previous
-        self.is_election = is_election
+        self.lock = reply.lock
+        self.grant_id = reply.grant_id
+        self.fencing_token = reply.fencing_token
+        self.path = reply.path
+        self.session_id = reply.session_id
+        self.kind = reply.kind
+        self.max_hold_ms = reply.max_hold_ms
+        self.previous = reply.previous
+        self.is_election = queue.is_election
         self.hold = hold
         self._queue = queue
-        self._session = session
+        self._reply = reply
 
     def __repr__(self) -> str:
         state = "released" if self.is_released else "lost" if self.is_lost else "held"
@@ -110,8 +97,8 @@ class Grant(Generic[ClientT]):
         """
         return self.hold.remaining_safe_ms()
 
-    def over(self, hold: Life) -> Grant[ClientT]:
-        """Return another grant of the same place in the queue, that lives by ``hold``."""
+    def with_hold(self, hold: Hold | Share) -> Grant[ClientT]:
+        """Return another grant of the same place in the queue, kept by ``hold``."""
         other = copy(self)
         other.hold = hold
         return other
@@ -147,7 +134,7 @@ class Grant(Generic[ClientT]):
         Raises:
             BadArgumentsError: not the main thread, or the client of an event loop.
         """
-        expect_face(self.client, Client, "grant.interrupting()")
+        expect_client(self.client, Client, "grant.interrupting()")
         return Interrupting(self, signal_number)
 
     @both
@@ -184,7 +171,7 @@ class Grant(Generic[ClientT]):
         """
         self.check()
         try:
-            await self._session.renew(self.client.core.settings.timeout_ms)
+            await self.hold.renew(self.client.core.settings.timeout_ms)
         except SessionExpiredError as error:
             raise self.loss() from error
         self.check()
@@ -218,7 +205,7 @@ class Grant(Generic[ClientT]):
             NotOwnerError: the grant does not hold any more; the note was not left.
             BadArgumentsError: it is too long, or this grant can have none.
         """
-        await self._queue.note(self.grant_id, note)
+        await self._queue.note(self._reply, note)
 
     @both
     async def downgrade(self) -> None:
@@ -237,7 +224,7 @@ class Grant(Generic[ClientT]):
                 f"{self.lock}: expected the grant of an RWLock to downgrade, found that of a "
                 f"ReentrantLock: other bodies of its owner rely on holding it alone"
             )
-        await self._queue.downgrade(self.grant_id)
+        await self._queue.downgrade(self._reply)
         self.kind = "shared"
 
     @both
@@ -246,7 +233,7 @@ class Grant(Generic[ClientT]):
         return await self.give_back()
 
     async def give_back(self) -> bool:
-        """Release, on the asyncio core; goes on to its end even if the caller is cancelled.
+        """Release, inside a recipe's coroutine; goes on even if the caller is cancelled.
 
         The grant counts as held until the cluster has said that it is not (redis-py 3847).
         """
@@ -257,7 +244,7 @@ class Grant(Generic[ClientT]):
         self.hold.keep_releasing()
 
     async def _ask(self) -> tuple[bool, int]:
-        is_current, zxid = await self._queue.is_current(self.grant_id, self.fencing_token)
+        is_current, zxid = await self._queue.is_current(self._reply)
         if not is_current:
             self.hold.lose("the cluster says that it does not hold any more")
         return is_current, zxid

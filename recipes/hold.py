@@ -1,12 +1,12 @@
-"""What one place in a queue is worth: how long it is certainly held, and its way back.
+"""The hold behind a grant: how long it is certainly held, and how it is given back.
 
-One hold is behind each grant. Several grants may share it: those of a ``MultiLock``, which are had
-and given back as one, and those of a ``ReentrantLock``, by ``Share``.
+Several grants may share one hold: those of a ``MultiLock``, which are acquired and given back as
+one, and those of a ``ReentrantLock``, by ``Share``.
 
 1. Once lost, a hold is never held again; once given back, neither.
 2. It counts as held until the cluster has said that it is not (redis-py 3847).
-3. Safe to ask from any thread. Callbacks run in the client's event loop and must not block; who
-   asks when that is closed is told at once, in its own thread.
+3. Safe to ask from any thread. Callbacks run in the client's event loop and must not block; once
+   that loop is closed they are called at once, in the caller's thread.
 """
 
 from __future__ import annotations
@@ -14,95 +14,67 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from coordinator.client import AsyncClient, Session, SessionState
-from coordinator.client.locks.acquired import remaining_safe_ms
+from coordinator.client import SessionState
+from coordinator.client.locks import Acquired, GrantReply
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 
 _AGAIN_S = 1.0
 
 
-class Queue(Protocol):
-    """Where a grant came from, and goes back to."""
+class QueueClient(Protocol):
+    """Where a grant comes from and is given back: a ``LockQueue``, or a recipe's own."""
 
-    async def release(self, grant_id: str) -> bool:
+    is_election: bool
+
+    async def release(self, grant: GrantReply) -> bool:
         """Give the grant back; False when it was not held any more."""
         ...
 
-    async def is_current(self, grant_id: str, fencing_token: int) -> tuple[bool, int]:
+    async def is_current(self, grant: GrantReply) -> tuple[bool, int]:
         """Return whether the cluster still says that this grant holds, and as of which zxid."""
         ...
 
-    async def note(self, grant_id: str, note: bytes) -> None:
+    async def note(self, grant: GrantReply, note: bytes) -> None:
         """Leave a note with the grant."""
         ...
 
-    async def downgrade(self, grant_id: str) -> Any:
+    async def downgrade(self, grant: GrantReply) -> Any:
         """Turn the exclusive grant into a shared one."""
         ...
 
-
-class Life(Protocol):
-    """What a grant asks of the hold behind it."""
-
-    @property
-    def is_counted(self) -> bool: ...
-    @property
-    def is_released(self) -> bool: ...
-    @property
-    def reason(self) -> str: ...
-    def remaining_safe_ms(self) -> int: ...
-    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]: ...
-    def lose(self, reason: str) -> None: ...
-    def next_write_number(self) -> int: ...
-    async def give_back(self) -> bool: ...
-    def keep_releasing(self) -> None: ...
+    def clean_up(self, work: Coroutine[Any, Any, Any], name: str, owner: str) -> asyncio.Task[Any]:
+        """Run ``work`` in the background; ``owner`` acquires again only when it has ended."""
+        ...
 
 
 class Hold:
-    """The hold that ``grant_id`` names; made in the client's event loop.
-
-    ``paths`` are its contenders, one for each of its locks; ``is_bounded``: it ends by itself
-    (``max_hold``). ``locks`` and ``owner``: in whose name it stands in which queues.
-    """
+    """What was ``acquired`` from ``queue`` in the name of ``owner``; made in the event loop."""
 
     is_counted = False
     """Whether it is a share, of which its owner may have more."""
 
-    def __init__(
-        self,
-        core: AsyncClient,
-        *,
-        grant_id: str,
-        fencing_token: int,
-        paths: Sequence[str],
-        session: Session,
-        queue: Queue,
-        locks: Sequence[str] = (),
-        owner: str = "",
-        is_bounded: bool = False,
-    ) -> None:
-        self._core = core
-        self._grant_id = grant_id
-        self._session = session
+    def __init__(self, acquired: Acquired, queue: QueueClient, owner: str = "") -> None:
+        self._acquired = acquired
+        self._grant_id = acquired.grant.grant_id
+        self._session = acquired.session
         self._queue = queue
-        self._locks = locks
         self._owner = owner
-        self._paths = paths
-        self._is_bounded = is_bounded
+        self._loop = asyncio.get_running_loop()
         self._reason = ""
         self._is_released = False
         self._callbacks: list[Callable[[], None]] = []
         self._write_numbers = itertools.count(1)
         self._guard = threading.Lock()
-        self._unsubscribe = session.on_state(self._on_session_state)
-        session.tidings.attend(paths, fencing_token, self.lose)
+        self._unsubscribe = self._session.on_state(self._on_session_state)
+        token = acquired.grant.fencing_token
+        self._session.grant_watch.watch(acquired.paths, token, self.lose)
         self._releasing: asyncio.Task[bool] | None = None
         self._keeps_releasing: asyncio.Task[None] | None = None
         self._end_of_bound: asyncio.TimerHandle | None = None
-        if is_bounded:
+        if acquired.is_bounded:
             self._await_end_of_bound()
 
     @property
@@ -115,19 +87,13 @@ class Hold:
         """Why it is not held any more; empty while it is."""
         if self._reason:
             return self._reason
-        if self._is_released:
-            return "it was released"
-        if self._session.reason or self._session.remaining_safe_ms() == 0:
-            return self._session.reason
-        if taken := self._session.tidings.taken(self._paths):
-            return taken
-        return "its time (max_hold) is over" if self.remaining_safe_ms() == 0 else ""
+        return "it was released" if self._is_released else self._acquired.loss_reason
 
     def remaining_safe_ms(self) -> int:
         """Return for how long nobody else can certainly be granted the lock, 0 when unknown."""
         if self._is_released or self._reason:
             return 0
-        return remaining_safe_ms(self._session, self._paths, is_bounded=self._is_bounded)
+        return self._acquired.remaining_safe_ms()
 
     def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback()`` once when it is lost; returns how to stop that."""
@@ -135,9 +101,9 @@ class Hold:
             self._callbacks.append(callback)
         if self._reason or (not self._is_released and self.remaining_safe_ms() == 0):
             try:
-                self._core.loop.call_soon_threadsafe(self._tell)
-            except RuntimeError:  # the loop is closed: nobody but this caller can tell it
-                self._tell()
+                self._loop.call_soon_threadsafe(self._call_back)
+            except RuntimeError:  # the loop is closed: only this thread can call it
+                self._call_back()
 
         def stop() -> None:
             with self._guard:
@@ -150,7 +116,7 @@ class Hold:
         """Say that it is not held any more; only from the event loop."""
         if not self._reason and not self._is_released:
             self._reason = reason
-        self._tell()
+        self._call_back()
 
     def next_write_number(self) -> int:
         """Return 1, then 2, and so on: each number once, whichever thread asks."""
@@ -166,21 +132,21 @@ class Hold:
         if self._is_released:
             return False
         if self._session.has_failed:
-            # It is lost and not given back: its session ends, now that nobody relies on it.
+            # Lost, not given back: its session ends, now that nobody relies on it.
             self.lose(self.reason)
             self._retire()
             return False
         if self.remaining_safe_ms() == 0:
-            # Its session may live on at the server for a while; let the next one in earlier.
+            # Its session may live on at the server for a while: let the next one in earlier.
             self.lose(self.reason)
-            self._start(self._release_once(), f"release {self._grant_id} after its loss")
+            self._start(self._release_once(), "release after its loss")
             self._retire()
             return False
         releasing = self._release_under_way()
         try:
             await asyncio.wait({releasing})
         except asyncio.CancelledError:
-            self.keep_releasing()  # nobody is left to try it again
+            self.keep_releasing()  # its caller will not try again
             raise
         if releasing.cancelled():
             raise OutcomeUnknownError(
@@ -192,23 +158,23 @@ class Hold:
     def keep_releasing(self) -> None:
         """Go on releasing in the background until it is known, or the session has ended."""
         if self._keeps_releasing is None or self._keeps_releasing.done():
-            self._keeps_releasing = self._start(
-                self._release_until_known(), f"keep releasing {self._grant_id}"
-            )
+            self._keeps_releasing = self._start(self._release_until_known(), "keep releasing")
 
-    def _start(self, work: Any, name: str) -> asyncio.Task[Any]:
-        chore = self._core.chores.start(work, name)
-        self._core.leftovers.add(self._locks, self._owner, chore)
-        return chore
+    def _start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        return self._queue.clean_up(work, f"{name} {self._grant_id}", self._owner)
+
+    async def renew(self, timeout_ms: int) -> None:
+        """Renew the lease of its session now; raises as ``Session.renew``."""
+        await self._session.renew(timeout_ms)
 
     def _release_under_way(self) -> asyncio.Task[bool]:
         """Return the one release that is being sent: two would take each other's for a loss."""
         if self._releasing is None or self._releasing.done():
-            self._releasing = self._start(self._release_once(), f"release {self._grant_id}")
+            self._releasing = self._start(self._release_once(), "release")
         return self._releasing
 
     async def _release_once(self) -> bool:
-        was_held = await self._queue.release(self._grant_id)
+        was_held = await self._queue.release(self._acquired.grant)
         if not was_held and not self._is_released:
             self.lose("the cluster says that it is not held")
         self._retire()
@@ -224,7 +190,7 @@ class Hold:
     def _retire(self) -> None:
         self._is_released = True
         self._unsubscribe()
-        self._session.tidings.forget(self._paths)
+        self._acquired.stop_watching()
         if self._end_of_bound is not None:
             self._end_of_bound.cancel()
         with self._guard:
@@ -235,16 +201,16 @@ class Hold:
             self.lose(self._session.reason)
 
     def _await_end_of_bound(self) -> None:
-        """Tell of the end of a bounded hold when it comes; heartbeats may have moved it."""
-        remaining_ms = self._session.tidings.hold_remaining_ms(self._paths)
+        """Call back when a bounded hold ends; heartbeats may have moved its end."""
+        remaining_ms = self._session.grant_watch.hold_remaining_ms(self._acquired.paths)
         if remaining_ms == 0:
             self.lose("its time (max_hold) is over")
             return
-        self._end_of_bound = self._core.loop.call_later(
+        self._end_of_bound = self._loop.call_later(
             (remaining_ms + 1) / 1000, self._await_end_of_bound
         )
 
-    def _tell(self) -> None:
+    def _call_back(self) -> None:
         with self._guard:
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
@@ -252,7 +218,7 @@ class Hold:
                 callback()
             except (Exception, asyncio.CancelledError) as error:
                 # One callback's mistake keeps neither the others nor the session from going on.
-                self._core.loop.call_exception_handler(
+                self._loop.call_exception_handler(
                     {"message": f"a callback of grant {self._grant_id} failed", "exception": error}
                 )
 
@@ -260,7 +226,7 @@ class Hold:
 class Shares:
     """How many grants of one owner share a hold; the last one gives it back."""
 
-    def __init__(self, hold: Life, on_last: Callable[[], None]) -> None:
+    def __init__(self, hold: Hold | Share, on_last: Callable[[], None]) -> None:
         self.hold = hold
         self.count = 0
         self._on_last = on_last
@@ -279,7 +245,7 @@ class Shares:
 
 
 class Share:
-    """One grant's part in a hold that several grants of one owner share."""
+    """One grant's part in a hold that several grants of one owner share; asked as the hold is."""
 
     is_counted = True
 
@@ -309,6 +275,9 @@ class Share:
 
     def next_write_number(self) -> int:
         return self._hold.next_write_number()
+
+    async def renew(self, timeout_ms: int) -> None:
+        await self._hold.renew(timeout_ms)
 
     async def give_back(self) -> bool:
         """Give this part back, and the hold with the last one."""

@@ -25,15 +25,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator.client.sync_and_async import ClientT, FaceT
-from recipes.contender import Contender
+from coordinator.client import AnyClientT, ClientT
+from recipes.contender import QueueContender
 from recipes.guards.raising import Guard
-from recipes.naming import name_of
-from recipes.options import Purpose, Terms, WhenUnsure
-from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout
+from recipes.options import DEFAULT_TIMEOUT_S, Options, Purpose, Timeout, WhenUnsure, name_of
 
 
-class Lock(Contender[ClientT]):
+class Lock(QueueContender[ClientT]):
     """One contender for the lock ``name``; not reentrant.
 
     Args:
@@ -80,7 +78,7 @@ class Lock(Contender[ClientT]):
         label: str = "",
         trace_id: str = "",
     ) -> None:
-        terms = Terms.of(
+        options = Options.of(
             client,
             timeout=timeout,
             when_unsure=when_unsure,
@@ -94,11 +92,11 @@ class Lock(Contender[ClientT]):
             label=label,
             trace_id=trace_id,
         )
-        self._prepare(client, name_of(name), terms, "lock")
+        self._contend(client, name_of(name), "lock", options)
 
     @classmethod
-    def on_terms(cls, client: FaceT, name: str, terms: Terms) -> Lock[FaceT]:
-        """Return a contender on ``terms``, whose kind may be another; for the other recipes."""
-        lock: Lock[FaceT] = Lock.__new__(Lock)
-        lock._prepare(client, name, terms, "lock")
+    def with_options(cls, client: AnyClientT, name: str, options: Options) -> Lock[AnyClientT]:
+        """Return a contender with checked options, maybe of another kind; for other recipes."""
+        lock: Lock[AnyClientT] = Lock.__new__(Lock)
+        lock._contend(client, name, "lock", options)
         return lock

@@ -17,94 +17,32 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Generic, Literal, Unpack
+from typing import Unpack
 
-from coordinator.client import AsyncClient, Client
-from coordinator.client.hints import Contending
-from coordinator.client.sync_and_async import ClientT, both, expect_face
+from coordinator.client import ClientT
 from coordinator.errors import BadArgumentsError
+from recipes.contender import Contender, obtain
 from recipes.grant import Grant
-from recipes.holding import Holding
-from recipes.naming import name_of
-from recipes.obtaining import obtain
-from recipes.options import LockOptions, Terms
-from recipes.waiting import Timeout, wait_ms_of
+from recipes.options import LockOptions, Options, name_of
 
 
-class MultiLock(Contending, Generic[ClientT]):
+class MultiLock(Contender[tuple[Grant[ClientT], ...], ClientT]):
     """One contender for all the locks ``names`` (up to 64); see ``Lock`` for the options."""
 
     def __init__(self, client: ClientT, *names: str | int, **options: Unpack[LockOptions]) -> None:
-        self.client = client
         self.names = tuple(name_of(name) for name in names)
         if not names or len(set(self.names)) != len(names):
             raise BadArgumentsError(
                 f"MultiLock: expected one name or more, each once; found {names!r}"
             )
-        self._terms = Terms.of(client, **options)
-        self._contest = client.core.contest("locks", *self.names)
-        self._grants: tuple[Grant[ClientT], ...] = ()
-        # All the grants share one hold, so whoever holds the first holds them all.
-        self._holding: Holding[ClientT] = Holding(
-            f"MultiLock {self.names!r}", self._obtain, when_unsure=self._terms.when_unsure
-        )
+        self._queue = client.core.lock_queue(*self.names)
+        self._prepare(client, f"MultiLock {self.names!r}", Options.of(client, **options))
 
     @property
     def grants(self) -> tuple[Grant[ClientT], ...]:
         """What this object holds, in the order of the names; empty when nothing."""
-        return () if self._holding.grant is None else self._grants
+        return self._holding.held or ()
 
-    async def _acquire(
-        self, blocking: bool = True, timeout: Timeout | None = None
-    ) -> tuple[Grant[ClientT], ...]:
-        """Wait for all the locks and return their grants; raises as ``Lock.acquire`` does."""
-        await self._holding.acquire(self._terms.wait(blocking, timeout))
-        return self._grants
-
-    async def _try_acquire(self, *, timeout: Timeout = 0) -> tuple[Grant[ClientT], ...] | None:
-        """Return the grants, None when not all were had within ``timeout`` (0: try once)."""
-        first = await self._holding.try_acquire(wait_ms_of(timeout))
-        return None if first is None else self._grants
-
-    async def _release(self) -> bool:
-        """Give all the locks back; False when they were not held any more. Idempotent."""
-        return await self._holding.release()
-
-    async def _undo_acquire(self, grants: tuple[Grant[ClientT], ...] | None) -> None:
-        await self._holding.undo_acquire(None if grants is None else grants[0])
-
-    acquire = both(_acquire, undo=_undo_acquire)
-    try_acquire = both(_try_acquire, undo=_undo_acquire)
-    release = both(_release)
-
-    def __enter__(self: MultiLock[Client]) -> tuple[Grant[Client], ...]:
-        expect_face(self.client, Client, "with")
-        self.client.call(self._holding.enter(self._terms.wait_ms), self._holding.undo_enter)
-        return self._grants
-
-    def __exit__(
-        self: MultiLock[Client],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
-        self.client.call(self._holding.leave(error))
-
-    async def __aenter__(self: MultiLock[AsyncClient]) -> tuple[Grant[AsyncClient], ...]:
-        expect_face(self.client, AsyncClient, "async with")
-        await self._holding.enter(self._terms.wait_ms)
-        self._holding.watch_over_task()
-        return self._grants
-
-    async def __aexit__(
-        self: MultiLock[AsyncClient],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
-        await self._holding.leave(error)
-
-    async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
-        self._grants = await obtain(self.client, self._contest, self._terms, wait_ms)
-        return self._grants[0]
+    async def _obtain(self, wait_ms: int | None) -> tuple[Grant[ClientT], ...]:
+        request, guards = self._options.request(), self._options.guards_to_raise
+        return await obtain(self.client, self._queue, request, wait_ms, guards, self._on_position)

@@ -30,8 +30,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, overload
 from urllib.parse import quote
 
-from coordinator.client import AsyncClient, Client
-from coordinator.client.sync_and_async import ClientT, both
+from coordinator.client import AsyncClient, Client, ClientT, both
 from coordinator.errors import (
     BadArgumentsError,
     DataTooLargeError,
@@ -41,7 +40,7 @@ from coordinator.errors import (
 )
 from recipes.grant import Grant
 from recipes.lock import Lock
-from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, is_seconds
+from recipes.options import DEFAULT_TIMEOUT_S, Timeout, is_seconds
 
 ROOT = "/once"
 KEEP_S_DEFAULT = 24 * 3600.0

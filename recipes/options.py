@@ -1,29 +1,33 @@
-"""On which terms a contender stands: how long it waits and holds, in whose name, for what.
-
-The arguments that ``Lock`` and everything made from it have in common, checked once.
-"""
+"""The arguments that ``Lock`` and everything made from it have in common, checked once."""
 
 from __future__ import annotations
 
+import enum
+import math
 import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypedDict, get_args
+from typing import Any, Final, Literal, TypedDict, get_args
 
 from coordinator.client import AsyncClient, Client
-from coordinator.client.locks.lock_queue import Wish
-from coordinator.client.locks.owner import current_owner
+from coordinator.client.locks import AcquireRequest, current_owner
 from coordinator.errors import BadArgumentsError
 from recipes.guards.raising import Guard, checked_guards
-from recipes.waiting import (
-    DEFAULT_TIMEOUT_S,
-    Timeout,
-    checked_blocking,
-    is_seconds,
-    wait_ms_of,
-)
 
+DEFAULT_TIMEOUT_S = 10.0
+
+
+class Forever(enum.Enum):
+    """The type of FOREVER."""
+
+    FOREVER = "forever"
+
+
+FOREVER: Final = Forever.FOREVER
+"""Waits without end; it has to be asked for."""
+
+Timeout = float | Forever
 Kind = Literal["exclusive", "shared", "slot"]
 WhenUnsure = Literal["stop", "continue"]
 Purpose = Literal["efficiency", "correctness"]
@@ -52,7 +56,7 @@ class LockOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class Options:
     """The checked arguments; ``wait_ms`` 0 tries once, None waits without end."""
 
     wait_ms: int | None
@@ -60,7 +64,7 @@ class Terms:
     owner: str | None
     guards: tuple[Guard, ...]
     raise_on_acquire: bool
-    _wish: Wish
+    _request: AcquireRequest
 
     @classmethod
     def of(
@@ -80,20 +84,24 @@ class Terms:
         waiver: str = "",
         label: str = "",
         trace_id: str = "",
-    ) -> Terms:
-        """Return the terms that these arguments mean; see ``Lock``.
+    ) -> Options:
+        """Return what these arguments mean; see ``Lock``.
 
         Raises:
             BadArgumentsError: one of them is out of its range, or they do not go together.
         """
-        checked_when_unsure(when_unsure)
+        if when_unsure not in get_args(WhenUnsure):
+            raise BadArgumentsError(
+                f"when_unsure: expected stop or continue, found {when_unsure!r}"
+            )
         _check_purpose(purpose, guards, waiver)
         if not isinstance(owner, str | None) or len(owner or "") > OWNER_CHARACTERS_MAX:
             raise BadArgumentsError(
                 f"owner: expected at most {OWNER_CHARACTERS_MAX} characters, found {owner!r}"
             )
-        wish = replace(
-            wish_of(label, trace_id),
+        request = AcquireRequest(
+            label=label,
+            trace_id=trace_id,
             kind=kind,
             size=size,
             lock_delay_ms=_lock_delay_ms(lock_delay),
@@ -103,34 +111,79 @@ class Terms:
             guard=_named(guards, waiver),
         )
         checked = checked_guards(client, guards)
-        return cls(wait_ms_of(timeout), when_unsure, owner, checked, raise_on_acquire, wish)
+        return cls(wait_ms_of(timeout), when_unsure, owner, checked, raise_on_acquire, request)
 
     def wait(self, blocking: bool, timeout: Timeout | None) -> int | None:
-        """Return how long one acquire waits, in ms; ``timeout`` None means these terms' own."""
-        checked_blocking(blocking)
-        if timeout is None:
-            return self.wait_ms if blocking else 0
-        return wait_ms_of(timeout, blocking=blocking)
+        """Return how long one acquire waits, in ms; ``timeout`` None means this contender's own."""
+        if not isinstance(blocking, bool):  # acquire(5) would wait, and not for 5 seconds
+            raise BadArgumentsError(
+                f"blocking: expected True or False, found {blocking!r}; how long to wait is said "
+                f"by `acquire(timeout={blocking!r})`"
+            )
+        if not blocking:
+            return 0
+        return self.wait_ms if timeout is None else wait_ms_of(timeout)
+
+    @property
+    def guards_to_raise(self) -> tuple[Guard, ...]:
+        """The guards to raise before anybody gets the grant."""
+        return self.guards if self.raise_on_acquire else ()
 
     def owner_now(self) -> str:
-        """Return in whose name an attempt that begins now stands: its own, or the caller's."""
+        """Return the owner of an attempt that begins now: the one given, or the caller."""
         return current_owner() if self.owner is None else self.owner
 
-    def wish_of(self, owner: str) -> Wish:
-        """Return what is asked for in the name of ``owner``."""
-        return replace(self._wish, owner=owner)
+    def request(self, owner: str | None = None) -> AcquireRequest:
+        """Return what to ask for now, in the name of ``owner``; None is ``owner_now``."""
+        named = self.owner_now() if owner is None else owner
+        return replace(self._request, owner=named, **_this_process())
+
+    def campaign(self, value: bytes) -> AcquireRequest:
+        """Return what to ask of an election, which publishes ``value`` when won."""
+        label, trace_id = self._request.label, self._request.trace_id
+        return AcquireRequest(label=label, trace_id=trace_id, value=value, **_this_process())
 
 
-def wish_of(label: str, trace_id: str, value: bytes | None = None) -> Wish:
-    """Return who contends, with this host and process, for people to see."""
-    return Wish(label, socket.gethostname()[:200], os.getpid(), trace_id, value)
+def is_seconds(value: Any) -> bool:
+    """Return whether ``value`` is a finite number from 0 up."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value) and value >= 0
 
 
-def checked_when_unsure(when_unsure: WhenUnsure) -> WhenUnsure:
-    """Return it if it is ``stop`` or ``continue``."""
-    if when_unsure not in get_args(WhenUnsure):
-        raise BadArgumentsError(f"when_unsure: expected stop or continue, found {when_unsure!r}")
-    return when_unsure
+def wait_ms_of(timeout: Timeout) -> int | None:
+    """Return how long to wait in ms: 0 tries once, None waits without end.
+
+    Raises:
+        BadArgumentsError: ``timeout`` is neither seconds nor FOREVER.
+    """
+    if timeout is FOREVER:
+        return None
+    if not is_seconds(timeout):
+        raise BadArgumentsError(
+            f"timeout: expected seconds from 0 (try once), or FOREVER; found {timeout!r}"
+        )
+    return math.ceil(timeout * 1000)
+
+
+def name_of(name: object, what: str = "name") -> str:
+    """Return ``name`` as text; an integer is its decimal digits.
+
+    Anything else is refused: ``str()`` would make a name of everything, and all whose order number
+    was forgotten would share the one lock "None".
+
+    Raises:
+        BadArgumentsError: it is neither text nor an integer.
+    """
+    if isinstance(name, str):
+        return name
+    if isinstance(name, int) and not isinstance(name, bool):
+        return str(name)
+    raise BadArgumentsError(f"{what}: expected text or an integer, found {name!r:.60}")
+
+
+def _this_process() -> dict[str, Any]:
+    """Return what people see of who contends, beside its label."""
+    return {"host": socket.gethostname()[:200], "pid": os.getpid()}
 
 
 def _check_purpose(purpose: Purpose | None, guards: Sequence[Guard], waiver: str) -> None:

@@ -28,21 +28,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Generic, Literal, Unpack
+from typing import Any, Generic, Unpack
 
-from coordinator.client import AsyncClient, Client
-from coordinator.client.hints import Contending
-from coordinator.client.locks.owner import current_owner
-from coordinator.client.sync_and_async import ClientT, both, expect_face
+from coordinator.client import ClientT, both
+from coordinator.client.locks import current_owner
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
+from recipes.contender import obtain
+from recipes.context import Context, Holding
 from recipes.grant import Grant
 from recipes.hold import Shares
-from recipes.holding import Holding
-from recipes.naming import name_of
-from recipes.obtaining import obtain
-from recipes.options import LockOptions, Terms
-from recipes.waiting import Timeout, wait_ms_of
+from recipes.options import LockOptions, Options, Timeout, name_of, wait_ms_of
 
 
 class _Counts:
@@ -62,12 +57,12 @@ class _Taken(Generic[ClientT]):
     """What ``caller``, a task or a thread, took over an object; a body has it until it is left."""
 
     caller: str
-    holding: Holding[ClientT]
+    holding: Holding[Grant[ClientT]]
     grant: Grant[ClientT]
     is_body: bool
 
 
-class ReentrantLock(Contending, Generic[ClientT]):
+class ReentrantLock(Context[Grant[ClientT], ClientT]):
     """A way to the lock ``name`` for all owners of a client; see ``Lock`` for the options.
 
     Unlike a ``Lock`` one object may be used by many tasks and threads. When the owner holds the
@@ -77,13 +72,14 @@ class ReentrantLock(Contending, Generic[ClientT]):
     def __init__(self, client: ClientT, name: str | int, **options: Unpack[LockOptions]) -> None:
         self.client = client
         self.name = name_of(name)
-        self._terms = Terms.of(client, **options)
-        if self._terms.owner == "":
+        self._options = Options.of(client, **options)
+        if self._options.owner == "":
             raise BadArgumentsError(
                 f"ReentrantLock {self.name!r}: expected an owner with a name, found none; only "
                 f"who has a name can be known again"
             )
-        self._contest = client.core.contest("locks", self.name)
+        self._wait_ms = self._options.wait_ms
+        self._queue = client.core.lock_queue(self.name)
         self._counts = client.core.shared(_Counts)
         self._taken: dict[str, list[_Taken[ClientT]]] = {}
         """By owner, what was taken over this object and not yet given back, the last one last."""
@@ -91,7 +87,7 @@ class ReentrantLock(Contending, Generic[ClientT]):
     @property
     def count(self) -> int:
         """How often the lock is held by the caller, over whichever object of this client."""
-        held = self._counts.held.get((self.name, self._terms.owner_now()))
+        held = self._counts.held.get((self.name, self._options.owner_now()))
         return 0 if held is None else held[1].count
 
     async def _acquire(
@@ -103,7 +99,7 @@ class ReentrantLock(Contending, Generic[ClientT]):
             LockLostError: this owner held the lock, and has lost it.
             NotOwnerError, and all that ``Lock.acquire`` raises.
         """
-        return (await self._take(self._terms.wait(blocking, timeout), is_body=False)).grant
+        return (await self._take(self._options.wait(blocking, timeout), is_body=False)).grant
 
     async def _try_acquire(self, *, timeout: Timeout = 0) -> Grant[ClientT] | None:
         """Return the grant, None when it was not had within ``timeout`` (0: try once)."""
@@ -127,46 +123,30 @@ class ReentrantLock(Contending, Generic[ClientT]):
             self._forget(taken)
         return was_held
 
-    async def _undo_acquire(self, grant: Grant[ClientT] | None) -> None:
+    async def _undo_acquire(self, held: Grant[ClientT] | None) -> None:
         for each in [each for own in self._taken.values() for each in own]:
-            if each.grant is grant and each.is_body:
-                await each.holding.undo_acquire(grant)
-            elif each.grant is grant:
+            if each.grant is held and each.is_body:
+                await each.holding.undo_acquire(held)
+            elif each.grant is held:
                 await self._undo_take(each)
 
     acquire = both(_acquire, undo=_undo_acquire)
     try_acquire = both(_try_acquire, undo=_undo_acquire)
     release = both(_release)
 
-    def __enter__(self: ReentrantLock[Client]) -> Grant[Client]:
-        expect_face(self.client, Client, "with")
-        entering = self._take(self._terms.wait_ms, is_body=True)
-        return self.client.call(entering, self._undo_take).grant
+    async def _enter(self) -> Grant[ClientT]:
+        return (await self._take(self._wait_ms, is_body=True)).grant
 
-    def __exit__(
-        self: ReentrantLock[Client],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
-        self.client.call(self._leave(error))
+    async def _undo_enter(self, held: Grant[ClientT]) -> None:
+        for each in self._own(is_body=True):
+            if each.grant is held:
+                await self._undo_take(each)
 
-    async def __aenter__(self: ReentrantLock[AsyncClient]) -> Grant[AsyncClient]:
-        expect_face(self.client, AsyncClient, "async with")
-        taken = await self._take(self._terms.wait_ms, is_body=True)
-        taken.holding.watch_over_task()
-        return taken.grant
-
-    async def __aexit__(
-        self: ReentrantLock[AsyncClient],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Literal[None]:
-        await self._leave(error)
+    def _interrupt_on_loss(self) -> None:
+        self._own(is_body=True)[-1].holding.interrupt_on_loss()
 
     async def _take(self, wait_ms: int | None, *, is_body: bool) -> _Taken[ClientT]:
-        owner = self._terms.owner_now()
+        owner = self._options.owner_now()
         emptied = None if is_body else self._emptied_body(owner)
         if emptied is not None:
             emptied.grant = await emptied.holding.acquire(wait_ms)
@@ -175,9 +155,8 @@ class ReentrantLock(Contending, Generic[ClientT]):
         async def obtain_once(wait_ms: int | None) -> Grant[ClientT]:
             return await self._obtain(owner, wait_ms)
 
-        holding: Holding[ClientT] = Holding(
-            f"lock {self.name!r}", obtain_once, when_unsure=self._terms.when_unsure
-        )
+        when_unsure = self._options.when_unsure
+        holding = Holding(f"lock {self.name!r}", obtain_once, when_unsure=when_unsure)
         grant = await holding.enter(wait_ms)
         self._forget_released()
         taken = _Taken(current_owner(), holding, grant, is_body)
@@ -201,7 +180,8 @@ class ReentrantLock(Contending, Generic[ClientT]):
         if held is None or held[0].is_released:
             mine = counts.obtaining[key] = asyncio.Event()
             try:
-                (grant,) = await obtain(self.client, self._contest, self._terms, wait_ms)
+                request, guards = self._options.request(owner), self._options.guards_to_raise
+                (grant,) = await obtain(self.client, self._queue, request, wait_ms, guards)
             finally:
                 del counts.obtaining[key]
                 mine.set()
@@ -210,7 +190,7 @@ class ReentrantLock(Contending, Generic[ClientT]):
         else:
             grant, shares = held
             grant.check()
-        return grant.over(shares.another())
+        return grant.with_hold(shares.another())
 
     async def _left_after(self, others: asyncio.Event, wait_ms: int | None) -> int | None:
         """Wait for the end of another attempt of this owner; return what is left of ``wait_ms``."""
@@ -240,7 +220,7 @@ class ReentrantLock(Contending, Generic[ClientT]):
 
     def _own(self, *, is_body: bool = False) -> list[_Taken[ClientT]]:
         """Return what the caller took, or else its owner; ``is_body``: the bodies alone."""
-        owner = self._terms.owner_now()
+        owner = self._options.owner_now()
         taken = [each for each in self._taken.get(owner, ()) if each.is_body or not is_body]
         if not taken:
             others = ", ".join(sorted(self._taken)) or "nobody"

@@ -23,11 +23,10 @@ from __future__ import annotations
 
 from typing import Generic, Unpack
 
-from coordinator.client.hints import Contending
-from coordinator.client.sync_and_async import ClientT
+from coordinator.client import ClientT
+from coordinator.client.locks import Contending
 from recipes.lock import Lock
-from recipes.naming import name_of
-from recipes.options import Kind, LockOptions, Terms
+from recipes.options import Kind, LockOptions, Options, name_of
 
 
 class RWLock(Contending, Generic[ClientT]):
@@ -37,7 +36,7 @@ class RWLock(Contending, Generic[ClientT]):
         self.client = client
         self.name = name_of(name)
         self._options = options
-        Terms.of(client, **options)  # refuse here what is wrong with them, not at the first use
+        Options.of(client, **options)  # refuse here what is wrong with them, not at the first use
 
     def read(self, **options: Unpack[LockOptions]) -> Lock[ClientT]:
         """Return a contender that holds together with other readers; its options come first."""
@@ -49,4 +48,6 @@ class RWLock(Contending, Generic[ClientT]):
 
     def _side(self, kind: Kind, options: LockOptions) -> Lock[ClientT]:
         given: LockOptions = {**self._options, **options}
-        return Lock.on_terms(self.client, self.name, Terms.of(self.client, kind=kind, **given))
+        return Lock.with_options(
+            self.client, self.name, Options.of(self.client, kind=kind, **given)
+        )

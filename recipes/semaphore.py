@@ -20,16 +20,15 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from coordinator.client.sync_and_async import ClientT, both
+from coordinator.client import ClientT, both
 from coordinator.errors import BadArgumentsError
-from recipes.contender import Contender
-from recipes.naming import name_of
-from recipes.options import LockOptions, Terms
+from recipes.contender import QueueContender
+from recipes.options import LockOptions, Options, name_of
 
 SIZE_MAX = 10_000
 
 
-class Semaphore(Contender[ClientT]):
+class Semaphore(QueueContender[ClientT]):
     """One contender for a slot of the semaphore ``name``; see ``Lock`` for the options.
 
     Args:
@@ -45,8 +44,8 @@ class Semaphore(Contender[ClientT]):
                 f"semaphore {name!r}: expected no guards, found some: they let only the highest "
                 f"token pass, and would refuse the older ones of several holders"
             )
-        terms = Terms.of(client, kind="slot", size=checked_size(size), **options)
-        self._prepare(client, name, terms, "semaphore")
+        checked = Options.of(client, kind="slot", size=checked_size(size), **options)
+        self._contend(client, name, "semaphore", checked)
 
     @both
     async def resize(self, size: int) -> int:

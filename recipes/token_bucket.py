@@ -26,11 +26,9 @@ from dataclasses import dataclass
 from typing import Generic
 from urllib.parse import quote
 
-from coordinator.client import Check, Create, Operation, Read, SetData, Stat
-from coordinator.client.sync_and_async import ClientT, both
+from coordinator.client import Check, ClientT, Create, Operation, Read, SetData, Stat, both
 from coordinator.errors import BadArgumentsError, NoNodeError, TooManyRetriesError
-from recipes.naming import name_of
-from recipes.waiting import Timeout, is_seconds, wait_ms_of
+from recipes.options import Timeout, is_seconds, name_of, wait_ms_of
 
 ROOT = "/buckets"
 _MILLI = 1_000

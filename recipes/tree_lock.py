@@ -16,11 +16,11 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from coordinator.client import AsyncClient, Check, Create, Result, Session
-from coordinator.client.sync_and_async import ClientT, both
+from coordinator.client import AsyncClient, Check, ClientT, Create, Result, Session
+from coordinator.client.locks import Acquired, GrantReply
 from coordinator.errors import (
     BadArgumentsError,
     CompactedError,
@@ -35,13 +35,12 @@ from coordinator.errors import (
     UnavailableError,
 )
 from recipes import contention
-from recipes.body import Body
+from recipes.contender import Contender
 from recipes.grant import Grant
 from recipes.hold import Hold
-from recipes.holding import Holding
-from recipes.naming import name_of
-from recipes.options import WhenUnsure, checked_when_unsure, wish_of
-from recipes.waiting import DEFAULT_TIMEOUT_S, Timeout, checked_blocking, wait_ms_of
+from recipes.options import DEFAULT_TIMEOUT_S, Options, Timeout, WhenUnsure, name_of
+
+T = TypeVar("T")
 
 _ROOT = "/locks"
 _NAME_CHARACTERS_MAX = 200
@@ -51,7 +50,7 @@ _AGAIN_S = 0.5
 _KNOWN_S_MAX = 3_600.0
 
 
-class TreeLock(Body[ClientT]):
+class TreeLock(Contender[Grant[ClientT], ClientT]):
     """One contender for the lock ``name``, over the plain tree; otherwise like ``Lock``.
 
     ``on_before_watch`` is awaited between the listing and the watch; for tests of that gap.
@@ -67,51 +66,23 @@ class TreeLock(Body[ClientT]):
         label: str = "",
         on_before_watch: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        self.client = client
         self.name = name_of(name)
         self._directory = f"{_ROOT}/{segment_of(self.name)}"
-        self._wait_ms = wait_ms_of(timeout)
-        self._label = label
         self._on_before_watch = on_before_watch
-        self._holding: Holding[ClientT] = Holding(
-            f"lock {self.name!r}", self._obtain, when_unsure=checked_when_unsure(when_unsure)
-        )
+        options = Options.of(client, timeout=timeout, when_unsure=when_unsure, label=label)
+        self._prepare(client, f"lock {self.name!r}", options)
 
     @property
     def grant(self) -> Grant[ClientT] | None:
         """What this object holds, None when nothing."""
-        return self._holding.grant
-
-    async def _acquire(
-        self, blocking: bool = True, timeout: Timeout | None = None
-    ) -> Grant[ClientT]:
-        """Wait for the lock and return the grant; raises as ``Lock.acquire`` does."""
-        checked_blocking(blocking)
-        wait_ms = self._wait_ms if timeout is None else wait_ms_of(timeout)
-        wait_ms = wait_ms if blocking else 0
-        return await self._holding.acquire(wait_ms)
-
-    async def _try_acquire(self, *, timeout: Timeout = 0) -> Grant[ClientT] | None:
-        """Return the grant, None when it was not had within ``timeout`` (0: try once)."""
-        return await self._holding.try_acquire(wait_ms_of(timeout))
-
-    async def _release(self) -> bool:
-        """Give the lock back; False when it was not held any more. Idempotent."""
-        return await self._holding.release()
-
-    async def _undo_acquire(self, grant: Grant[ClientT] | None) -> None:
-        await self._holding.undo_acquire(grant)
-
-    acquire = both(_acquire, undo=_undo_acquire)
-    try_acquire = both(_try_acquire, undo=_undo_acquire)
-    release = both(_release)
+        return self._holding.held
 
     # --- the recipe
 
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
         core = self.client.core
         limit_s = None if wait_ms is None else (wait_ms or core.settings.timeout_ms) / 1000
-        contender = _Contender(core, self._directory, self._on_before_watch)
+        contender = _Place(core, self._directory, self._on_position, self._on_before_watch)
         try:
             async with asyncio.timeout(limit_s) as scope:
                 session = await core.session(limit_s)
@@ -128,26 +99,17 @@ class TreeLock(Body[ClientT]):
         if session.remaining_safe_ms() == 0:
             await contender.leave()
             raise SessionExpiredError(f"lock {self.name!r}: granted too late, given back")
-        hold = Hold(
-            core,
+        reply = GrantReply(
             grant_id=contender.grant_id,
-            fencing_token=contender.czxid,
-            paths=(contender.path,),
-            session=session,
-            queue=contender,
-        )
-        return Grant(
-            self.client,
-            hold,
-            contender,
             lock=self.name,
-            grant_id=contender.grant_id,
             fencing_token=contender.czxid,
+            session_id=session.session_id,
             path=contender.path,
-            session=session,
+            zxid=contender.czxid,
         )
+        return Grant(self.client, Hold(Acquired(reply, session), contender), contender, reply)
 
-    def _not_in_time(self, contender: _Contender, is_left: bool) -> CoordinatorError:
+    def _not_in_time(self, contender: _Place, is_left: bool) -> CoordinatorError:
         if not is_left:
             contender.check_session()
             return OutcomeUnknownError(
@@ -159,24 +121,28 @@ class TreeLock(Body[ClientT]):
         return LockTimeoutError(f"lock {self.name!r}: not granted in time")
 
     def _data(self) -> bytes:
-        wish = wish_of(self._label, "")
-        shown = {"label": wish.label, "host": wish.host, "pid": wish.pid, "trace_id": ""}
+        request = self._options.request()
+        shown = {"label": request.label, "host": request.host, "pid": request.pid, "trace_id": ""}
         return json.dumps(shown).encode("utf-8")
 
 
-class _Contender:
-    """One znode in the queue: made, watched over, deleted."""
+class _Place:
+    """One place in the queue, a znode: created, waiting, deleted."""
+
+    is_election = False
 
     def __init__(
         self,
         core: AsyncClient,
         directory: str,
+        on_position: Callable[[int], None] | None,
         on_before_watch: Callable[[], Coroutine[Any, Any, None]] | None,
     ) -> None:
         self.path = ""
         self.czxid = 0
         self._core = core
         self._directory = directory
+        self._on_position = on_position
         self._on_before_watch = on_before_watch
         self._session: Session | None = None
         self._creating: asyncio.Task[Result | None] | None = None
@@ -223,7 +189,8 @@ class _Contender:
         if self._session is not None:
             self._session.check()
 
-    async def release(self, grant_id: str) -> bool:
+    async def release(self, grant: GrantReply) -> bool:
+        """Delete the znode; see ``LockQueue.release``."""
         try:
             await self._core.delete(self.path)
         except NoNodeError:
@@ -233,16 +200,23 @@ class _Contender:
             raise
         return True
 
-    async def is_current(self, grant_id: str, fencing_token: int) -> tuple[bool, int]:
+    async def is_current(self, grant: GrantReply) -> tuple[bool, int]:
+        """Look at the queue again; see ``LockQueue.is_current``."""
         children = await self._core.children(self._directory)
         zxid = children.stat.pzxid if children.stat is not None else 0
         return contention.holder(children.names) == _name_of(self.path), zxid
 
-    async def note(self, grant_id: str, note: bytes) -> None:
+    async def note(self, grant: GrantReply, note: bytes) -> None:
+        """Refuse: a note is the server's to keep."""
         raise BadArgumentsError(f"{self.path}: expected the grant of a Lock, found a TreeLock's")
 
-    async def downgrade(self, grant_id: str) -> None:
+    async def downgrade(self, grant: GrantReply) -> None:
+        """Refuse: the znode's name says that it is exclusive."""
         raise BadArgumentsError(f"{self.path}: expected the grant of an RWLock, found a TreeLock's")
+
+    def clean_up(self, work: Coroutine[Any, Any, T], name: str, owner: str) -> asyncio.Task[T]:
+        """Run ``work`` in the background; see ``LockQueue.clean_up``."""
+        return self._core.chores.start(work, name)
 
     async def _create(self, create: Create, *, is_try: bool) -> Result | None:
         if is_try:  # one command: enter only if nobody is there, so there is nothing to clean up
@@ -262,6 +236,8 @@ class _Contender:
         standing = contention.standing(listing.names, _name_of(self.path))
         if not standing.is_queued:
             raise LockLostError(f"{self.path}: expected our place in the queue, found it gone")
+        if self._on_position is not None:
+            self._on_position(standing.position)
         if standing.predecessor is None:
             return True
         if self._on_before_watch is not None:

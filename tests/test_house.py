@@ -9,15 +9,17 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from tests.house import source
+from tests.house import imports, source
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# For the most specific package that matches a module: which of our own modules it may import.
+# For the most specific package that matches a module: which of our own modules it may import, with
+# all inside them; of one with "=" before it only what it exports itself.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.errors": (),
     "coordinator.clock": (),
@@ -93,19 +95,23 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.wire.messages",
         "coordinator.wire.encoding",
         "recipes",
-        "coordinator",
+        "=coordinator",
         "coordinator.secret_file",
     ),
     "coordinator.__main__": ("coordinator.cli",),
     # What programs import; nothing below imports from it.
     "coordinator": ("coordinator.client", "coordinator.errors", "recipes"),
+    # They put everything together, and nothing of the product imports the second.
     "coordinator.server": ("coordinator",),
     "coordinator.testing": ("coordinator", "recipes"),
-    "recipes": ("recipes", "coordinator", "coordinator.client", "coordinator.errors"),
+    # What anybody may import who writes a recipe.
+    "recipes": (
+        "recipes",
+        "=coordinator.client",
+        "=coordinator.client.locks",
+        "coordinator.errors",
+    ),
 }
-
-# They put everything together, and nothing of the product imports the second.
-BUILDERS = ("coordinator.server", "coordinator.testing")
 
 # Outside modules that only these packages may import.
 ONLY_IN: dict[str, tuple[str, ...]] = {
@@ -176,12 +182,20 @@ def test_rooms_import_only_what_the_table_allows(module: str, path: Path) -> Non
     for imported, line in imports_of(path):
         if not (is_within(imported, "coordinator") or is_within(imported, "recipes")):
             continue
-        # The package itself (`from coordinator import connect`) is a door of its own.
-        is_allowed = any(
-            imported == room or (room != "coordinator" and is_within(imported, room))
-            for room in allowed
-        ) or any(is_within(module, builder) for builder in BUILDERS)
+        is_allowed = imports.is_in(imported, allowed)
         assert is_allowed, f"{path}:{line}: {module} may not import {imported}; may: {allowed}"
+
+
+@pytest.mark.parametrize("package", ["coordinator.client", "coordinator.client.locks"])
+def test_recipes_import_only_exported_names(package: str) -> None:
+    """Each name that a recipe imports stands in ``__all__``, so that others may import it too."""
+    exported = set(import_module(package).__all__)
+    for module, path in MODULES:
+        if is_within(module, "recipes"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom) and node.module == package:
+                    names = {alias.name for alias in node.names}
+                    assert names <= exported, f"{path}:{node.lineno}: {names - exported}"
 
 
 @pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])

@@ -32,8 +32,7 @@ from coordinator.cli.supervisor import (
     Supervisor,
 )
 from coordinator.client import AsyncClient
-from coordinator.client.locks.acquired import Award
-from coordinator.client.locks.lock_queue import Wish
+from coordinator.client.locks import Acquired, AcquireRequest, LockQueue
 from coordinator.clock import SystemClock
 from coordinator.errors import (
     CoordinatorError,
@@ -84,6 +83,9 @@ class Job:
     probe: ProbeCommand | None = None
     is_quiet: bool = False
 
+    def queue(self, client: AsyncClient) -> LockQueue:
+        return client.lock_queue(self.name, is_election=self.room == "elections")
+
     @property
     def title(self) -> str:
         return f"{'lock' if self.room == 'locks' else 'election'} {self.name}"
@@ -104,19 +106,19 @@ class Holder:
         job = self._job
         lease_s = job.lease_ms / 1000
         async with self._settings.connector(lease_s=lease_s, label=job.label) as client:
-            award = await self._contend(client)
-            clock, environ = SystemClock(), self._environ(award)
+            acquired = await self._contend(client)
+            clock, environ = SystemClock(), self._environ(acquired)
             supervisor = Supervisor(clock, job.patience)
             probe = None if job.probe is None else job.probe.probe(environ)
             try:
                 supervisor.start(environ)
                 self._supervisor = supervisor
-                async with probed(award, client, clock, job.patience, probe) as lease:
-                    return _explained(await supervisor.run(job.argv, lease), award)
+                async with probed(acquired, client, clock, job.patience, probe) as lease:
+                    return _explained(await supervisor.run(job.argv, lease), acquired)
             finally:
                 self._supervisor = None
                 await supervisor.stop()
-                await self._give_back(client, award)
+                await self._give_back(client, acquired)
 
     def listen_to_signals(self) -> None:
         """From now on take every signal that can be taken, but for those that were ignored."""
@@ -143,9 +145,9 @@ class Holder:
             self._signal_number = number
             self._main.cancel()
 
-    async def _contend(self, client: AsyncClient) -> Award:
+    async def _contend(self, client: AsyncClient) -> Acquired:
         job = self._job
-        wish = Wish(
+        request = AcquireRequest(
             label=job.label,
             host=socket.gethostname()[:200],
             pid=os.getpid(),
@@ -157,10 +159,9 @@ class Holder:
             max_hold_ms=job.max_hold_ms,
             when_unsure="stop" if job.room == "locks" else "",
         )
-        contest = client.contest(job.room, job.name)
         telling = asyncio.create_task(self._tell_who_holds(client))
         try:
-            return await contest.contend(wish, job.wait_ms, self._show_position)
+            return await job.queue(client).acquire(request, job.wait_ms, self._show_position)
         finally:
             telling.cancel()
             await asyncio.wait({telling})
@@ -193,33 +194,32 @@ class Holder:
             who = holder.label or f"session {holder.session_id}"
             note(f"waiting for {job.title}, held by {who}{where}{process}")
 
-    async def _give_back(self, client: AsyncClient, award: Award) -> None:
-        if award.is_lost:
-            award.forget()
+    async def _give_back(self, client: AsyncClient, acquired: Acquired) -> None:
+        if acquired.is_lost:
+            acquired.stop_watching()
             return  # nothing is ours any more
         try:
             async with asyncio.timeout(_RELEASE_S):
-                await client.contest(self._job.room, self._job.name).release(award.grant.grant_id)
+                await self._job.queue(client).release(acquired.grant)
         except (CoordinatorError, TimeoutError):
-            # Closing the client ends the session, and so does its timeout: the grant goes with it.
-            pass
+            pass  # the session ends with its client, or by its timeout, and the grant with it
 
-    def _environ(self, award: Award) -> Mapping[str, str]:
+    def _environ(self, acquired: Acquired) -> Mapping[str, str]:
         environ = dict(os.environ)
-        environ["COORDINATOR_FENCING_TOKEN"] = str(award.grant.fencing_token)
+        environ["COORDINATOR_FENCING_TOKEN"] = str(acquired.grant.fencing_token)
         environ["COORDINATOR_LOCK_NAME"] = self._job.name
-        environ["COORDINATOR_GRANT_ID"] = award.grant.grant_id
+        environ["COORDINATOR_GRANT_ID"] = acquired.grant.grant_id
         if self._settings.endpoints is not None:
             environ["COORDINATOR_ENDPOINTS"] = self._settings.endpoints
         return environ
 
 
-def _explained(ending: Ended, award: Award) -> Ended:
+def _explained(ending: Ended, acquired: Acquired) -> Ended:
     """Return ``ending``; that of a command whose lock was lost says why it was."""
     if ending.reason is not Reason.LOST:
         return ending
-    reason = award.session.tidings.taken(award.paths) or award.session.reason
-    if not reason and award.is_bounded:
+    reason = acquired.session.grant_watch.loss_reason(acquired.paths) or acquired.session.reason
+    if not reason and acquired.is_bounded:
         reason = "its time (--max-hold) was over"
     return replace(ending, message=f"{ending.message}: {reason}") if reason else ending
 

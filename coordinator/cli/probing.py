@@ -24,7 +24,7 @@ from coordinator.cli.parent_death import dying_with_parent
 from coordinator.cli.seconds import Seconds
 from coordinator.cli.supervisor import Patience, SafeTime
 from coordinator.client import AsyncClient
-from coordinator.client.locks.acquired import Award
+from coordinator.client.locks import Acquired
 from coordinator.client.probing import FAILURES_MAX, SECONDS_MAX, Probe, Prober
 from coordinator.clock import Clock
 
@@ -54,36 +54,36 @@ class ProbeCommand:
 class _ProbedGrant:
     """The safe time of a grant; cut to what ending the program takes once the probe has failed."""
 
-    def __init__(self, award: Award, clock: Clock) -> None:
-        self._award = award
+    def __init__(self, acquired: Acquired, clock: Clock) -> None:
+        self._acquired = acquired
         self._clock = clock
         self._until_ms: int | None = None
 
     def remaining_safe_ms(self) -> int:
         if self._until_ms is None:
-            return self._award.remaining_safe_ms()
+            return self._acquired.remaining_safe_ms()
         return max(0, self._until_ms - self._clock.monotonic_ms())
 
     def cut(self, remaining_ms: int) -> None:
         """Let at most ``remaining_ms`` be left from now on."""
         now_ms = self._clock.monotonic_ms()
-        self._until_ms = now_ms + min(remaining_ms, self._award.remaining_safe_ms())
+        self._until_ms = now_ms + min(remaining_ms, self._acquired.remaining_safe_ms())
 
 
 @asynccontextmanager
 async def probed(
-    award: Award, client: AsyncClient, clock: Clock, patience: Patience, probe: Probe | None
+    acquired: Acquired, client: AsyncClient, clock: Clock, patience: Patience, probe: Probe | None
 ) -> AsyncIterator[SafeTime]:
     """Give what a supervisor asks of the grant, while the probe is run; without one, the grant."""
     if probe is None:
-        yield award
+        yield acquired
         return
-    grant, prober = _ProbedGrant(award, clock), Prober(probe)
+    grant, prober = _ProbedGrant(acquired, clock), Prober(probe)
 
     async def look() -> None:
         failure = await prober.failed()
         grant.cut(patience.grace_ms + patience.margin_ms)
-        ending = award.session.fail(failure, client.settings.timeout_ms)
+        ending = acquired.session.fail(failure, client.settings.timeout_ms)
         client.chores.start(ending, "end the failed session")
 
     looking = asyncio.create_task(look(), name="health probe")

@@ -1,10 +1,10 @@
-"""ROOM 6: what programs import: one client core on asyncio, and a sync face over it.
+"""ROOM 6: the client: one core on asyncio, and a sync client that runs it in a thread.
 
 ``connect`` is the way in. Inside, from the network upwards: ``transport`` (one request, one
-response), ``lanes`` (what makes a retry safe), ``delivery`` (one call answered, over any member,
-before its deadline), ``lease``, ``probing`` and ``session`` (being alive, and well, in time),
-``contest`` (one place in a queue that the server runs), ``watching`` (changes, never missed),
-``async_client`` and ``sync_client``.
+response), ``request_ids`` (what makes a retry safe), ``delivery`` (one call answered, by any
+member, before its deadline), ``lease``, ``probing`` and ``session`` (alive and well, in time),
+``locks`` (places in queues that the server runs; public, for recipes), ``watching`` (changes, never
+missed), ``async_client``, ``sync_client`` and ``sync_and_async`` (one method for both).
 
 The names below are loaded when they are first used: a verb of the command line needs a few of them.
 """
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from coordinator.client.retry import RetryPolicy as RetryPolicy
     from coordinator.client.session import Session as Session
     from coordinator.client.session import SessionState as SessionState
+    from coordinator.client.sync_and_async import AnyClientT as AnyClientT
+    from coordinator.client.sync_and_async import ClientT as ClientT
+    from coordinator.client.sync_and_async import both as both
+    from coordinator.client.sync_and_async import expect_client as expect_client
     from coordinator.client.sync_client import BlockingStream as BlockingStream
     from coordinator.client.sync_client import Client as Client
     from coordinator.client.transport import HttpTransport as HttpTransport
@@ -74,6 +78,7 @@ _HOMES = {
     "coordinator.client.probing": ("Probe",),
     "coordinator.client.retry": ("RetryPolicy",),
     "coordinator.client.session": ("Session", "SessionState"),
+    "coordinator.client.sync_and_async": ("AnyClientT", "ClientT", "both", "expect_client"),
     "coordinator.client.sync_client": ("BlockingStream", "Client"),
     "coordinator.client.transport": ("HttpTransport", "Request", "Response", "Transport"),
     "coordinator.client.watching": ("ChangeStream",),
@@ -146,6 +151,11 @@ __all__ = [
     "ChangeStream",
     "ElectionStream",
     "BlockingStream",
+    # methods for both clients, for who writes a recipe
+    "both",
+    "expect_client",
+    "ClientT",
+    "AnyClientT",
     # how requests travel
     "Transport",
     "Request",

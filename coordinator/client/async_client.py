@@ -21,7 +21,7 @@ from coordinator.client.current_session import CurrentSession
 from coordinator.client.delivery import Delivery
 from coordinator.client.hints import CLIENT, LockQuestion, answering, missing
 from coordinator.client.locks.leftovers import Leftovers
-from coordinator.client.locks.lock_queue import Contest
+from coordinator.client.locks.lock_queue import LockQueue
 from coordinator.client.locks.observing import ElectionStream
 from coordinator.client.modes import Mode as Mode
 from coordinator.client.modes import WatchKind as WatchKind
@@ -303,19 +303,19 @@ class AsyncClient(OperatorVerbs):
         self._refuse_when_closed()
         return await self._session.get(timeout)
 
-    def contest(self, room: Literal["locks", "elections"], *names: str) -> Contest:
-        """Return the queue of a lock or an election; the recipes are built on it.
+    def lock_queue(self, *names: str, is_election: bool = False) -> LockQueue:
+        """Return the client of a lock's or an election's queue; the recipes are built on it.
 
         With several names (of locks) one contender stands in all their queues at once.
         """
         self._refuse_when_closed()
-        return Contest(
+        return LockQueue(
             self._delivery,
             self.chores,
             self.leftovers,
             lambda limit_ms: self.session(limit_ms / 1000),
-            room=room,
             names=names,
+            is_election=is_election,
             timeout_ms=self.settings.timeout_ms,
         )
 

@@ -32,7 +32,7 @@ SILENCE_MS_MAX = 12_000
 """An idle watch or observation has a line every 5 s (``limits.bookmark_interval_ms``).
 
 A stream that is silent for longer than this is taken for dead. A wait for a grant, which has a line
-every 2 s, is read in ``contest``.
+every 2 s, is read by ``LockQueue``.
 """
 _OPEN_MS = 3_000
 _FOR_EVER_MS = 1 << 53

@@ -31,7 +31,7 @@ from urllib.parse import quote
 from coordinator.client.calls import Call
 from coordinator.client.delivery import Delivery, Trouble
 from coordinator.client.lease import Lease, margin_ms
-from coordinator.client.locks.grant_watch import Tidings
+from coordinator.client.locks.grant_watch import GrantWatch
 from coordinator.client.probing import Prober
 from coordinator.errors import (
     CoordinatorError,
@@ -73,7 +73,7 @@ class Session:
         self._delivery = delivery
         self._clock = delivery.clock
         self._lease = lease
-        self.tidings = Tidings(delivery.clock, margin_ratio)
+        self.grant_watch = GrantWatch(delivery.clock, margin_ratio)
         """What heartbeats tell of the grants of this session."""
         self._state = SessionState.CONNECTED
         self._announced = SessionState.CONNECTED
@@ -221,7 +221,7 @@ class Session:
         remaining_ms = self._lease.remaining_ms(self._clock.monotonic_ms())
         with suppress(TimeoutError):
             async with asyncio.timeout(remaining_ms / 1000):
-                await self.tidings.unattended()
+                await self.grant_watch.nothing_watched()
         return await self._tell_end(timeout_ms)
 
     def keep_probing(self, prober: Prober, on_failed: Callable[[Session, str], None]) -> None:
@@ -296,7 +296,7 @@ class Session:
             return  # too late: somebody may have been told "lost" already
         with self._guard:
             self._lease = self._lease.renewed(sent_ms)
-        self.tidings.hear(sent_ms, told)
+        self.grant_watch.on_heartbeat(sent_ms, told)
         self._turn(SessionState.CONNECTED)
 
     def _turn(self, state: SessionState) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     ClientT = TypeVar("ClientT", bound=AsyncClient | Client)
 ClientT_co = TypeVar("ClientT_co", bound=AsyncClient | Client, covariant=True)
-FaceT = TypeVar("FaceT", bound=AsyncClient | Client)
+AnyClientT = TypeVar("AnyClientT", bound=AsyncClient | Client)
 """``ClientT`` where it is the argument of a function."""
 SelfT = TypeVar("SelfT")
 P = ParamSpec("P")
@@ -101,7 +101,7 @@ _MADE_BY = {
 }
 
 
-def expect_face(client: object, face: type[AsyncClient | Client], statement: str) -> None:
+def expect_client(client: object, face: type[AsyncClient | Client], statement: str) -> None:
     """Raise BadArgumentsError when ``client`` is of the other face than ``statement`` needs."""
     if not isinstance(client, face):
         raise BadArgumentsError(

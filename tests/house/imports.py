@@ -24,10 +24,6 @@ LEVELS = (
     ("coordinator.cli",),
     ("coordinator.__main__",),
 )  # fmt: skip
-# Doors that lie on another level than their room.
-_WITHIN = {"recipes": "coordinator"}
-"""Recipes may use what ``coordinator`` itself exports to programs."""
-
 
 @dataclass(frozen=True, slots=True)
 class Import:
@@ -73,7 +69,6 @@ def running_up(found: list[Import]) -> list[Import]:
         each
         for each in found
         if _level(each.imported) > _level(each.importer)
-        and _WITHIN.get(each.importer.partition(".")[0]) != each.imported
     ]
 
 
@@ -116,13 +111,13 @@ def _level(module: str) -> int:
 
 def _is_allowed(each: Import, table: dict[str, tuple[str, ...]]) -> bool:
     rows = [package for package in table if _is_within(each.importer, package)]
-    return (
-        any(
-            each.imported == room or (room != "coordinator" and _is_within(each.imported, room))
-            for room in table[max(rows, key=len)]
-        )
-        or _is_within(each.importer, "coordinator.server")
-        or _is_within(each.importer, "coordinator.testing")
+    return is_in(each.imported, table[max(rows, key=len)])
+
+
+def is_in(module: str, rooms: tuple[str, ...]) -> bool:
+    """Whether ``module`` is one of ``rooms`` or inside one; of ``=room`` only itself is."""
+    return any(
+        module == room[1:] if room.startswith("=") else _is_within(module, room) for room in rooms
     )
 
 

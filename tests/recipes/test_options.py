@@ -19,7 +19,7 @@ from recipes import (
     TokenBucket,
     TreeLock,
 )
-from recipes.options import Terms
+from recipes.options import Options
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 
@@ -111,8 +111,8 @@ async def test_for_correctness_a_lock_insists_on_a_guard_or_a_waiver(world: Memo
 async def test_what_guards_the_writes_is_told_to_everybody_who_looks(world: MemoryCluster) -> None:
     """Guards by their kind and resource, a waiver by its words, never more than 200 characters."""
     async with world.client() as client:
-        guarded = Terms.of(client, purpose="correctness", guards=[Store()]).wish_of("me")
-        waived = Terms.of(client, purpose="correctness", waiver="idempotent " * 50).wish_of("me")
+        guarded = Options.of(client, purpose="correctness", guards=[Store()]).request("me")
+        waived = Options.of(client, purpose="correctness", waiver="idempotent " * 50).request("me")
 
         assert guarded.guard == "Store accounts/17"
         assert (guarded.purpose, guarded.owner) == ("correctness", "me")
@@ -124,10 +124,11 @@ async def test_what_guards_the_writes_is_told_to_everybody_who_looks(world: Memo
 async def test_times_are_told_in_milliseconds(world: MemoryCluster) -> None:
     """Seconds at the face, milliseconds on the wire."""
     async with world.client() as client:
-        wish = Terms.of(client, lock_delay=1.5, max_hold=60, when_unsure="continue").wish_of("")
+        options = Options.of(client, lock_delay=1.5, max_hold=60, when_unsure="continue")
+        request = options.request("")
 
-        assert (wish.lock_delay_ms, wish.max_hold_ms) == (1_500, 60_000)
-        assert wish.when_unsure == "continue"
+        assert (request.lock_delay_ms, request.max_hold_ms) == (1_500, 60_000)
+        assert request.when_unsure == "continue"
 
 
 @in_memory

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.client import RetryPolicy, connect
 from coordinator.client.async_client import AsyncClient
-from coordinator.client.locks.acquired import Award
+from coordinator.client.locks import Acquired
 from coordinator.client.session import Session, SessionState
 from coordinator.client.watching import ChangeStream
 from coordinator.errors import (
@@ -114,12 +114,12 @@ class SimulatedClient:
             return False
         return session._lease.remaining_ms(self.clock.monotonic_ms()) > 0
 
-    def believes_in(self, award: Award) -> bool:
+    def believes_in(self, acquired: Acquired) -> bool:
         """Say whether the client's program may take what it was awarded for its own now."""
-        tidings = award.session.tidings
-        if not self.believes(award.session) or tidings.taken(award.paths):
+        grant_watch = acquired.session.grant_watch
+        if not self.believes(acquired.session) or grant_watch.loss_reason(acquired.paths):
             return False
-        return not award.is_bounded or tidings.hold_remaining_ms(award.paths) > 0
+        return not acquired.is_bounded or grant_watch.hold_remaining_ms(acquired.paths) > 0
 
     def note_session(self) -> None:
         """Write down the session that the client has now, if it has one."""

@@ -11,8 +11,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from coordinator.client.locks.acquired import Award
-from coordinator.client.locks.lock_queue import Contest, Wish
+from coordinator.client.locks import Acquired, AcquireRequest, LockQueue
 from coordinator.errors import CoordinatorError, LockTimeoutError, UnavailableError
 from coordinator.wire.messages.if_held import IfHeld
 from tests.simulation.told import Looked, Written
@@ -35,12 +34,16 @@ _TURN_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One wish to hold, and for how long to wait for it."""
+    """One request for a lock, and for how long to wait for it."""
 
     room: Room
     names: tuple[str, ...]
-    wish: Wish
+    request: AcquireRequest
     wait_ms: int
+
+    @property
+    def is_election(self) -> bool:
+        return self.room == "elections"
 
     @property
     def keys(self) -> list[Key]:
@@ -55,7 +58,7 @@ class Plan:
 class Held:
     """What a client was awarded; ``kind`` is what it may still take it for."""
 
-    award: Award
+    acquired: Acquired
     kind: str
 
 
@@ -70,45 +73,45 @@ class Contending:
         """Queues in which an attempt of this client may stand, for all that it was told."""
 
     async def once(self) -> None:
-        """Wish for something, have it, use it, give it back; maybe another inside."""
+        """Acquire something, use it, give it back; maybe another inside."""
         plan = self._plan()
-        award = await self._take(plan)
-        if award is not None:
-            await self._use(plan, award, is_outer=True)
+        acquired = await self._take(plan)
+        if acquired is not None:
+            await self._use(plan, acquired, is_outer=True)
 
-    # --- wishes
+    # --- what to ask for
 
     def _plan(self, taken: tuple[str, ...] = ()) -> Plan:
-        """Draw a wish; for one inside another, for something that is not held yet."""
+        """Draw a request; for one inside another, for something that is not held yet."""
         draw, client = self._client.random, self._client
         sort = draw.choices(
             ("exclusive", "election", "shareable", "slot", "several"), (40, 13, 22, 15, 10)
         )[0]
         room: Room = "elections" if sort == "election" else "locks"
         names: tuple[str, ...] = (draw.choice(LOCKS),)
-        wish = Wish(client.name)
+        request = AcquireRequest(label=client.name)
         match sort:
             case "election":
-                wish = Wish(client.name, value=b"")
+                request = AcquireRequest(label=client.name, value=b"")
             case "shareable":
                 names = (SHAREABLE,)
                 kind = "shared" if draw.random() < 0.6 else "exclusive"
-                wish = self._terms(draw, kind)
+                request = self._terms(draw, kind)
             case "slot":
-                names, wish = (SEMAPHORE,), self._terms(draw, "slot", draw.choice((1, 1, 2)))
+                names, request = (SEMAPHORE,), self._terms(draw, "slot", draw.choice((1, 1, 2)))
             case "several":
-                names, wish = draw.choice(SEVERAL), self._terms(draw, "exclusive")
+                names, request = draw.choice(SEVERAL), self._terms(draw, "exclusive")
             case _:
-                wish = self._terms(draw, "exclusive")
+                request = self._terms(draw, "exclusive")
         wait_ms = draw.choice((0, 500, 2_000, 5_000))
         if set(names) & set(taken) and room == "locks":
             names = tuple(each for each in (*LOCKS, SHAREABLE) if each not in taken)[:1] or ("d",)
-            wish = self._terms(draw, "exclusive")
-        return Plan(room, names, wish, wait_ms)
+            request = self._terms(draw, "exclusive")
+        return Plan(room, names, request, wait_ms)
 
-    def _terms(self, draw: random.Random, kind: str, size: int | None = None) -> Wish:
-        return Wish(
-            self._client.name,
+    def _terms(self, draw: random.Random, kind: str, size: int | None = None) -> AcquireRequest:
+        return AcquireRequest(
+            label=self._client.name,
             kind=kind,
             size=size,
             owner=self._client.name if draw.random() < 0.7 else "",
@@ -116,14 +119,14 @@ class Contending:
             max_hold_ms=draw.choice((500, 1_200, 3_000)) if draw.random() < 0.2 else 0,
         )
 
-    async def _take(self, plan: Plan) -> Award | None:
+    async def _take(self, plan: Plan) -> Acquired | None:
         client = self._client
-        contest = client.client.contest(plan.room, *plan.names)
+        queue = client.client.lock_queue(*plan.names, is_election=plan.is_election)
         for key in plan.keys:
             self._check_nothing_left(key)
             self._gave_up.discard(key)
         try:
-            award = await contest.contend(plan.wish, plan.wait_ms)
+            acquired = await queue.acquire(plan.request, plan.wait_ms)
         except CoordinatorError as error:
             client.note_failure("contend", plan.shown, None, error)
             is_gone = isinstance(error, LockTimeoutError | UnavailableError)
@@ -131,102 +134,102 @@ class Contending:
                 (self._gave_up if is_gone else self._doubtful).add(key)
                 self._check_nothing_left(key)
             return None
-        client.sessions.setdefault(award.session.session_id, award.session)
-        kind = award.grant.kind
-        client.world.note_grant(client, award, plan.keys, kind)
+        client.sessions.setdefault(acquired.session.session_id, acquired.session)
+        kind = acquired.grant.kind
+        client.world.note_grant(client, acquired, plan.keys, kind)
         for key in plan.keys:
-            self.holding[key] = Held(award, kind)
-        return award
+            self.holding[key] = Held(acquired, kind)
+        return acquired
 
     # --- while it is held
 
-    async def _use(self, plan: Plan, award: Award, *, is_outer: bool) -> None:
+    async def _use(self, plan: Plan, acquired: Acquired, *, is_outer: bool) -> None:
         client, draw = self._client, self._client.random
-        contest = client.client.contest(plan.room, *plan.names)
+        queue = client.client.lock_queue(*plan.names, is_election=plan.is_election)
         if plan.room == "elections":
-            await self._proclaim(plan.names[0], award.grant.grant_id)
+            await self._proclaim(plan.names[0], acquired.grant.grant_id)
         elif draw.random() < 0.2:
-            await self._note(contest, plan, award)
+            await self._note(queue, plan, acquired)
         if draw.random() < 0.25:
-            await self._write_under(plan, award)
+            await self._write_under(plan, acquired)
         is_alone = plan.room == "locks" and len(plan.names) == 1
-        if is_alone and award.grant.kind == "exclusive" and draw.random() < 0.25:
-            await self._downgrade(contest, plan, award)
-        if is_outer and plan.wish.owner and draw.random() < 0.35:
+        if is_alone and acquired.grant.kind == "exclusive" and draw.random() < 0.25:
+            await self._downgrade(queue, plan, acquired)
+        if is_outer and plan.request.owner and draw.random() < 0.35:
             await self._take_inside(plan)
-        is_slot = award.grant.kind == "slot"
+        is_slot = acquired.grant.kind == "slot"
         await asyncio.sleep(draw.choice((0.3, 1.0, 2.0) if is_slot else (0.0, 0.05, 0.3, 1.5)))
-        if award.is_bounded and draw.random() < 0.5:
-            await self._until_over(plan, award)
+        if acquired.is_bounded and draw.random() < 0.5:
+            await self._until_over(plan, acquired)
         if draw.random() < 0.15:
-            await self._write_under(plan, award)
-        await self._give_back(contest, plan, award)
+            await self._write_under(plan, acquired)
+        await self._give_back(queue, plan, acquired)
         if draw.random() < 0.15:
-            await self._write_under(plan, award)  # too late: it must be refused
+            await self._write_under(plan, acquired)  # too late: it must be refused
 
     async def _take_inside(self, plan: Plan) -> None:
-        """Wish for another lock in the same name: two who do so crosswise wait for each other."""
+        """Acquire another lock in the same name: two who do so crosswise wait for each other."""
         draw = self._client.random
         inner = self._plan(plan.names)
         if inner.room == "locks":
-            wish = self._terms(draw, inner.wish.kind, inner.wish.size)
-            inner = replace(inner, wish=replace(wish, owner=plan.wish.owner))
-        award = await self._take(inner)
-        if award is not None:
-            await self._use(inner, award, is_outer=False)
+            request = self._terms(draw, inner.request.kind, inner.request.size)
+            inner = replace(inner, request=replace(request, owner=plan.request.owner))
+        acquired = await self._take(inner)
+        if acquired is not None:
+            await self._use(inner, acquired, is_outer=False)
 
-    async def _until_over(self, plan: Plan, award: Award) -> None:
+    async def _until_over(self, plan: Plan, acquired: Acquired) -> None:
         """Keep a bounded hold until the cluster has ended it, which must come in time."""
         client, world = self._client, self._client.world
-        path, over_s = award.paths[0], world.loop.time()
+        path, over_s = acquired.paths[0], world.loop.time()
         while path in world.record.ephemerals:
             await asyncio.sleep(_TURN_S)
             now_s = world.loop.time()
-            if world.healed_s is None or client.believes_in(award):
+            if world.healed_s is None or client.believes_in(acquired):
                 over_s = now_s
             elif now_s > over_s + OVER_LATE_S:
                 world.record.violate("bounded holds", f"{path} has no end since {over_s:.4f}")
                 return
-        client.note("outlived", plan.shown, award.grant.grant_id)
+        client.note("outlived", plan.shown, acquired.grant.grant_id)
 
-    async def _give_back(self, contest: Contest, plan: Plan, award: Award) -> None:
+    async def _give_back(self, queue: LockQueue, plan: Plan, acquired: Acquired) -> None:
         for key in plan.keys:
             self.holding.pop(key, None)
-        award.forget()
-        client, grant_id = self._client, award.grant.grant_id
+        acquired.stop_watching()
+        client, grant_id = self._client, acquired.grant.grant_id
         if client.is_stopping and client.random.random() < 0.3:
             self._doubtful.update(plan.keys)
             client.note("leave", plan.shown, f"{grant_id} to the end of the session")
             return
         try:
-            was_held = await contest.release(grant_id)
+            was_held = await queue.release(acquired.grant)
             client.note("release", plan.shown, f"{grant_id} {was_held}")
         except CoordinatorError as error:
             self._doubtful.update(plan.keys)
             client.note_failure("release", plan.shown, None, error)
 
-    async def _downgrade(self, contest: Contest, plan: Plan, award: Award) -> None:
+    async def _downgrade(self, queue: LockQueue, plan: Plan, acquired: Acquired) -> None:
         """Go on as a reader; from the moment it asks, others may read as well."""
         for key in plan.keys:
             self.holding[key].kind = "shared"
         try:
-            await contest.downgrade(award.grant.grant_id)
+            await queue.downgrade(acquired.grant)
             self._client.note("downgrade", plan.shown, "done")
         except CoordinatorError as error:
             self._client.note_failure("downgrade", plan.shown, None, error)
 
-    async def _note(self, contest: Contest, plan: Plan, award: Award) -> None:
+    async def _note(self, queue: LockQueue, plan: Plan, acquired: Acquired) -> None:
         note = self._client.value()
         try:
-            await contest.note(award.grant.grant_id, note)
+            await queue.note(acquired.grant, note)
             self._client.note("note", plan.shown, f"{note!r}")
         except CoordinatorError as error:
             self._client.note_failure("note", plan.shown, None, error)
 
-    async def _write_under(self, plan: Plan, award: Award) -> None:
+    async def _write_under(self, plan: Plan, acquired: Acquired) -> None:
         """Write on the condition that the grant still holds, or did: the log decides."""
         client, draw = self._client, self._client.random
-        grant = draw.choice(award.grant.grants or (award.grant,))
+        grant = draw.choice(acquired.grant.grants or (acquired.grant,))
         held = IfHeld(grant.lock, grant.fencing_token, plan.room == "elections")
         path, value = f"/h{draw.randrange(2)}", client.value()
         client.world.conditions[value] = (grant.path.rpartition("/")[0], grant.fencing_token)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.locks.grant_watch import Tidings
+from coordinator.client.locks import GrantWatch
 from coordinator.client.transport import Request, Response
 from coordinator.service.locks.hold_timers import HoldTimers
 from tests.simulation.campaign import COUNTED, Total, failure_text, verdicts
@@ -150,7 +150,7 @@ def test_clocks_that_run_too_slow_are_found() -> None:
     ("kind", "method", "wrong", "promise"),
     [
         (HoldTimers, "_end_at", lambda *_: None, "ends by itself in time"),
-        (Tidings, "hold_remaining_ms", lambda *_: 10_000, "bounded holds"),
+        (GrantWatch, "hold_remaining_ms", lambda *_: 10_000, "bounded holds"),
     ],
     ids=["never ended", "believed in for ever"],
 )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from coordinator.client.locks.acquired import Award
+from coordinator.client.locks import Acquired
 from coordinator.client.transport import Request, Response
 from coordinator.config import (
     ClusterConfig,
@@ -344,7 +344,7 @@ class World:
             self.record.check_late_word(waited_at, [each.path for each in told])
 
     def note_grant(
-        self, client: SimulatedClient, award: Award, keys: Sequence[Key], kind: str
+        self, client: SimulatedClient, acquired: Acquired, keys: Sequence[Key], kind: str
     ) -> None:
         """Something is granted: no other client may believe in what excludes it now.
 
@@ -352,29 +352,30 @@ class World:
         of a grant may come after its end and the next grant.
         """
         self.record.tally.grants += 1
-        grant = award.grant
+        grant = acquired.grant
         self.note_shown(grant.zxid)
         for each in Told.each(client.name, grant):
             self.record.trace.add(client.name, f"granted {each.path} at {each.zxid}")
-        if not client.believes_in(award):
+        if not client.believes_in(acquired):
             return
         for key, other in product(keys, self.clients):
             held = other.contending.holding.get(key)
             if held is None or other is client or (kind == held.kind != "exclusive"):
                 continue
-            is_forced = not self.record.locks.forced.isdisjoint((*held.award.paths, *award.paths))
-            if other.believes_in(held.award) and not is_forced:
+            paths = (*held.acquired.paths, *acquired.paths)
+            is_forced = not self.record.locks.forced.isdisjoint(paths)
+            if other.believes_in(held.acquired) and not is_forced:
                 self.record.violate(
                     "one holder",
                     f"{client.name} is granted {key} as {grant.grant_id} ({kind}) while "
-                    f"{other.name} believes in {held.award.grant.grant_id} ({held.kind})",
+                    f"{other.name} believes in {held.acquired.grant.grant_id} ({held.kind})",
                 )
 
     def _check_bound_over(self, paths: tuple[str, ...]) -> None:
         """The server has ended this hold: its client must not rely on it any more."""
         for client in self.clients:
             for held in client.contending.holding.values():
-                if held.award.paths[0] in paths and client.believes_in(held.award):
+                if held.acquired.paths[0] in paths and client.believes_in(held.acquired):
                     self.record.violate(
                         "bounded holds", f"{client.name} believes in {paths}, whose bound is over"
                     )

@@ -1,1 +1,80 @@
-"""The client's part of a lock: its place in a queue, what was granted, how it is lost."""
+"""Locks for who writes a recipe: a place in a queue, what was granted, how it is lost.
+
+A recipe is built from these names, those of ``coordinator.client`` and the errors of
+``coordinator.errors``; ours (the package ``recipes``) use nothing else. The page docs/recipes.md
+writes one, line by line. On asyncio, or inside ``both``::
+
+    queue = client.core.lock_queue("printer")
+    acquired = await queue.acquire(AcquireRequest(label="report 7"), wait_ms=10_000)
+    try:
+        ...                                    # while not acquired.is_lost
+    finally:
+        await queue.release(acquired.grant)
+        acquired.stop_watching()
+
+``LockQueue``
+    ``acquire``, ``release``, ``note``, ``downgrade``, ``is_current`` and ``clean_up``: one queue,
+    or several as one, run by the server. It withdraws what an attempt leaves behind.
+``AcquireRequest``
+    Who asks, in whose name, for what kind of hold. Times are in ms.
+``Acquired``
+    The grant with its fencing token, the session that keeps it, and ``remaining_safe_ms``.
+``GrantReply``
+    A grant as the server answers it; each verb of ``LockQueue`` takes the one that it is about.
+``GrantWatch``
+    What heartbeats say of a session's grants (``session.grant_watch``): revoked, or how much is
+    left of a bounded hold.
+``current_owner``
+    In whose name the caller acquires: its asyncio task, or the thread behind a sync call.
+``Contending``
+    Base class of a lock: attributes of other libraries are answered with the line that works here.
+
+The names are loaded when they are first used, as those of ``coordinator.client`` are.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coordinator.client.hints import Contending as Contending
+    from coordinator.client.locks.acquire_request import AcquireRequest as AcquireRequest
+    from coordinator.client.locks.acquired import Acquired as Acquired
+    from coordinator.client.locks.grant_watch import GrantWatch as GrantWatch
+    from coordinator.client.locks.lock_queue import LockQueue as LockQueue
+    from coordinator.client.locks.owner import current_owner as current_owner
+    from coordinator.wire.messages.acquire import Grant as GrantReply
+
+_HOMES = {
+    "AcquireRequest": "coordinator.client.locks.acquire_request",
+    "Acquired": "coordinator.client.locks.acquired",
+    "Contending": "coordinator.client.hints",
+    "GrantReply": "coordinator.wire.messages.acquire",
+    "GrantWatch": "coordinator.client.locks.grant_watch",
+    "LockQueue": "coordinator.client.locks.lock_queue",
+    "current_owner": "coordinator.client.locks.owner",
+}
+_NAMES_THERE = {"GrantReply": "Grant"}
+
+__all__ = [
+    "LockQueue",
+    "AcquireRequest",
+    "Acquired",
+    "GrantReply",
+    "GrantWatch",
+    "current_owner",
+    "Contending",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'coordinator.client.locks' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), _NAMES_THERE.get(name, name))
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,9 +1,8 @@
-"""What was granted, the session it lives by, and for how long it is certainly held."""
+"""The result of an acquire: the grant, its session, and for how long it is certainly held."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.client.session import Session
@@ -14,15 +13,20 @@ _AGAIN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Award:
-    """A grant of a lock or an election, or the one grant of several locks."""
+class Acquired:
+    """What ``LockQueue.acquire`` returns, for a lock, an election or several locks held as one.
+
+    ``grant`` has the ``fencing_token``, the ``grant_id`` and the ``lock`` by which it is released;
+    for several locks it is the grant of the first of them, and ``grant.grants`` has one for each.
+    ``session`` is the session that keeps it. Safe to ask from any thread.
+    """
 
     grant: Grant
     session: Session
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The contenders that hold, as one: one for each lock."""
+        """The contenders that hold as one: one path for each lock."""
         return tuple(each.path for each in self.grant.grants) or (self.grant.path,)
 
     @property
@@ -30,31 +34,50 @@ class Award:
         """Whether the hold has an end of its own (``max_hold``)."""
         return self.grant.max_hold_ms > 0
 
-    def remaining_safe_ms(self) -> int:
-        """Return for how long nobody else can certainly be granted the lock, 0 when unknown."""
-        return remaining_safe_ms(self.session, self.paths, is_bounded=self.is_bounded)
-
     @property
     def is_lost(self) -> bool:
+        """Whether another client may be granted the lock from now on."""
         return self.remaining_safe_ms() == 0
 
-    async def attend(self, timeout_ms: int) -> None:
-        """Listen for the end of this grant; a bounded one only returns when its bound is known.
+    @property
+    def loss_reason(self) -> str:
+        """Why it is lost, for people; empty while it is held."""
+        session = self.session
+        if session.reason or session.remaining_safe_ms() == 0:
+            return session.reason
+        if reason := session.grant_watch.loss_reason(self.paths):
+            return reason
+        return "its time (max_hold) is over" if self.is_lost else ""
+
+    def remaining_safe_ms(self) -> int:
+        """Return for how many ms nobody else can certainly be granted the lock, 0 when unknown.
+
+        The least of what is left of the session's lease and of ``max_hold``; 0 once it was revoked.
+        """
+        remaining_ms = self.session.remaining_safe_ms()
+        watch = self.session.grant_watch
+        if watch.loss_reason(self.paths):
+            return 0
+        if not self.is_bounded:
+            return remaining_ms
+        return min(remaining_ms, watch.hold_remaining_ms(self.paths))
+
+    async def watch(self, timeout_ms: int) -> None:
+        """Watch for the end of this grant; a bounded one only returns when its bound is known.
 
         Raises:
             SessionExpiredError: the session has ended meanwhile.
-            UnavailableError: no member answered a heartbeat in time.
-            OutcomeUnknownError: no heartbeat told of the hold; it may be over already.
+            OutcomeUnknownError: no heartbeat confirmed the hold in ``timeout_ms``; it may be over.
         """
-        tidings, paths = self.session.tidings, self.paths
-        tidings.attend(paths, self.grant.fencing_token)
+        watch, paths = self.session.grant_watch, self.paths
+        watch.watch(paths, self.grant.fencing_token)
         if not self.is_bounded:
             return
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while not tidings.hold_remaining_ms(paths):
+                while not watch.hold_remaining_ms(paths):
                     await self.session.renew(timeout_ms)
-                    if not tidings.hold_remaining_ms(paths):
+                    if not watch.hold_remaining_ms(paths):
                         await asyncio.sleep(_AGAIN_S)
         except TimeoutError:
             raise OutcomeUnknownError(
@@ -67,19 +90,6 @@ class Award:
                 f"member said how much is left of it: {error.message}"
             ) from error
 
-    def forget(self) -> None:
-        """Listen no more for the end of this grant."""
-        self.session.tidings.forget(self.paths)
-
-
-def remaining_safe_ms(session: Session, paths: Sequence[str], *, is_bounded: bool) -> int:
-    """Return for how long the contenders ``paths``, which hold as one, certainly hold.
-
-    The least of what is left of the lease and of the bound; 0 once they were taken.
-    """
-    remaining_ms = session.remaining_safe_ms()
-    if session.tidings.taken(paths):
-        return 0
-    return (
-        min(remaining_ms, session.tidings.hold_remaining_ms(paths)) if is_bounded else remaining_ms
-    )
+    def stop_watching(self) -> None:
+        """Stop watching: it was released, or is given up."""
+        self.session.grant_watch.stop_watching(self.paths)

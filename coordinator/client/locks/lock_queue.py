@@ -1,29 +1,30 @@
-"""One place in a queue that the server runs: a lock's, an election's, or several locks' at once.
+"""The client of one queue that the server runs: a lock's, an election's, or several locks' as one.
 
 1. An attempt is one request number. However often it is sent, and to whichever member, it is one
    contender at one place in the queue; a member that dies while we wait costs nothing.
-2. The server keeps the contender when a connection breaks (``on_disconnect: stay``); the client
+2. The server keeps the contender when a connection breaks (``on_disconnect: stay``). The client
    withdraws it by its number when the attempt fails, times out or is cancelled, and by looking at
-   the queue when the members have forgotten the number. If even that can not be delivered it is
-   tried on in the background until it is, or the session has ended.
-3. The wait has one overall deadline, sent along as what is left of it.
-4. A grant that arrives when the session has no safe time left is given back, not reported;
-   so is a bounded one until a heartbeat has told how much of it is left.
+   the queue when the members have forgotten the number. A withdrawal that cannot be delivered is
+   retried in the background until it is, or the session has ended.
+3. The wait has one overall deadline; each request carries what is left of it.
+4. A grant that arrives when the session has no safe time left is given back, not reported. So is
+   a bounded one, until a heartbeat has said how much of it is left.
 5. The wait is a stream of lines: a silent member is noticed by its missing keep-alive lines.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 from coordinator.client.calls import Call, quoted
 from coordinator.client.chores import Chores
 from coordinator.client.delivery import Delivery, Trouble
-from coordinator.client.locks.acquired import Award as Award
+from coordinator.client.locks.acquire_request import AcquireRequest
+from coordinator.client.locks.acquired import Acquired
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.unclaimed import unclaimed
 from coordinator.client.request_ids import Lane
@@ -59,6 +60,8 @@ from coordinator.wire.messages.holding import NoteReply, note_body
 from coordinator.wire.messages.locks import LockView
 from coordinator.wire.messages.watches import StreamError
 
+T = TypeVar("T")
+
 ABANDON_WAIT_MS = 1_000
 """How long a failed or cancelled attempt waits until it knows that it left nothing."""
 _ABANDON_ATTEMPT_MS = 5_000
@@ -85,30 +88,6 @@ class _CallbackFailed(Exception):
         self.error = error
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """Who contends, for people to see, and for what; all from ``kind`` only for locks.
-
-    ``value`` is what an election publishes when won. ``owner`` tells the owners of one session
-    apart for the deadlock detection; "" is an owner of its own. ``size`` is that of a semaphore
-    that does not exist yet. ``when_unsure``, ``purpose`` and ``guard`` are recorded with the grant.
-    """
-
-    label: str = ""
-    host: str = ""
-    pid: int | None = None
-    trace_id: str = ""
-    value: bytes | None = None
-    kind: str = "exclusive"
-    owner: str = ""
-    size: int | None = None
-    lock_delay_ms: int = 0
-    max_hold_ms: int = 0
-    when_unsure: str = ""
-    purpose: str = ""
-    guard: str = ""
-
-
 @dataclass(slots=True)
 class _Attempt:
     session: Session
@@ -121,10 +100,10 @@ class _Attempt:
     position: int | None = None
 
 
-class Contest:
-    """The queue of one lock or election, or the queues of several locks that are had together.
+class LockQueue:
+    """The queue of one lock or election, or of several locks that are acquired as one.
 
-    Any number of contenders may come from one client.
+    Made by ``client.core.lock_queue(*names)``. Any number of contenders may come from one client.
     """
 
     def __init__(
@@ -134,36 +113,38 @@ class Contest:
         leftovers: Leftovers,
         open_session: Callable[[int], Awaitable[Session]],
         *,
-        room: Literal["locks", "elections"],
         names: Sequence[str],
+        is_election: bool,
         timeout_ms: int,
     ) -> None:
-        assert names, "a contest is about something"
+        assert names, "a queue has a name"
         self.names = tuple(names)
-        self.name = ", ".join(names)
-        self.is_election = room == "elections"
-        self._room = room
+        self.is_election = is_election
+        self._title = ", ".join(names)
+        self._room = "elections" if is_election else "locks"
         # What stands in several queues is withdrawn as one, in the name of any of them.
-        self.base = self._base_of(self.names[0])
-        self._target = f"/v1/{room}" if len(names) > 1 else self.base
+        self._base = self._base_of(self.names[0])
+        self._target = f"/v1/{self._room}" if len(names) > 1 else self._base
         self._delivery = delivery
         self._chores = chores
         self._leftovers = leftovers
         self._open_session = open_session
         self._timeout_ms = timeout_ms
 
-    async def contend(
+    async def acquire(
         self,
-        wish: Wish,
+        request: AcquireRequest,
         wait_ms: int | None,
         on_position: Callable[[int], None] | None = None,
-    ) -> Award:
-        """Wait for the grant, ``wait_ms`` in all (0: try once; None: without end).
+    ) -> Acquired:
+        """Wait for the grant, for ``wait_ms`` in all (0: try once; None: without end).
 
-        What ``on_position`` raises ends the wait and is raised as it is.
+        ``on_position(count)`` is called in the event loop with how many stand before this
+        contender, holders included. What it raises ends the wait and is raised as it is.
 
         Raises:
             LockTimeoutError: others held until the deadline; nothing of the attempt is left.
+            DeadlockError: the wait would never end; ``fields["cycle"]`` says who waits for whom.
             UnavailableError: no member could be reached, or none has a quorum (a try says so within
                 one election); nothing of the attempt is left.
             OutcomeUnknownError: it is not granted to this caller, but may still be queued until
@@ -176,54 +157,109 @@ class Contest:
         if wait_ms == 0:
             limit_ms = min(limit_ms, _TRY_MS_MAX)
         deadline_ms = None if wait_ms is None else clock.monotonic_ms() + limit_ms
-        if not await self._leftovers.gone(self.names, wish.owner, limit_ms):
+        if not await self._leftovers.gone(self.names, request.owner, limit_ms):
             raise UnavailableError(
-                f"{self.name}: an earlier contender of {wish.owner} is still being taken back"
+                f"{self._title}: an earlier contender of {request.owner} is still being withdrawn"
             )
         if deadline_ms is not None:
             limit_ms = max(0, deadline_ms - clock.monotonic_ms())
         session = await self._open_session(limit_ms)
         attempt = _Attempt(session, self._delivery.lanes.take(), deadline_ms, wait_ms == 0)
         try:
-            award = await self._awarded(attempt, wish, on_position)
+            acquired = await self._acquired(attempt, request, on_position)
         except _CallbackFailed as failed:
-            await self._settle(attempt, wish.owner, failed)
+            await self._settle(attempt, request.owner, failed)
             raise failed.error from None
         except SessionExpiredError as error:
             if not session.is_unheard:
-                await self._settle(attempt, wish.owner, error)
+                await self._settle(attempt, request.owner, error)
                 raise
-            away = UnavailableError(f"{self.name}: {session.reason}; not granted")
-            await self._settle(attempt, wish.owner, away)
+            away = UnavailableError(f"{self._title}: {session.reason}; not granted")
+            await self._settle(attempt, request.owner, away)
             raise away from error
         except BaseException as error:
-            await self._settle(attempt, wish.owner, error)
+            await self._settle(attempt, request.owner, error)
             raise
         finally:
             self._delivery.lanes.give_back(attempt.lane)
-        grant = award.grant
+        grant = acquired.grant
         try:
-            await award.attend(self._timeout_ms)
+            await acquired.watch(self._timeout_ms)
             if session.remaining_safe_ms() == 0:
                 raise SessionExpiredError(
-                    f"{self.name}: the grant {grant.grant_id} came when its session had no safe "
+                    f"{self._title}: the grant {grant.grant_id} came when its session had no safe "
                     f"time left, and was given back",
                     session_id=session.session_id,
                 )
         except BaseException:
-            award.forget()
-            chore = self._chores.start(self._give_back(award), f"give back {grant.grant_id}")
-            self._leftovers.add(self.names, wish.owner, chore)
+            acquired.stop_watching()
+            work = self._give_back(acquired)
+            self.clean_up(work, f"give back {grant.grant_id}", request.owner)
             raise
-        return award
+        return acquired
 
-    async def release(self, grant_id: str) -> bool:
-        """Release by grant id; False when it was not held any more. Idempotent.
+    async def release(self, grant: Grant) -> bool:
+        """Release ``grant``; False when it was not held any more. Idempotent.
 
-        Of several locks that were had as one this is asked of the contest of the one of them whose
-        grant it is: a grant id names a place in that queue.
+        Of several locks acquired as one, releasing the grant of any of them releases all.
+
+        Raises:
+            UnavailableError: nothing was done; it may be tried again.
+            OutcomeUnknownError: it may have been released.
         """
-        return await self._release(self.names[0], grant_id)
+        return await self._release(grant.lock, grant.grant_id)
+
+    async def downgrade(self, grant: Grant) -> Grant:
+        """Turn an exclusive grant into a shared one, at its place and with its token. Idempotent.
+
+        Raises:
+            NotOwnerError: it does not hold any more.
+            BadArgumentsError: it is not a lock's, or not one that can be shared.
+            UnavailableError, OutcomeUnknownError: as for ``release``.
+        """
+        self._refuse_election("be downgraded")
+        call = Call(
+            "POST", f"{self._base_of(grant.lock)}/grants/{quoted(grant.grant_id)}/downgrade"
+        )
+        return await self._delivery.write(call, read_grant_reply, self._timeout_ms)
+
+    async def note(self, grant: Grant, note: bytes) -> None:
+        """Leave ``note`` (up to 1 KiB) with the grant, for whoever holds next.
+
+        Raises:
+            NotOwnerError: it does not hold any more.
+            BadArgumentsError: the note is too long, or the grant is not a lock's.
+            UnavailableError, OutcomeUnknownError: as for ``release``.
+        """
+        self._refuse_election("leave a note")
+        target = f"{self._base_of(grant.lock)}/grants/{quoted(grant.grant_id)}/note"
+        call = Call("PUT", target, note_body(note, Encoding.JSON))
+        await self._delivery.write(call, NoteReply.from_body, self._timeout_ms)
+
+    async def is_current(self, grant: Grant) -> tuple[bool, int]:
+        """Ask the cluster whether ``grant`` holds, and as of which zxid; the past when answered.
+
+        Raises:
+            UnavailableError: no member answered in time.
+        """
+        base = self._base_of(grant.lock)
+        if self.is_election:
+            view = await self._delivery.read(
+                Call("GET", base), ElectionView.from_body, self._timeout_ms
+            )
+            return view.elected is not None and view.elected.grant_id == grant.grant_id, view.zxid
+        call = Call("GET", f"{base}?fencing_token={grant.fencing_token}")
+        lock = await self._delivery.read(call, LockView.from_body, self._timeout_ms)
+        return lock.is_current is True, lock.zxid
+
+    def clean_up(self, work: Coroutine[Any, Any, T], name: str, owner: str) -> asyncio.Task[T]:
+        """Run ``work``, which removes what ``owner`` has in this queue, in the background.
+
+        ``acquire`` in the name of the same owner waits for it to end. ``name`` is the task's.
+        """
+        chore = self._chores.start(work, name)
+        self._leftovers.add(self.names, owner, chore)
+        return chore
 
     async def _release(self, name: str, grant_id: str) -> bool:
         call = Call("DELETE", f"{self._base_of(name)}/grants/{quoted(grant_id)}")
@@ -233,64 +269,32 @@ class Contest:
             return False
         return reply.released
 
-    async def downgrade(self, grant_id: str) -> Grant:
-        """Turn an exclusive grant into a shared one, at its place and with its token. Idempotent.
-
-        Raises:
-            NotOwnerError: it does not hold any more.
-            BadArgumentsError: it is not a lock's, or not one that can be shared.
-        """
-        self._refuse_election("be downgraded")
-        call = Call("POST", f"{self.base}/grants/{quoted(grant_id)}/downgrade")
-        return await self._delivery.write(call, read_grant_reply, self._timeout_ms)
-
-    async def note(self, grant_id: str, note: bytes) -> None:
-        """Leave ``note`` (up to 1 KiB) with the grant, for whoever holds next.
-
-        Raises:
-            NotOwnerError: it does not hold any more.
-            BadArgumentsError: the note is too long, or the grant is not a lock's.
-        """
-        self._refuse_election("leave a note")
-        body = note_body(note, Encoding.JSON)
-        call = Call("PUT", f"{self.base}/grants/{quoted(grant_id)}/note", body)
-        await self._delivery.write(call, NoteReply.from_body, self._timeout_ms)
-
-    async def is_current(self, grant_id: str, fencing_token: int) -> tuple[bool, int]:
-        """Ask whether this grant holds, and as of which zxid; the past when it is answered."""
-        if self.is_election:
-            view = await self._delivery.read(
-                Call("GET", self.base), ElectionView.from_body, self._timeout_ms
-            )
-            return view.elected is not None and view.elected.grant_id == grant_id, view.zxid
-        call = Call("GET", f"{self.base}?fencing_token={fencing_token}")
-        lock = await self._delivery.read(call, LockView.from_body, self._timeout_ms)
-        return lock.is_current is True, lock.zxid
-
     def _base_of(self, name: str) -> str:
         return f"/v1/{self._room}/{quoted(name)}"
 
     def _refuse_election(self, deed: str) -> None:
         if self.is_election:
             raise BadArgumentsError(
-                f"{self.name}: expected the grant of a lock, found that of an election; it can "
+                f"{self._title}: expected the grant of a lock, found that of an election; it can "
                 f"not {deed}"
             )
 
     # --- waiting
 
-    async def _awarded(
-        self, attempt: _Attempt, wish: Wish, on_position: Callable[[int], None] | None
-    ) -> Award:
+    async def _acquired(
+        self, attempt: _Attempt, request: AcquireRequest, on_position: Callable[[int], None] | None
+    ) -> Acquired:
         session = attempt.session
-        with self._leftovers.contending([self._base_of(each) for each in self.names], wish.owner):
-            grant = await session.while_alive(self._until_answered(attempt, wish, on_position))
-            award = Award(grant, session)
-            session.tidings.attend(award.paths, grant.fencing_token)  # it has a claimant now
-            return award
+        with self._leftovers.contending(
+            [self._base_of(each) for each in self.names], request.owner
+        ):
+            grant = await session.while_alive(self._until_answered(attempt, request, on_position))
+            acquired = Acquired(grant, session)
+            session.grant_watch.watch(acquired.paths, grant.fencing_token)  # from now on it is used
+            return acquired
 
     async def _until_answered(
-        self, attempt: _Attempt, wish: Wish, on_position: Callable[[int], None] | None
+        self, attempt: _Attempt, request: AcquireRequest, on_position: Callable[[int], None] | None
     ) -> Grant:
         trouble = Trouble()
         forgotten = 0
@@ -298,7 +302,7 @@ class Contest:
             if trouble.failures and not attempt.may_be_queued and remaining_ms < _LAST_MS_MIN:
                 break  # certain so far; a sending without its answer would leave it open
             try:
-                return await self._listen(attempt, wish, remaining_ms, on_position)
+                return await self._listen(attempt, request, remaining_ms, on_position)
             except RequestForgottenError:
                 forgotten += 1
                 if attempt.may_be_queued or forgotten > _FORGOTTEN_MAX:
@@ -317,7 +321,7 @@ class Contest:
                 break
         if attempt.position is not None:
             raise LockTimeoutError(
-                f"{self.name}: not granted in time, {attempt.position} before us in the queue",
+                f"{self._title}: not granted in time, {attempt.position} before us in the queue",
                 position=attempt.position,
             )
         raise trouble.verdict(is_write=True)
@@ -325,7 +329,7 @@ class Contest:
     async def _listen(
         self,
         attempt: _Attempt,
-        wish: Wish,
+        request: AcquireRequest,
         remaining_ms: int,
         on_position: Callable[[int], None] | None,
     ) -> Grant:
@@ -334,7 +338,7 @@ class Contest:
         whole_ms = _TRY_MS_MAX if attempt.is_try else self._timeout_ms
         headers_ms = self._delivery.attempt_ms(whole_ms, remaining_ms)
         try:
-            call = self._call(attempt, wish, remaining_ms)
+            call = self._call(attempt, request, remaining_ms)
             async with self._delivery.stream(
                 call, headers_ms, attempt.lane, is_bounded=attempt.is_try
             ) as stream:
@@ -348,10 +352,12 @@ class Contest:
                             line = await stream.line()
                     except TimeoutError:
                         raise ConnectionLostError(
-                            f"{self.name}: silent for {limit_ms} ms"
+                            f"{self._title}: silent for {limit_ms} ms"
                         ) from None
                     if line is None:
-                        raise ConnectionLostError(f"{self.name}: the stream ended without a grant")
+                        raise ConnectionLostError(
+                            f"{self._title}: the stream ended without a grant"
+                        )
                     if not line.strip():
                         continue  # a keep-alive
                     grant = _read(line, attempt, on_position)
@@ -364,25 +370,13 @@ class Contest:
             attempt.may_be_queued = was_maybe_queued  # this sending certainly changed nothing
             raise
 
-    def _call(self, attempt: _Attempt, wish: Wish, remaining_ms: int) -> Call:
+    def _call(self, attempt: _Attempt, request: AcquireRequest, remaining_ms: int) -> Call:
         acquire = Acquire(
             session_id=attempt.session.session_id,
             timeout_ms=0 if attempt.is_try else min(remaining_ms, WAIT_MS_MAX),
-            label=wish.label,
-            host=wish.host,
-            pid=wish.pid,
-            trace_id=wish.trace_id,
             on_disconnect="stay",
-            value=wish.value,
-            kind=wish.kind,
-            owner=wish.owner,
-            size=wish.size,
-            lock_delay_ms=wish.lock_delay_ms,
-            max_hold_ms=wish.max_hold_ms,
-            when_unsure=wish.when_unsure,
-            purpose=wish.purpose,
-            guard=wish.guard,
             names=self.names if len(self.names) > 1 else (),
+            **asdict(request),
         )
         return Call("POST", self._target, acquire.to_body(Encoding.JSON), accept=NDJSON_TYPE)
 
@@ -394,23 +388,21 @@ class Contest:
     # --- leaving nothing behind
 
     async def _settle(self, attempt: _Attempt, owner: str, error: BaseException) -> None:
-        """Withdraw what the failed attempt may have left, and say what is known of it."""
+        """Withdraw what the failed attempt may have left; raise what is then known of it."""
         if not attempt.may_be_queued:
             return
         lane = attempt.lane
-        target = f"{self.base}/attempts/{lane.client_id}/{lane.number}"
+        target = f"{self._base}/attempts/{lane.client_id}/{lane.number}"
         call = Call("DELETE", f"{target}?floor_index={lane.floor_index}")
-        chore = self._chores.start(
-            self._withdraw(call, attempt.session, owner), f"withdraw {target}"
-        )
-        self._leftovers.add(self.names, owner, chore)
+        work = self._withdraw(call, attempt.session, owner)
+        chore = self.clean_up(work, f"withdraw {target}", owner)
         # A second cancellation does not wait any longer; the chore goes on in any case.
         await asyncio.wait({chore}, timeout=ABANDON_WAIT_MS / 1000)
         has_come_to_it = chore.done() and not chore.cancelled() and chore.exception() is None
         is_withdrawn = has_come_to_it and chore.result()
         if is_withdrawn and isinstance(error, OutcomeUnknownError):
             raise UnavailableError(
-                f"{self.name}: no answer in time; the attempt was withdrawn: {error.message}"
+                f"{self._title}: no answer in time; the attempt was withdrawn: {error.message}"
             ) from error
         if not is_withdrawn and isinstance(error, LockTimeoutError | UnavailableError):
             if not attempt.session.is_unheard:
@@ -421,20 +413,20 @@ class Contest:
                 **error.fields,
             ) from error
 
-    async def _give_back(self, award: Award) -> None:
+    async def _give_back(self, acquired: Acquired) -> None:
         """Release what is not reported; once if its session is lost, else until it is known."""
         while True:
             try:
-                await self._release(award.grant.lock, award.grant.grant_id)
+                await self.release(acquired.grant)
             except (UnavailableError, OutcomeUnknownError):
-                if award.session.is_lost:
+                if acquired.session.is_lost:
                     return  # it goes with its session, at the server's time
                 await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
             else:
                 return
 
     async def _withdraw(self, call: Call, session: Session, owner: str) -> bool:
-        """Withdraw; False when only the end of the session, at the server, will do it."""
+        """Withdraw by number; False when only the end of the session will remove the contender."""
         while not session.is_lost:
             try:
                 await self._delivery.read(call, AbandonReply.from_body, _ABANDON_ATTEMPT_MS)
@@ -447,14 +439,16 @@ class Contest:
         return False
 
     async def _withdraw_by_sight(self, session: Session, owner: str) -> bool:
-        """Withdraw what is nobody's, when its number is forgotten; False as ``_withdraw``."""
+        """Release what nobody waits for, when the number is forgotten; False as ``_withdraw``."""
         if not owner and not self.is_election:
-            return False  # what is another's of this session can not be told apart
+            return False  # contenders of this session without a name cannot be told apart
         while not session.is_lost:
             with suppress(UnavailableError, OutcomeUnknownError):
-                found = await unclaimed(self._delivery, self.base, session, owner, self._timeout_ms)
-                # Looked at after the answer: who came meanwhile may be what was seen.
-                if not self._leftovers.is_contending(self.base, owner):
+                found = await unclaimed(
+                    self._delivery, self._base, session, owner, self._timeout_ms
+                )
+                # Checked after the answer: an attempt begun meanwhile may be what was seen.
+                if not self._leftovers.is_contending(self._base, owner):
                     for grant_id in found:
                         await self._release(self.names[0], grant_id)
                     return True

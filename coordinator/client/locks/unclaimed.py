@@ -26,7 +26,7 @@ async def unclaimed(
         for each in found
         if each.session_id == session.session_id
         and each.owner == owner
-        and not session.tidings.is_attended(each.path)
+        and not session.grant_watch.is_watched(each.path)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.client.locks.grant_watch import Tidings
+from coordinator.client.locks.grant_watch import GrantWatch
 from coordinator.model.sessions import LOST_MAX, LostGrant, SessionLease
 
 PATH, OTHER = "/locks/a/lock-0000000001", "/locks/b/lock-0000000007"
@@ -29,59 +29,59 @@ def told(*lost: LostGrant, **holds: int) -> SessionLease:
 def test_a_hold_is_counted_from_when_its_heartbeat_was_sent() -> None:
     """Less the margin: the longer the stretch, the further clocks may drift apart in it."""
     clock = Now()
-    tidings = Tidings(clock, 0.025)
-    tidings.attend([PATH], 5)
-    assert tidings.hold_remaining_ms([PATH]) == 0
+    watch = GrantWatch(clock, 0.025)
+    watch.watch([PATH], 5)
+    assert watch.hold_remaining_ms([PATH]) == 0
 
-    tidings.hear(9_000, told(one=60_000))
+    watch.on_heartbeat(9_000, told(one=60_000))
 
-    assert tidings.hold_remaining_ms([PATH]) == 60_000 - 1_000 - 1_500
+    assert watch.hold_remaining_ms([PATH]) == 60_000 - 1_000 - 1_500
     clock.now_ms += 70_000
-    assert tidings.hold_remaining_ms([PATH]) == 0
+    assert watch.hold_remaining_ms([PATH]) == 0
 
 
 def test_an_old_answer_that_comes_late_takes_nothing_back() -> None:
     """Each answer is a promise of at least so long; the furthest one counts."""
-    tidings = Tidings(Now(), 0.0)
-    tidings.attend([PATH], 5)
-    tidings.hear(10_000, told(one=5_000))
-    before_ms = tidings.hold_remaining_ms([PATH])
+    watch = GrantWatch(Now(), 0.0)
+    watch.watch([PATH], 5)
+    watch.on_heartbeat(10_000, told(one=5_000))
+    before_ms = watch.hold_remaining_ms([PATH])
 
-    tidings.hear(8_000, told(one=6_000))
-    tidings.hear(10_000, told())
+    watch.on_heartbeat(8_000, told(one=6_000))
+    watch.on_heartbeat(10_000, told())
 
-    assert tidings.hold_remaining_ms([PATH]) == before_ms
+    assert watch.hold_remaining_ms([PATH]) == before_ms
 
 
 def test_of_several_that_hold_as_one_the_nearest_end_that_is_known_counts() -> None:
     """And one of them is enough to know it."""
-    tidings = Tidings(Now(), 0.0)
-    tidings.attend([PATH, OTHER], 5)
-    tidings.hear(10_000, told(one=5_000))
-    assert tidings.hold_remaining_ms([PATH, OTHER]) == 4_950
+    watch = GrantWatch(Now(), 0.0)
+    watch.watch([PATH, OTHER], 5)
+    watch.on_heartbeat(10_000, told(one=5_000))
+    assert watch.hold_remaining_ms([PATH, OTHER]) == 4_950
 
-    tidings.hear(10_000, told(other=3_000))
+    watch.on_heartbeat(10_000, told(other=3_000))
 
-    assert tidings.hold_remaining_ms([PATH, OTHER]) == 2_950
+    assert watch.hold_remaining_ms([PATH, OTHER]) == 2_950
 
 
 def test_a_taken_grant_is_told_once_to_who_attends_and_stays_known() -> None:
     """However often the heartbeats repeat it; another incarnation of the path is not meant."""
     heard: list[str] = []
-    tidings = Tidings(Now(), 0.0)
-    tidings.attend([PATH], 5, heard.append)
+    watch = GrantWatch(Now(), 0.0)
+    watch.watch([PATH], 5, heard.append)
     forced = LostGrant(PATH, 5, "forced", by="ops", reason="stuck")
 
-    tidings.hear(0, told(LostGrant(PATH, 4, "forced", by="x", reason="y")))
+    watch.on_heartbeat(0, told(LostGrant(PATH, 4, "forced", by="x", reason="y")))
     assert heard == []
     for _ in range(3):
-        tidings.hear(0, told(forced, LostGrant(OTHER, 9, "deleted")))
+        watch.on_heartbeat(0, told(forced, LostGrant(OTHER, 9, "deleted")))
 
     assert heard == ["ops took it by force: stuck"]
-    assert tidings.taken([PATH]) == heard[0]
-    assert tidings.taken([OTHER]) == ""
-    tidings.forget([PATH])
-    assert tidings.taken([PATH]) == ""
+    assert watch.loss_reason([PATH]) == heard[0]
+    assert watch.loss_reason([OTHER]) == ""
+    watch.stop_watching([PATH])
+    assert watch.loss_reason([PATH]) == ""
 
 
 def many(first: int, count: int = LOST_MAX) -> tuple[LostGrant, ...]:
@@ -92,26 +92,26 @@ def many(first: int, count: int = LOST_MAX) -> tuple[LostGrant, ...]:
 def test_a_full_list_of_nothing_heard_before_may_have_been_cut() -> None:
     """Whoever is not in it may have been before it: every grant of the session is doubted."""
     heard: list[str] = []
-    tidings = Tidings(Now(), 0.0)
-    tidings.attend([PATH], 5, heard.append)
-    tidings.hear(0, told(*many(100, LOST_MAX - 1)))
-    tidings.hear(0, told(*many(110)))
+    watch = GrantWatch(Now(), 0.0)
+    watch.watch([PATH], 5, heard.append)
+    watch.on_heartbeat(0, told(*many(100, LOST_MAX - 1)))
+    watch.on_heartbeat(0, told(*many(110)))
     assert heard == []
 
-    tidings.hear(0, told(*many(300)))
+    watch.on_heartbeat(0, told(*many(300)))
 
     assert len(heard) == 1
-    assert "taken at once" in tidings.taken([PATH])
+    assert "taken at once" in watch.loss_reason([PATH])
 
 
 def test_what_was_heard_once_raises_no_doubt_when_a_member_has_forgotten_it() -> None:
     """One that was started anew tells less; the next one tells the old list again."""
-    tidings = Tidings(Now(), 0.0)
-    tidings.hear(0, told(*many(100, 60)))
-    tidings.hear(0, told(*many(130)))
-    tidings.attend([PATH], 5)
+    watch = GrantWatch(Now(), 0.0)
+    watch.on_heartbeat(0, told(*many(100, 60)))
+    watch.on_heartbeat(0, told(*many(130)))
+    watch.watch([PATH], 5)
 
-    tidings.hear(0, told())
-    tidings.hear(0, told(*many(130)))
+    watch.on_heartbeat(0, told())
+    watch.on_heartbeat(0, told(*many(130)))
 
-    assert tidings.taken([PATH]) == ""
+    assert watch.loss_reason([PATH]) == ""
