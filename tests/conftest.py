@@ -58,7 +58,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
 
 LONGEST = (
     "simulation/test_simulation.py", "wire/test_loop_time.py", "state/test_every_field.py",
-    "mutants/test_mutants.py", "cluster/", "simulation/", "cli/test_locks.py",
+    "members/", "mutants/test_mutants.py", "cluster/", "simulation/", "cli/test_locks.py",
     "raft/network/test_relay.py", "fuzz/", "docs/test_http_locks.py", "raft/test_engine_faults.py",
     "cli/", "recipes/test_interrupt", "recipes/test_cancel", "testing/", "client/",
     "wire/test_command_time.py", "guards/",

@@ -15,6 +15,7 @@ import msgpack  # type: ignore[import-untyped]
 from coordinator.config import RaftConfig
 from coordinator.errors import CoordinatorError, DataTooLargeError, ThrottledError
 from coordinator.raft.engine import Applied
+from coordinator.waiting import wake_in_turns
 
 Waiter = asyncio.Future[Applied]
 
@@ -150,6 +151,6 @@ def unpack_group(packed: bytes) -> list[bytes]:
 
 def fail_waiters(waiters: list[Waiter], error: CoordinatorError) -> None:
     """Give each of them an error of its own."""
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_exception(type(error)(error.message, **error.fields))
+    wake_in_turns(
+        waiters, lambda each: each.set_exception(type(error)(error.message, **error.fields))
+    )

@@ -3,6 +3,9 @@
 A leader that has applied the first entry of its term asks a quorum whether it still leads; a
 follower asks the leader to do so. Whoever asks in one pass shares one round (``barrier``), and on a
 follower one question. Then the member waits until that index is applied (Raft thesis, 6.4).
+
+What fails for want of a leader is asked again by one for all who wait: thousands of readers cost
+an election no more than one.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import msgpack  # type: ignore[import-untyped]
 from coordinator.errors import NoLeaderError, NoSpaceError, OutcomeUnknownError, ShuttingDownError
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Role
-from coordinator.waiting import Waiters
+from coordinator.waiting import Answer, Waiters
 
 READ_INDEX = "raft.read_index"
 RETRY_MS = 10
@@ -36,27 +39,27 @@ class ReadIndex:
         self._waiters = Waiters()
         self._asking: asyncio.Task[int] | None = None
         self._next_asking: asyncio.Task[int] | None = None
+        self._answers: dict[asyncio.Future[int], Answer[int]] = {}
+        """Who waits for each question and each round that is under way."""
+        self._later: Answer[int] = Answer()
+        """Who was refused, for want of a leader."""
+        self._trying_again: asyncio.Task[None] | None = None
 
     async def barrier(self, running: Callable[[], Consensus]) -> int:
         """Return an index as the module says; NoLeaderError when none is had in time.
 
         ``running`` returns the member's consensus, or raises ShuttingDownError."""
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + self._timeout_ms / 1000
-        while True:
-            consensus = running()
-            try:
-                async with asyncio.timeout_at(give_up_at):
-                    index = await self._index(consensus)
-                    await self.wait_applied(consensus, index)
-                    return index
-            except (NoLeaderError, OutcomeUnknownError):
-                pass  # a read may be asked again
-            except TimeoutError:
-                raise NoLeaderError("no quorum confirmed a leader in time") from None
-            if loop.time() + RETRY_MS / 1000 >= give_up_at:
-                raise NoLeaderError("no quorum confirmed a leader in time")
-            await asyncio.sleep(RETRY_MS / 1000)
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                while True:
+                    try:
+                        index = await self._index_or_later(running)
+                        await self.wait_applied(running(), index)
+                        return index
+                    except (NoLeaderError, OutcomeUnknownError):
+                        pass  # a read may be asked again
+        except TimeoutError:
+            raise NoLeaderError("no quorum confirmed a leader in time") from None
 
     async def confirm(self, consensus: Consensus) -> int:
         """Return the term in which a quorum confirmed, after the call, that this member leads."""
@@ -92,12 +95,56 @@ class ReadIndex:
             raise NoLeaderError(f"member {self._member_id} does not lead")
         joined = consensus.rounds.join()
         self._wake()
-        return await asyncio.shield(joined)
+        return await self._with_others(joined)
+
+    async def _with_others(self, shared: asyncio.Future[int]) -> int:
+        """Return what becomes of ``shared``, which is not done."""
+        answer = self._answers.get(shared)
+        if answer is None:
+            answer = self._answers[shared] = Answer()
+            shared.add_done_callback(self._settle)
+        return await answer.wait()
+
+    def _settle(self, shared: asyncio.Future[int]) -> None:
+        answer = self._answers.pop(shared)
+        error = NoLeaderError("nobody asks any more") if shared.cancelled() else shared.exception()
+        if isinstance(error, Exception):
+            found = error
+            answer.fail(lambda: found)
+        else:
+            answer.tell(shared.result())
+
+    async def _index_or_later(self, running: Callable[[], Consensus]) -> int:
+        try:
+            return await self._index(running())
+        except (NoLeaderError, OutcomeUnknownError):
+            if self._trying_again is None:
+                trying = self._try_again(running)
+                self._trying_again = asyncio.get_running_loop().create_task(trying)
+            return await self._later.wait()
+
+    async def _try_again(self, running: Callable[[], Consensus]) -> None:
+        """Ask for all who were refused, until nobody waits; each try is for those before it."""
+        try:
+            while self._later.waiting():
+                await asyncio.sleep(RETRY_MS / 1000)
+                waiting = self._later.waiting()
+                try:
+                    index = await self._index(running())
+                except (NoLeaderError, OutcomeUnknownError):
+                    continue
+                self._later.tell(index, waiting)
+                await asyncio.sleep(0)
+        except ShuttingDownError as error:
+            message = error.message
+            self._later.fail(lambda: ShuttingDownError(message))
+        finally:
+            self._trying_again = None
 
     async def _index(self, consensus: Consensus) -> int:
         if consensus.core.role is Role.LEADER:
             return await self._join_round(consensus)
-        return await asyncio.shield(self._next_question(consensus))
+        return await self._with_others(self._next_question(consensus))
 
     def _next_question(self, consensus: Consensus) -> asyncio.Task[int]:
         """Return the question that is asked next; one that is under way began too early."""

@@ -12,6 +12,7 @@ import asyncio
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, ShuttingDownError
 from coordinator.raft.engine import Engine, Role
+from coordinator.waiting import wake_in_turns
 
 _TRY_AGAIN_S = 0.02
 
@@ -132,6 +133,4 @@ class Leadership:
         if self._look is not None:
             self._look.cancel()
             self._look = None
-        for woken in self._waiting:
-            if not woken.done():
-                woken.set_result(None)
+        wake_in_turns(list(self._waiting), lambda woken: woken.set_result(None))

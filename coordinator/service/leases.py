@@ -11,10 +11,13 @@
 4. A leader that did not tick for ``_STALL_MS`` beyond its interval starts all leases again in full:
    heartbeats that came meanwhile may still be unread (etcd issue 15247 is what happens otherwise).
 5. A tick costs O(leases that end, or were extended since they were last looked at); not O(all).
+6. All leases start in slices, between which the loop does other things. A session whose lease has
+   not started is promised nothing yet, and none ends before all have started.
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import logging
 
@@ -33,6 +36,7 @@ logger = logging.getLogger("coordinator.service")
 
 _STALL_MS = 1_000
 _EXPIRING_AT_ONCE_MAX = 500
+_STARTED_AT_ONCE = 2_000
 
 
 class Leases:
@@ -60,6 +64,10 @@ class Leases:
         self._undecided: set[str] = set()
         self._stall_ms = _STALL_MS + tick_ms
         self._last_tick_ms = 0
+        self._starting: object | None = None
+        """What marks the start of all leases that is under way."""
+        self._owes_start = False
+        """There was a stall meanwhile: they start once more."""
         self.term: int | None = None
         """The term of the leadership these leases belong to; None while there are none."""
 
@@ -68,11 +76,12 @@ class Leases:
         self.stop()
         self.term = term
         self._last_tick_ms = self._clock.monotonic_ms()
-        self._start_all(self._last_tick_ms)
+        self._start_all()
 
     def stop(self) -> None:
         """This member does not lead: it promises nothing any more."""
-        self.term = None
+        self.term = self._starting = None
+        self._owes_start = False
         self._deadlines.clear()
         self._heap.clear()
         self._expiring.clear()
@@ -111,7 +120,10 @@ class Leases:
         if stalled_ms > self._stall_ms:
             self._metrics.lease_restarts.inc()
             logger.warning("no tick for %d ms: all leases start again in full", stalled_ms)
-            self._start_all(now_ms)
+            self._owes_start = True
+            if self._starting is None:
+                self._start_all()
+        if self._starting is not None:
             return
         due: list[str] = []
         while self._heap and self._heap[0][0] <= now_ms:
@@ -148,16 +160,42 @@ class Leases:
         """A leader is never sent a snapshot; whoever gets one has no leases."""
         self.stop()
 
-    def _start_all(self, now_ms: int) -> None:
+    def _start_all(self) -> None:
+        self._owes_start = False
         self._heap.clear()
-        self._deadlines.clear()
-        for session in self._replica.machine.sessions():
+        self._starting = mark = object()
+        ids = [session.session_id for session in self._replica.machine.sessions()]
+        if len(ids) <= _STARTED_AT_ONCE:
+            self._start_some(ids)
+            self._end_start()
+        else:
+            self._tasks.spawn(self._start_in_slices(mark, ids), "start all leases")
+
+    async def _start_in_slices(self, mark: object, ids: list[str]) -> None:
+        for start in range(0, len(ids), _STARTED_AT_ONCE):
+            if self._starting is not mark:
+                return  # it leads no more, or again
+            self._start_some(ids[start : start + _STARTED_AT_ONCE])
+            await asyncio.sleep(0)
+        if self._starting is mark:
+            self._end_start()
+
+    def _start_some(self, session_ids: list[str]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for session_id in session_ids:
+            session = self._replica.machine.session(session_id)
+            if session is None:
+                continue
             deadline_ms = now_ms + session.timeout_ms
-            self._deadlines[session.session_id] = deadline_ms
-            if session.session_id not in self._expiring:  # it comes back by itself
-                self._heap.append((deadline_ms, session.session_id))
-        heapq.heapify(self._heap)
+            self._deadlines[session_id] = max(self._deadlines.get(session_id, 0), deadline_ms)
+            if session_id not in self._expiring:  # it comes back by itself
+                heapq.heappush(self._heap, (deadline_ms, session_id))
+
+    def _end_start(self) -> None:
+        self._starting = None
         self._metrics.leases.set(len(self._deadlines))
+        if self._owes_start:
+            self._start_all()
 
     def _start_one(self, session_id: str, timeout_ms: int, now_ms: int) -> None:
         self._deadlines[session_id] = now_ms + timeout_ms

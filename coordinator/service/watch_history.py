@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from coordinator.errors import CompactedError
 from coordinator.state.events import Change
+from coordinator.waiting import let_go
 
 # Rough cost in memory: a Change and its dict entry; an Event and its path beyond its characters.
 _CHANGE_BYTES = 200
@@ -37,7 +38,8 @@ class History:
 
     def restart(self, zxid: int) -> None:
         """Forget everything: the state is now the one of ``zxid``."""
-        self._changes.clear()
+        known, self._changes = self._changes, OrderedDict()
+        let_go(known)
         self._bytes = 0
         self._last_zxid = self.floor_zxid = zxid
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from types import SimpleNamespace
 from typing import cast
 
+from coordinator.errors import NoLeaderError
 from coordinator.raft.consensus import Consensus
-from coordinator.raft.read_index import ReadIndex
+from coordinator.raft.engine import Role
+from coordinator.raft.read_index import RETRY_MS, ReadIndex
+from coordinator.waiting import AT_ONCE
 
 BEHIND = cast(
     Consensus,
@@ -41,3 +45,41 @@ async def test_waits_that_were_given_up_are_let_go() -> None:
     reads.on_applied(3)
     await asyncio.wait(patient, timeout=1)
     assert all(each.done() for each in patient)
+
+
+async def test_who_waits_for_one_thing_is_woken_some_in_a_pass() -> None:
+    """What thousands wait for is no long step of the loop; they come in their order."""
+    reads = ReadIndex("1", timeout_ms=1_000, ask=_never, wake=lambda: None)
+    many = [waiting(reads, 1) for _ in range(3 * AT_ONCE)]
+    await asyncio.sleep(0)
+    done: list[int] = []
+
+    reads.on_applied(1)
+    for _ in range(6):
+        await asyncio.sleep(0)
+        done.append(sum(each.done() for each in many))
+
+    passes = [after - before for before, after in itertools.pairwise([0, *done])]
+    assert max(passes) == AT_ONCE
+    assert done[-1] == len(many)
+
+
+async def test_many_readers_without_a_leader_ask_as_often_as_one() -> None:
+    """Each asking by itself, again and again, would hold up the election they wait for."""
+    asked = 0
+
+    async def refuse(_member_id: str, _kind: str, _payload: bytes) -> bytes:
+        nonlocal asked
+        asked += 1
+        raise NoLeaderError("not ready yet")
+
+    follower = SimpleNamespace(core=SimpleNamespace(role=Role.FOLLOWER), leader_id="2")
+    reads = ReadIndex("1", timeout_ms=100, ask=refuse, wake=lambda: None)
+
+    found = await asyncio.gather(
+        *[reads.barrier(lambda: cast(Consensus, follower)) for _ in range(1_000)],
+        return_exceptions=True,
+    )
+
+    assert all(isinstance(each, NoLeaderError) for each in found)
+    assert 1 < asked <= 100 // RETRY_MS + 1

@@ -87,7 +87,8 @@ def said(machine: StateMachine) -> list[Any]:
             for each in directories
             for one in locks.contenders(each)
         ],
-        list(locks.bounded_holds()), list(locks.closings()), locks.history(GrantQuery()),
+        [locks.record(each) for each in locks.contender_paths()], list(locks.closings()),
+        locks.history(GrantQuery()),
         [locks.history(GrantQuery(directory=each)) for each in directories],
     ]  # fmt: skip
 

@@ -27,6 +27,7 @@ from coordinator.errors import (
 from coordinator.raft.engine import RequestHandler
 from coordinator.raft.network.messages import REPLY_ERROR, REPLY_OK, REPLY_REFUSED, Reply, Request
 from coordinator.raft.network.transport import MemberTransport
+from coordinator.waiting import wake_in_turns
 
 logger = logging.getLogger(__name__)
 
@@ -119,9 +120,8 @@ class RequestDesk:
         )
 
     def _give_up(self, member_id: str, error: CoordinatorError) -> None:
-        for asked_id, future in self._asked.values():
-            if asked_id == member_id and not future.done():
-                future.set_exception(type(error)(error.message))
+        asked = [future for asked_id, future in self._asked.values() if asked_id == member_id]
+        wake_in_turns(asked, lambda each: each.set_exception(type(error)(error.message)))
 
     def _give_up_all(self) -> None:
         for member_id in {asked_id for asked_id, _ in self._asked.values()}:

@@ -5,7 +5,9 @@
 2. The end is a command that carries the leader's term; the log decides a race with a release.
 3. What is left of a hold goes with each acknowledged heartbeat of its session. The holder counts it
    from when the heartbeat was sent, so it gives up before this leader, and before any later one.
-4. What was proposed and not decided is proposed again until it is, or until the lead is lost.
+4. All bounds start in slices, between which the loop does other things. Until all have, nothing is
+   said of what is left of any (``is_starting``).
+5. What was proposed and not decided is proposed again until it is, or until the lead is lost.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ from coordinator.state.commands import Command, EndHold, Reopen
 from coordinator.state.events import EventType
 from coordinator.state.locks.contender import Closing, Contender
 from coordinator.state.outcomes import Outcome
+from coordinator.waiting import in_turns
 
 logger = logging.getLogger("coordinator.service")
 
 _AGAIN_MS = 100
+_STARTED_AT_ONCE = 1_000
 
 
 @dataclass(slots=True)
@@ -63,25 +67,31 @@ class HoldTimers:
         self._bounds: dict[str, _Bound] = {}
         self._of_session: dict[str, dict[str, None]] = {}
         self._term: int | None = None
+        self._starting: object | None = None
+        """What marks the start of all bounds that is under way."""
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether some bounds may have no time here yet."""
+        return self._starting is not None
 
     def start(self, term: int) -> None:
         """This member leads and is ready: every bound begins anew, in full."""
         self.stop()
         self._term = term
         locks = self._replica.machine.locks
-        for holder in locks.bounded_holds():
-            self._start_hold(holder)
-        for closing in locks.closings():
-            self._start_delay(closing)
+        self._starting = mark = object()
+        in_turns(
+            [*locks.contender_paths(), *[each.path for each in locks.closings()], None],
+            lambda path: self._start_at(path, mark),
+            _STARTED_AT_ONCE,
+        )
 
     def stop(self) -> None:
         """This member does not lead: it ends nothing any more."""
-        self._term = None
-        for bound in self._bounds.values():
-            if bound.timer is not None:
-                bound.timer.cancel()
-        self._bounds.clear()
-        self._of_session.clear()
+        self._term = self._starting = None
+        bounds, self._bounds, self._of_session = self._bounds, {}, {}
+        in_turns(bounds.values(), _cancel, _STARTED_AT_ONCE)
 
     def holds_of(self, session_id: str, now_ms: int) -> dict[str, int]:
         """Return what is left of each bounded hold of a session, by path, in ms."""
@@ -119,6 +129,20 @@ class HoldTimers:
 
     # --- the bounds
 
+    def _start_at(self, path: str | None, mark: object) -> None:
+        """Start what ends by itself at ``path``, if anything does; None: all have started."""
+        if self._starting is not mark or path in self._bounds:
+            return
+        if path is None:
+            self._starting = None
+            return
+        locks = self._replica.machine.locks
+        holder, closing = locks.record(path), locks.closing(path)
+        if holder is not None and holder.max_hold_ms and holder.granted_zxid is not None:
+            self._start_hold(holder)
+        elif closing is not None:
+            self._start_delay(closing)
+
     def _start_hold(self, holder: Contender) -> None:
         path, session_id = holder.path, holder.session_id
         assert session_id is not None, "a bound is asked for by a session"
@@ -138,8 +162,7 @@ class HoldTimers:
         bound = self._bounds.pop(path, None)
         if bound is None:
             return
-        if bound.timer is not None:
-            bound.timer.cancel()
+        _cancel(bound)
         if bound.session_id is not None:
             paths = self._of_session[bound.session_id]
             del paths[path]
@@ -168,3 +191,8 @@ class HoldTimers:
         elif is_hold:
             self._metrics.holds_ended.inc()
             logger.info("the hold %r ended: its max_hold_ms was over", bound.path)
+
+
+def _cancel(bound: _Bound) -> None:
+    if bound.timer is not None:
+        bound.timer.cancel()

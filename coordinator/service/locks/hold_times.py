@@ -6,7 +6,9 @@
    long. Locks at rest cost nothing.
 3. The leader says in its log, once for each, that a hold has become long; every member counts them
    in a gauge and lists them. The leader alone observes how long holds took.
-4. Elections are meant to be held long and are left out.
+4. After a snapshot the queues are looked at in slices; what happens in one that was not looked at
+   is in what is found there then.
+5. Elections are meant to be held long and are left out.
 
 The *class* of a lock is its name up to the first colon or slash, so that ``order:17`` and
 ``order:18`` are one. There are at most ``_CLASSES_MAX``; further ones are called "other".
@@ -31,6 +33,7 @@ from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Command
 from coordinator.state.events import EventType
 from coordinator.state.outcomes import Outcome
+from coordinator.waiting import in_turns, let_go
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +41,7 @@ LOOK_EVERY_MS = 1_000
 OTHER_CLASS = "other"
 _CLASSES_MAX = 100
 _DIRECTORIES_MAX = 10_000
+_SEEN_AT_ONCE = 200
 _CLASS_END = re.compile(r"[:/]")
 _PREFIX = LOCKS.root + "/"
 _CONTENDER = re.compile(_PREFIX + r"[^/]+/(?!delay-)[^/]*\d{10}", re.ASCII)
@@ -107,6 +111,8 @@ class Holds:
         self._holding: Counter[str] = Counter()
         self._becoming_long: list[tuple[int, str, int]] = []
         self._long_count = 0
+        self._unseen: set[str] = set()
+        """The queues of a snapshot that have not been looked at yet."""
 
     def held_ms(self, path: str) -> int:
         """Return for how long the contender ``path`` has been seen to hold, 0 when it does not."""
@@ -134,6 +140,8 @@ class Holds:
         for event in outcome.events:
             path = event.path
             if path.startswith(_PREFIX) and _CONTENDER.fullmatch(path):
+                if self._is_unseen(path):
+                    continue
                 if event.type is EventType.CREATED:
                     self._standing[self._classes.at(path)] += 1
                 elif event.type is EventType.DELETED:
@@ -141,24 +149,38 @@ class Holds:
         if outcome.granted:
             now_ms = self._clock.monotonic_ms()
             for path in outcome.granted:
-                if path.startswith(_PREFIX):
+                if path.startswith(_PREFIX) and not self._is_unseen(path):
                     self._hold(path, now_ms, is_whole=True)
 
     def on_restore(self) -> None:
         """Everything may be different: nothing is known of how long it has been so."""
-        self._holds.clear()
+        known, self._holds = self._holds, {}
+        let_go(known)
         self._standing.clear()
         self._holding.clear()
-        self._becoming_long.clear()
+        self._becoming_long = []
         self._long_count = 0
-        now_ms, locks = self._clock.monotonic_ms(), self._replica.machine.locks
-        for directory in locks.directories():
-            if not directory.startswith(_PREFIX):
-                continue
-            for each in locks.contenders(directory):
-                self._standing[self._classes.at(each.path)] += 1
-                if each.is_holder:
-                    self._hold(each.path, now_ms, is_whole=False)
+        directories = tuple(self._replica.machine.locks.directories())
+        self._unseen = unseen = set(directories)
+        in_turns(directories, lambda each: self._see(each, unseen), _SEEN_AT_ONCE)
+
+    def _see(self, directory: str, unseen: set[str]) -> None:
+        """Count those who are in a queue now; what happens to them from now on is told."""
+        if self._unseen is not unseen:
+            return  # another snapshot came
+        unseen.remove(directory)
+        if not directory.startswith(_PREFIX):
+            return
+        contenders = self._replica.machine.locks.contenders(directory)
+        if contenders:
+            self._standing[self._classes.at(contenders[0].path)] += len(contenders)
+        now_ms = self._clock.monotonic_ms()
+        for each in contenders:
+            if each.is_holder:
+                self._hold(each.path, now_ms, is_whole=False)
+
+    def _is_unseen(self, path: str) -> bool:
+        return bool(self._unseen) and path[: path.rindex("/")] in self._unseen
 
     def _hold(self, path: str, now_ms: int, *, is_whole: bool) -> None:
         recorded = self._replica.machine.locks.record(path)

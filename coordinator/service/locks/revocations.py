@@ -24,8 +24,11 @@ from coordinator.state.commands import (
     Revoke,
 )
 from coordinator.state.locks.contender import Ending
-from coordinator.state.locks.grant_history import Grant
+from coordinator.state.locks.grant_history import Ended, Grant
 from coordinator.state.outcomes import Outcome, SessionEnded
+from coordinator.waiting import in_turns
+
+_NOTED_AT_ONCE = 500
 
 _TAKING = frozenset({Revoke, EndHold, Delete, Multi, Guarded, Reap})
 _TAKEN = frozenset({Ending.FORCED, Ending.MAX_HOLD, Ending.DELETED})
@@ -36,11 +39,16 @@ class TakenGrants:
 
     def __init__(self, replica: MachineReplica) -> None:
         self._replica = replica
-        self._taken: dict[str, deque[LostGrant]] = {}
+        self._taken: dict[str, deque[Grant]] = {}
 
     def of(self, session_id: str) -> tuple[LostGrant, ...]:
         """Return the latest grants that were taken from a session, the oldest first."""
-        return tuple(self._taken.get(session_id, ()))
+        return tuple(
+            [
+                LostGrant(each.path, each.czxid, each.how.value, each.by, each.reason)
+                for each in self._taken.get(session_id, ())
+            ]
+        )
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
         if outcome.is_repeat:
@@ -56,16 +64,33 @@ class TakenGrants:
                 self._note(grant)
 
     def on_restore(self) -> None:
-        self._taken.clear()
-        for grant in self._replica.machine.locks.ended():
-            self._note(grant)
+        """In turns, the latest first; what is taken meanwhile comes behind them."""
+        taken: dict[str, deque[Grant]] = {}
+        self._taken = taken
+        ends = self._replica.machine.locks.ends()
+        in_turns(ends, lambda ended: self._note_before(ended, taken), _NOTED_AT_ONCE)
+
+    def _note_before(self, ended: Ended, taken: dict[str, deque[Grant]]) -> None:
+        grant = Grant.of(ended.contender, ended, None)
+        if self._taken is taken and self._is_told(grant):
+            told = self._told(grant)
+            if len(told) < LOST_MAX:
+                told.appendleft(grant)
 
     def _note(self, grant: Grant) -> None:
+        if self._is_told(grant):
+            self._told(grant).append(grant)
+
+    def _is_told(self, grant: Grant) -> bool:
         session_id = grant.session_id
         if grant.how not in _TAKEN or session_id is None:
-            return
-        if self._replica.machine.session(session_id) is None:
-            return
-        taken = self._taken.setdefault(session_id, deque(maxlen=LOST_MAX))
-        lost = LostGrant(grant.path, grant.czxid, grant.how.value, grant.by, grant.reason)
-        taken.append(lost)
+            return False
+        return self._replica.machine.session(session_id) is not None
+
+    def _told(self, grant: Grant) -> deque[Grant]:
+        session_id = grant.session_id
+        assert session_id is not None, "looked at before"
+        told = self._taken.get(session_id)
+        if told is None:
+            told = self._taken[session_id] = deque(maxlen=LOST_MAX)
+        return told

@@ -102,16 +102,9 @@ class LockReads:
         """Return what closes its queue as the znode ``path``, None when that is nothing."""
         return self._table.closings.get(path)
 
-    def bounded_holds(self) -> tuple[Contender, ...]:
-        """Return every holder with a longest hold, for the leader's timers."""
-        table = self._table
-        return tuple(
-            [
-                each
-                for each in table.contenders.values()
-                if each.max_hold_ms and each.granted_zxid is not None
-            ]
-        )
+    def contender_paths(self) -> tuple[str, ...]:
+        """Return the paths of all contenders, for the leader's timers."""
+        return tuple(self._table.contenders)
 
     def history(
         self, query: GrantQuery, held: Iterable[Contender] | None = None
@@ -130,6 +123,10 @@ class LockReads:
     def ended(self) -> tuple[Grant, ...]:
         """Return the grants that have ended and are kept, in the order of their ends."""
         return tuple(self._table.history)
+
+    def ends(self) -> tuple[Ended, ...]:
+        """Return how those grants ended, as they are kept: cheap, for whoever takes its time."""
+        return tuple(self._table.history.latest_first())
 
     def ended_at(self, zxid: int) -> tuple[Grant, ...]:
         """Return the grants that the latest command ended, if that was ``zxid``; the last first."""
