@@ -124,7 +124,7 @@ class LimitsConfig:
     sessions for operators, of the others for locks and elections."""
     operations_per_multi_max: int = 1_000
     ephemerals_per_session_max: int = 20_000
-    recursive_delete_max: int = 2_000
+    recursive_delete_max: int = 1_500
     grants_per_command_max: int = 500
     request_window: int = 128
     """Outcomes remembered for each client id; the number of requests it may have in flight."""

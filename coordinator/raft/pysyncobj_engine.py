@@ -378,9 +378,7 @@ class PySyncObjEngine:
     def _on_snapshot_needed(self, member_id: str) -> None:
         assert self._snapshots is not None
         assert self._consensus is not None
-        self._snapshots.send(
-            self._consensus, member_id, self._transport.is_connected(member_id)
-        )
+        self._snapshots.send(self._consensus, member_id, self._transport.is_connected(member_id))
 
     def _on_founding(self, cluster_id: bytes) -> None:
         assert self._ownership is not None

@@ -56,9 +56,7 @@ def status(
     )
 
 
-def figures_of_traffic(
-    entries: Entries, proposals: Proposals, trust: Trust
-) -> dict[str, float]:
+def figures_of_traffic(entries: Entries, proposals: Proposals, trust: Trust) -> dict[str, float]:
     return {
         "entries_total": float(entries.entries_total),
         "commands_total": float(entries.commands_total),

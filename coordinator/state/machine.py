@@ -103,7 +103,7 @@ class StateMachine:
         self._term = 0
         self._command: Command | None = None
         self._departs_as: Departure | None = None
-        """How the session ended whose end this command goes on with."""
+        """How contenders go that go by this command, once that was asked."""
         self._adopt(
             LimitsRecord(limits),
             Tree(),
@@ -239,7 +239,9 @@ class StateMachine:
 
     def _departure(self) -> Departure:
         assert self._command is not None, "a command is being settled"
-        return self._departs_as or departure_of(self._command, self._term)
+        if self._departs_as is None:
+            self._departs_as = departure_of(self._command, self._term)
+        return self._departs_as
 
     def _refused(self, error: CoordinatorError) -> Outcome:
         return Outcome(self._zxid, None, Refusal(error.code, error.message, error.fields))

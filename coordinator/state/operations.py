@@ -290,19 +290,15 @@ class ZnodeOperations:
             return Deleted(path)
         if not operation.is_recursive:
             raise _not_empty(path, znode, "delete")
-        return self._delete_subtree(operation, znode)
+        return self._delete_subtree(operation)
 
-    def _delete_subtree(self, operation: Delete, top: Znode) -> Deleted:
+    def _delete_subtree(self, operation: Delete) -> Deleted:
         tree, path = self._tree, operation.path
         doomed = tree.subtree(path, self._limits.recursive_delete_max)
         if doomed is None:
             raise _quota(path, "recursive_delete_max", self._limits, verb="delete")
         self._check_groups(operation, doomed)
-        for below in reversed(doomed[1:]):
-            znode = tree.find(below)
-            assert znode is not None, "what the walk found is there"
-            tree.remove_below(below, znode)
-        tree.remove(path, top)
+        tree.remove_subtree(doomed)
         return Deleted(path, len(doomed))
 
     def _check_groups(self, operation: Delete, doomed: Sequence[str]) -> None:

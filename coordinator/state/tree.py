@@ -5,7 +5,8 @@ What is asked of a znode and when it is refused is in ``operations``; this is th
 1. A znode is an immutable value in one dict by path: a snapshot captures the tree by copying it.
 2. Everything else here (names of children, ephemerals of a session, idle znodes, byte counts) is
    derived from that dict, and changes in one function, ``_replace``, forwards and backwards; only
-   ``of``, which rebuilds a tree, sorts the names once at the end instead.
+   ``of``, which rebuilds a tree, sorts the names once at the end instead, and ``remove_subtree``
+   lets go of them all at once.
 3. Every write between ``begin`` and ``commit`` is undone by ``rollback``, newest first.
 4. The dict's order is the order in which znodes entered it, the same on every member with the
    same history, also across snapshots; digests do not depend on it.
@@ -292,13 +293,25 @@ class Tree:
     def remove(self, path: str, znode: Znode) -> None:
         """Delete a znode without children and tell its parent."""
         parent_path, _ = split(path)
-        self.remove_below(path, znode)
+        self._write(path, znode, None)
+        self._note_deleted(path, znode)
         parent = self._znodes[parent_path]
         self._write_parent(parent_path, parent, -1, parent.next_sequence)
 
-    def remove_below(self, path: str, znode: Znode) -> None:
-        """Delete a znode whose parent is deleted by the same command, and need not be told."""
-        self._write(path, znode, None)
+    def remove_subtree(self, doomed: list[str]) -> None:
+        """Delete a whole subtree, of which ``doomed`` are all paths, parents first."""
+        znodes, names = self._znodes, self._names
+        for path in reversed(doomed[1:]):
+            znode = znodes.pop(path)
+            self._undo.append((path, znode))
+            names.pop(path, None)
+            self._forget(path, znode)
+            self._note_deleted(path, znode)
+        top = doomed[0]
+        names.pop(top, None)  # all at once; who enters again by a rollback is noted again
+        self.remove(top, znodes[top])
+
+    def _note_deleted(self, path: str, znode: Znode) -> None:
         if znode.next_sequence > self.sequence_floor:
             self.sequence_floor = znode.next_sequence
         self.events.append(
@@ -322,11 +335,8 @@ class Tree:
         if new is None:
             assert old is not None, "something is deleted"
             del self._znodes[path]
-            self._count(path, old, -1)
             self._drop_name(path)
-            if old.ephemeral_owner is not None:
-                self._disown(path, old.ephemeral_owner)
-            self._idle.pop(path, None)
+            self._forget(path, old)
             return
         if old is None:
             self._enter(path, new)
@@ -345,21 +355,27 @@ class Tree:
     def _enter(self, path: str, znode: Znode) -> None:
         """Take in a new znode; its name is its parent's business."""
         self._znodes[path] = znode
-        self._count(path, znode, 1)
+        self.data_bytes += len(znode.data)
+        self.state_bytes += state_bytes_of(path, znode.data)
         if znode.ephemeral_owner is not None:
             self._ephemerals.setdefault(znode.ephemeral_owner, {})[path] = None
         if znode.mode in _MAY_IDLE:
             self._note_idle(path, znode)
+
+    def _forget(self, path: str, znode: Znode) -> None:
+        """Let go of a znode; its name is its parent's business."""
+        self.data_bytes -= len(znode.data)
+        self.state_bytes -= state_bytes_of(path, znode.data)
+        if znode.ephemeral_owner is not None:
+            self._disown(path, znode.ephemeral_owner)
+        if znode.mode in _MAY_IDLE:
+            self._idle.pop(path, None)
 
     def _note_idle(self, path: str, znode: Znode) -> None:
         if znode.is_idle:
             self._idle[path] = None
         else:
             self._idle.pop(path, None)
-
-    def _count(self, path: str, znode: Znode, sign: int) -> None:
-        self.data_bytes += sign * len(znode.data)
-        self.state_bytes += sign * state_bytes_of(path, znode.data)
 
     def _add_name(self, path: str) -> None:
         if path == ROOT:

@@ -16,10 +16,11 @@ The *class* of a lock is its name up to the first colon or slash, so that ``orde
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import logging
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -40,6 +41,7 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_MS = 1_000
 OTHER_CLASS = "other"
 _CLASSES_MAX = 100
+_OBSERVED_AT_ONCE = 100
 _DIRECTORIES_MAX = 10_000
 _SEEN_AT_ONCE = 200
 _CLASS_END = re.compile(r"[:/]")
@@ -55,6 +57,7 @@ class _Hold:
     czxid: int
     since_ms: int
     is_whole: bool
+    lock_class: str
     is_long: bool = False
 
 
@@ -113,6 +116,8 @@ class Holds:
         self._long_count = 0
         self._unseen: set[str] = set()
         """The queues of a snapshot that have not been looked at yet."""
+        self._ended: deque[tuple[str, float]] = deque()
+        """The class and length of holds that are to be observed."""
 
     def held_ms(self, path: str) -> int:
         """Return for how long the contender ``path`` has been seen to hold, 0 when it does not."""
@@ -139,13 +144,15 @@ class Holds:
             return
         for event in outcome.events:
             path = event.path
-            if path.startswith(_PREFIX) and _CONTENDER.fullmatch(path):
+            if path in self._holds or (path.startswith(_PREFIX) and _CONTENDER.fullmatch(path)):
                 if self._is_unseen(path):
                     continue
                 if event.type is EventType.CREATED:
                     self._standing[self._classes.at(path)] += 1
                 elif event.type is EventType.DELETED:
                     self._leave(path)
+        if self._ended:
+            self._observe_ended()
         if outcome.granted:
             now_ms = self._clock.monotonic_ms()
             for path in outcome.granted:
@@ -186,8 +193,9 @@ class Holds:
         recorded = self._replica.machine.locks.record(path)
         if recorded is None or path in self._holds:
             return
-        self._holds[path] = _Hold(recorded.czxid, now_ms, is_whole)
-        self._holding[self._classes.at(path)] += 1
+        lock_class = self._classes.at(path)
+        self._holds[path] = _Hold(recorded.czxid, now_ms, is_whole, lock_class)
+        self._holding[lock_class] += 1
         heapq.heappush(self._becoming_long, (now_ms + self._long_hold_ms, path, recorded.czxid))
         if len(self._becoming_long) > 2 * len(self._holds) + 1_000:
             # Holds that ended before they became long leave their entry behind.
@@ -199,9 +207,9 @@ class Holds:
             heapq.heapify(self._becoming_long)
 
     def _leave(self, path: str) -> None:
-        name = self._classes.at(path)
-        self._standing[name] -= 1
         hold = self._holds.pop(path, None)
+        name = self._classes.at(path) if hold is None else hold.lock_class
+        self._standing[name] -= 1
         if hold is None:
             self._denials.note_left(path)
             return
@@ -209,7 +217,15 @@ class Holds:
         self._long_count -= hold.is_long
         if hold.is_whole and self._leadership.is_leader:
             held_ms = self._clock.monotonic_ms() - hold.since_ms
-            self._hold_seconds(name).observe(held_ms / 1000)
+            self._ended.append((name, held_ms / 1000))
+
+    def _observe_ended(self) -> None:
+        """Put what has ended into the metric, which is dear: of thousands some at a time."""
+        for _ in range(min(len(self._ended), _OBSERVED_AT_ONCE)):
+            name, seconds = self._ended.popleft()
+            self._hold_seconds(name).observe(seconds)
+        if self._ended:
+            asyncio.get_running_loop().call_soon(self._observe_ended)
 
     def _say(self, path: str, hold: _Hold, now_ms: int) -> None:
         if not self._leadership.is_leader:

@@ -24,7 +24,7 @@ from coordinator.state.commands import (
     Revoke,
 )
 from coordinator.state.locks.contender import Ending
-from coordinator.state.locks.grant_history import Ended, Grant
+from coordinator.state.locks.grant_history import Ended
 from coordinator.state.outcomes import Outcome, SessionEnded
 from coordinator.waiting import in_turns
 
@@ -39,14 +39,14 @@ class TakenGrants:
 
     def __init__(self, replica: MachineReplica) -> None:
         self._replica = replica
-        self._taken: dict[str, deque[Grant]] = {}
+        self._taken: dict[str, deque[Ended]] = {}
 
     def of(self, session_id: str) -> tuple[LostGrant, ...]:
         """Return the latest grants that were taken from a session, the oldest first."""
         return tuple(
             [
-                LostGrant(each.path, each.czxid, each.how.value, each.by, each.reason)
-                for each in self._taken.get(session_id, ())
+                LostGrant(each.path, each.czxid, how.value, by, reason)
+                for each, _, _, (how, _, by, reason, _) in self._taken.get(session_id, ())
             ]
         )
 
@@ -60,35 +60,34 @@ class TakenGrants:
             if machine.session(session_id) is None:
                 self._taken.pop(session_id, None)
         elif outcome.events and type(command.operation) in _TAKING:
-            for grant in reversed(machine.locks.ended_at(outcome.zxid)):
-                self._note(grant)
+            for ended in reversed(machine.locks.ended_at(outcome.zxid)):
+                self._note(ended)
 
     def on_restore(self) -> None:
         """In turns, the latest first; what is taken meanwhile comes behind them."""
-        taken: dict[str, deque[Grant]] = {}
+        taken: dict[str, deque[Ended]] = {}
         self._taken = taken
         ends = self._replica.machine.locks.ends()
         in_turns(ends, lambda ended: self._note_before(ended, taken), _NOTED_AT_ONCE)
 
-    def _note_before(self, ended: Ended, taken: dict[str, deque[Grant]]) -> None:
-        grant = Grant.of(ended.contender, ended, None)
-        if self._taken is taken and self._is_told(grant):
-            told = self._told(grant)
+    def _note_before(self, ended: Ended, taken: dict[str, deque[Ended]]) -> None:
+        if self._taken is taken and self._is_told(ended):
+            told = self._told(ended)
             if len(told) < LOST_MAX:
-                told.appendleft(grant)
+                told.appendleft(ended)
 
-    def _note(self, grant: Grant) -> None:
-        if self._is_told(grant):
-            self._told(grant).append(grant)
+    def _note(self, ended: Ended) -> None:
+        if self._is_told(ended):
+            self._told(ended).append(ended)
 
-    def _is_told(self, grant: Grant) -> bool:
-        session_id = grant.session_id
-        if grant.how not in _TAKEN or session_id is None:
+    def _is_told(self, ended: Ended) -> bool:
+        session_id = ended.contender.session_id
+        if ended.departure.how not in _TAKEN or session_id is None:
             return False
         return self._replica.machine.session(session_id) is not None
 
-    def _told(self, grant: Grant) -> deque[Grant]:
-        session_id = grant.session_id
+    def _told(self, ended: Ended) -> deque[Ended]:
+        session_id = ended.contender.session_id
         assert session_id is not None, "looked at before"
         told = self._taken.get(session_id)
         if told is None:

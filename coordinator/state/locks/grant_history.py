@@ -149,10 +149,10 @@ class GrantHistory:
     def add(self, ended: Ended) -> None:
         """Keep a grant that has ended; drop the oldest beyond the limits, this one too."""
         self._keep(ended)
-        for _ in range(DROPPED_AT_ONCE):
-            if len(self._ended) <= self.count_max and self._bytes <= self.bytes_max:
-                return
+        left = DROPPED_AT_ONCE
+        while left and (len(self._ended) > self.count_max or self._bytes > self.bytes_max):
             self._drop_oldest()
+            left -= 1
 
     def _keep(self, ended: Ended) -> None:
         directory = ended.contender.directory
@@ -187,12 +187,9 @@ class GrantHistory:
         for each in self._ended:
             yield Grant.of(each.contender, each, None)
 
-    def ended_at(self, zxid: int) -> Iterator[Grant]:
+    def ended_at(self, zxid: int) -> Iterator[Ended]:
         """Iterate over the grants that the latest command ended, if that was ``zxid``."""
-        for each in reversed(self._ended):
-            if each.ended_zxid != zxid:
-                return
-            yield Grant.of(each.contender, each, None)
+        return takewhile(lambda each: each.ended_zxid == zxid, reversed(self._ended))
 
     def latest_first(self) -> Iterator[Ended]:
         return reversed(self._ended)

@@ -281,7 +281,10 @@ class LockTable:
         contender = self.contenders.pop(path)
         directory = contender.directory
         queue = self.queues[directory]
-        del queue.contenders[queue.index(contender.number, path)]
+        if queue.contenders[-1][1] == path:
+            queue.contenders.pop()  # as a whole queue goes
+        else:
+            del queue.contenders[queue.index(contender.number, path)]
         if contender.owner:
             self._disown(contender)
         if contender.granted_zxid is not None:

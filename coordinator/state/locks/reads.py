@@ -128,7 +128,7 @@ class LockReads:
         """Return how those grants ended, as they are kept: cheap, for whoever takes its time."""
         return tuple(self._table.history.latest_first())
 
-    def ended_at(self, zxid: int) -> tuple[Grant, ...]:
+    def ended_at(self, zxid: int) -> tuple[Ended, ...]:
         """Return the grants that the latest command ended, if that was ``zxid``; the last first."""
         return tuple(self._table.history.ended_at(zxid))
 
