@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -310,4 +310,74 @@ async def test_what_a_heartbeat_says_is_safe_is_counted_from_its_arrival(
     said = json.loads((await network.request(LEFT, beat, 5_000)).body)
 
     assert FULL_MS - 50 <= said["safe_ms"] <= FULL_MS
+    await network.close()
+
+
+# --- a session that the client brought
+
+
+@every_face
+@in_memory
+async def test_a_grant_of_a_session_says_what_is_left_of_its_lease(
+    world: MemoryCluster, face: Face
+) -> None:
+    """What the leader promises, also after a wait: counted from the last heartbeat; never more."""
+    network, far_ms = world.network(), 2**50
+    session_id = (await world.member.open_session(LEASE_MS, "mine", None, far_ms)).session_id
+    async with held(world, face) as give_back:
+        asked = {"lease_ms": None, "session_id": session_id, "timeout_ms": 600_000}
+        asking = asyncio.create_task(face.ask(network, **asked))
+        await asyncio.sleep(0.5)
+        await world.member.heartbeat(session_id, far_ms)
+        await asyncio.sleep(1)
+
+        await give_back()
+        grant = await asking
+
+        assert grant.get("code") is None, grant
+        assert grant["lease_ms"] == LEASE_MS
+        assert FULL_MS - 1_100 <= grant["safe_ms"] <= FULL_MS - 1_000
+        assert {each["safe_ms"] for each in grant.get("grants", ())} <= {grant["safe_ms"]}
+        await asyncio.sleep(grant["safe_ms"] / 1_000)
+        assert session_id in sessions(world)
+    await network.close()
+
+
+@in_memory
+async def test_a_bounded_hold_bounds_what_is_safe_of_a_session(world: MemoryCluster) -> None:
+    """The lesser of the lease and of ``max_hold_ms``."""
+    network, face = world.network(), Face("lock", is_stream=False, is_msgpack=False)
+    session_id = (await world.member.open_session(60_000, "mine", None, 2**50)).session_id
+
+    grant = await face.ask(network, lease_ms=None, session_id=session_id, max_hold_ms=5_000)
+
+    assert grant["lease_ms"] == 60_000
+    assert 3_000 <= grant["safe_ms"] <= 5_000 - margin_ms(60_000)
+    await network.close()
+
+
+@in_memory
+async def test_what_no_leader_promises_is_null(world: MemoryCluster) -> None:
+    """The grant is true all the same; nothing is guessed. So it is for a numbered request."""
+    network, face = world.network(), Face("lock", is_stream=False, is_msgpack=False)
+    member = world.member
+    session_id = (await member.open_session(LEASE_MS, "mine", None, 2**50)).session_id
+
+    async def no_leader(*_: Any) -> None:
+        return None
+
+    numbered = face.request(lease_ms=None, session_id=session_id)
+    headers = {
+        **numbered.headers, "Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1",
+    }  # fmt: skip
+    reply = await network.request(LEFT, replace(numbered, headers=headers), 10_000)
+    of_a_numbered = json.loads(reply.body)["grant"]
+    member.lock_views._promises.remaining_ms = no_leader  # type: ignore[method-assign,assignment]
+    grant = await Face("election", is_stream=False, is_msgpack=False).ask(
+        network, lease_ms=None, session_id=session_id
+    )
+
+    assert (of_a_numbered["lease_ms"], of_a_numbered["safe_ms"]) == (None, None)
+    assert (grant["lease_ms"], grant["safe_ms"]) == (None, None)
+    assert grant["fencing_token"] > of_a_numbered["fencing_token"]
     await network.close()

@@ -10,7 +10,7 @@ Only for people and programs that look ("safe for so long"); no decision of the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.clock import Clock
@@ -80,6 +80,20 @@ class Promises:
                 return _decoded(await self._engine.request(leader_id, REQUEST_KIND, payload))
         except (TimeoutError, CoordinatorError):
             return NOTHING_KNOWN
+
+    async def remaining_ms(
+        self, session_id: str, bounded_paths: Sequence[str], deadline_ms: int
+    ) -> int | None:
+        """Return what is left, now and at least, of a lease and of these bounded holds; None if
+        the leader does not promise all of it in time."""
+        sent_ms = self._clock.monotonic_ms()
+        promised = await self.ask([session_id], bounded_paths, deadline_ms)
+        left_ms = [promised.leases.get(session_id), *map(promised.bounds.get, bounded_paths)]
+        known_ms = [each for each in left_ms if each is not None]
+        if len(known_ms) < len(left_ms):
+            return None
+        on_the_way_ms = self._clock.monotonic_ms() - sent_ms
+        return max(0, min(known_ms) - on_the_way_ms)
 
     async def _promised(self, asked: Mapping[str, list[str]]) -> Promised:
         term = self._leases.term

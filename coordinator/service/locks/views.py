@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -262,6 +262,17 @@ class LockViews:
             Spread.of([max(0, each.granted_ms - each.entered_ms) for each, _ in times]),
             Spread.of([max(0, ended_ms - each.granted_ms) for each, ended_ms in times]),
         )
+
+    async def lease_left(
+        self, session_id: str, bounded_paths: Sequence[str], deadline_ms: int
+    ) -> tuple[int, int] | None:
+        """Return how long the lease of a session is, and how much of it, and of the bounded holds,
+        is left at least, as the leader promises; None if it does not in time."""
+        session = self._replica.machine.session(session_id)
+        if session is None:
+            return None
+        left_ms = await self._promises.remaining_ms(session_id, bounded_paths, deadline_ms)
+        return None if left_ms is None else (session.timeout_ms, left_ms)
 
     async def _with_promises(self, view: LockView, directory: str, deadline_ms: int) -> LockView:
         closing_paths = [each.path for each in self._replica.machine.locks.closed(directory)]

@@ -187,9 +187,9 @@ class Grant:
     ``lock`` is the lock's name; for an election it is the election's, and the fencing token is
     called ``epoch`` as well. ``previous`` is the grant of this lock that ended last, as far as the
     history reaches. A multi-lock has one token; ``grants`` are those of its locks, the first one
-    of which is this; releasing any of them releases all. ``lease_ms`` and ``safe_ms`` are those of
-    a lease of its own, None when the client brought its session: it is safe for so long after the
-    answer left, if it is not renewed, given back or forced to end.
+    of which is this; releasing any of them releases all. ``lease_ms`` is the lease of the session,
+    and ``safe_ms`` for how long it is safe after the answer left, if it is not renewed, given back
+    or forced to end. Both are None when the request was numbered, or no leader promised it in time.
     """
 
     grant_id: str
