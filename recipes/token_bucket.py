@@ -138,7 +138,8 @@ class TokenBucket(Generic[ClientT]):
             failures += 1
             if failures >= _CONFLICTS_MAX:
                 raise TooManyRetriesError(
-                    f"{self._path}: expected to be first once, found another in {failures} tries",
+                    f"{self._path}: expected to be first once, found another in {failures} tries; "
+                    "nothing was taken. Try again later, or take more at once and less often",
                     path=self._path,
                     tries=failures,
                 )

@@ -37,7 +37,8 @@ def update_steps(
         failures += 1
         if failures >= max_retries:
             raise TooManyRetriesError(
-                f"{path}: expected no other writer, found one in each of {failures} tries",
+                f"{path}: expected no other writer, found one in each of {failures} tries; "
+                "nothing was written. Try again, or hold a lock around it",
                 path=path,
                 tries=failures,
             ) from answer

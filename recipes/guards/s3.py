@@ -155,11 +155,7 @@ class S3Guard:
             if stored is not None and stored.write_id == write_id:
                 return  # done by a try whose answer was lost
             etag = _NO_OBJECT if stored is None else stored.etag
-            if doubted_etag not in (None, etag):
-                raise OutcomeUnknownError(
-                    f"{self.resource}: the answer to the put under token {token} was lost and the "
-                    f"object has been written since; it is not known whether ours came before"
-                )
+            self._refuse_doubt(token, doubted_etag, etag)
             highest_number = 0
             if stored is not None:
                 refuse_lower(self.resource, token, stored.token)
@@ -183,9 +179,26 @@ class S3Guard:
                     doubted_etag = etag
             else:
                 return
+        if doubted_etag is not None:  # the last refusal may be that of our own put, sent again
+            stored = self._look(needs_data=False)
+            if stored is not None and stored.write_id == write_id:
+                return
+            self._refuse_doubt(token, doubted_etag, _NO_OBJECT if stored is None else stored.etag)
         raise TooManyRetriesError(
-            f"{self.resource}: others wrote at each of {_TRIES_MAX} tries; nothing was written"
+            f"{self.resource}: expected to write once without another writer in between, found one "
+            f"in each of {_TRIES_MAX} tries; nothing was written. Try again, or let only the "
+            "holder of the lock write this object",
+            path=self.resource,
+            tries=_TRIES_MAX,
         )
+
+    def _refuse_doubt(self, token: int, doubted_etag: str | None, etag: str) -> None:
+        """Raise if a put whose answer was lost may have been done, and written over since."""
+        if doubted_etag not in (None, etag):
+            raise OutcomeUnknownError(
+                f"{self.resource}: the answer to the put under token {token} was lost and the "
+                f"object has been written since; it is not known whether ours came before"
+            )
 
     def _look(self, *, needs_data: bool) -> _Stored | None:
         part = {} if needs_data else {"Range": f"bytes=0-{_LINE_BYTES_MAX - 1}"}

@@ -15,6 +15,7 @@ from coordinator.errors import (
     TooManyRetriesError,
 )
 from recipes.guards import S3Guard
+from recipes.guards.s3 import _TRIES_MAX
 from tests.guards.object_store import Store, refusal
 from tests.guards.values import s3_client
 
@@ -133,8 +134,43 @@ def test_others_at_every_try_end_in_an_error_that_says_so(store: Store, guard: S
 
     store.__dict__["put_object"] = refuse
 
-    with pytest.raises(TooManyRetriesError):
+    with pytest.raises(TooManyRetriesError) as refused:
         guard.write(33, b"second")
+
+    assert refused.value.message == (
+        "s3://b/k: expected to write once without another writer in between, found one in each of "
+        "20 tries; nothing was written. Try again, or let only the holder of the lock write this "
+        "object"
+    )
+
+
+@pytest.mark.parametrize("is_over_written", [False, True])
+def test_the_last_try_is_doubted_as_the_others_are(
+    store: Store, guard: S3Guard, is_over_written: bool
+) -> None:
+    """Its answer was lost: it is looked for once more before nothing is said to be done."""
+    guard.write(33, b"first")
+    other = S3Guard(store, bucket="b", key="k")
+    tries = 0
+
+    def refuse(**given: Any) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == _TRIES_MAX:
+            del store.__dict__["put_object"]
+            sent_again(store, lambda: other.write(34, b"by 34") if is_over_written else None)
+            store.put_object(**given)
+        else:
+            raise refusal("ConditionalRequestConflict", 409, "PutObject")
+
+    store.__dict__["put_object"] = refuse
+    if is_over_written:
+        with pytest.raises(OutcomeUnknownError, match="not known"):
+            guard.write(33, b"second")
+    else:
+        guard.write(33, b"second")
+
+    assert guard.read() == (b"by 34" if is_over_written else b"second")
 
 
 def test_an_object_that_no_guard_wrote_is_not_taken_for_one(store: Store, guard: S3Guard) -> None:
