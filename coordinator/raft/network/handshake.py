@@ -110,6 +110,11 @@ class Dialer:
         self.is_done = True
         return None
 
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the proof was sent, and nothing came for it."""
+        return self._told is not None and not self.is_done
+
     def keys(self) -> Keys:
         """Return the keys of the frames that follow; once it is done."""
         assert self.is_done

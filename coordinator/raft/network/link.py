@@ -78,6 +78,12 @@ class Link(asyncio.Protocol):
     def peer_id(self) -> str:
         return self._handshake.peer_id
 
+    @property
+    def is_turned_away(self) -> bool:
+        """Whether the other side hung up at this member's proof, without a word."""
+        handshake = self._handshake
+        return isinstance(handshake, Dialer) and handshake.is_unanswered and not self._reason
+
     def is_silent(self) -> bool:
         """Return whether nothing came for so long that the other end must be gone.
 

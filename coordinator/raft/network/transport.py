@@ -37,6 +37,11 @@ from coordinator.secret_file import read_secret
 
 logger = logging.getLogger(__name__)
 
+TURNED_AWAY = (
+    "it hung up at this member's proof of the cluster's secret, so the two have different ones; "
+    "give all members the same [cluster] secret_file"
+)
+_TURNED_AWAY_MIN = 2
 UNPROVED_CALLERS_MAX = 64
 
 
@@ -251,6 +256,7 @@ class TcpTransport:
         self._unproved.pop(link, None)
         peer = self._peers[link.peer_id]
         self._disagreements.end(peer.member_id)
+        peer.turned_away = 0
         if self.clock.monotonic_ms() < peer.shunned_until_ms:
             link.close()
             return
@@ -276,6 +282,8 @@ class TcpTransport:
         if not link.is_proved:
             if reason:
                 self._refusals.add(reason)
+            elif link.is_turned_away and not self._is_stopped:
+                self._note_turned_away(self._peers[link.peer_id])
             return
         peer = self._peers[link.peer_id]
         if peer.link is link:
@@ -287,6 +295,13 @@ class TcpTransport:
             logger.info("member %s disconnected%s", peer.member_id, reason and f": {reason}")
             if self._listener is not None:
                 self._listener.on_disconnected(peer.member_id)
+
+    def _note_turned_away(self, peer: _Peer) -> None:
+        """Say here, too, that the secrets differ: whom this one calls says it in its own log only.
+        It hung up without a word, so once may be chance: it stopped, or its port was crowded."""
+        peer.turned_away += 1
+        if peer.turned_away >= _TURNED_AWAY_MIN:
+            self._disagreements.add(peer.member_id, TURNED_AWAY)
 
     def _is_better(self, new: Link, old: Link) -> bool:
         if new.is_dialed == old.is_dialed:
@@ -367,3 +382,5 @@ class _Peer:
         self.pending_bytes = 0
         self.has_lost_link = asyncio.Event()
         self.shunned_until_ms = 0
+        self.turned_away = 0
+        """How often in a row it hung up at this member's proof."""

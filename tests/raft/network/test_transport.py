@@ -26,7 +26,7 @@ from coordinator.raft.network.agreement import facts_of_cluster
 from coordinator.raft.network.frames import FrameReader, frame
 from coordinator.raft.network.handshake import Acceptor, Dialer, HandshakeError, Identity
 from coordinator.raft.network.messages import FrameError, Message, decode, encode
-from coordinator.raft.network.transport import UNPROVED_CALLERS_MAX, TcpTransport
+from coordinator.raft.network.transport import TURNED_AWAY, UNPROVED_CALLERS_MAX, TcpTransport
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from tests.ports import free_ports
 from tests.raft.network.message_table import EXAMPLES
@@ -162,6 +162,42 @@ async def test_strangers_are_refused_without_a_word_of_the_secret(
 
     assert one_ear.events == two_ear.events == []
     assert "canary" not in caplog.text
+
+
+async def test_a_wrong_secret_is_said_on_both_sides(
+    network: Network, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever calls is hung up on without a word; it says why, until the secrets are the same."""
+    other = tmp_path / "other-secret"
+    other.write_bytes(SECRET[::-1])
+    other.chmod(0o600)
+    with caplog.at_level(logging.WARNING):
+        one, _ = await network.start(1)
+        two, _ = await network.start(2, secret_file=str(other))
+        await until(lambda: one.disagreements() and two.disagreements())
+
+    assert (one.disagreements(), two.disagreements()) == (
+        {"2": TURNED_AWAY}, {"1": TURNED_AWAY},
+    )  # fmt: skip
+    for member_id in ("1", "2"):
+        assert f"member {member_id} refused: it hung up at this member's proof" in caplog.text
+    await two.stop()
+    network.sockets[1] = socket.create_server(("127.0.0.1", network.port(2)))
+    await network.start(2)
+    await until(lambda: one.is_connected("2"))
+    assert one.disagreements() == {}
+
+
+async def test_a_peer_that_hangs_up_once_is_not_accused(network: Network) -> None:
+    """It may have been stopped in that moment; only what it does again and again says anything."""
+    one = network.make(1)
+    peer = one._peers["2"]
+
+    one._note_turned_away(peer)
+
+    assert one.disagreements() == {}
+    one._note_turned_away(peer)
+    assert one.disagreements() == {"2": TURNED_AWAY}
 
 
 async def test_garbage_before_the_handshake_is_dropped(network: Network) -> None:
