@@ -236,10 +236,10 @@ class _Place:
         standing = contention.standing(listing.names, _name_of(self.path))
         if not standing.is_queued:
             raise LockLostError(f"{self.path}: expected our place in the queue, found it gone")
-        if self._on_position is not None:
-            self._on_position(standing.position)
         if standing.predecessor is None:
             return True
+        if self._on_position is not None:
+            self._on_position(standing.position)
         if self._on_before_watch is not None:
             await self._on_before_watch()
         predecessor = f"{self._directory}/{standing.predecessor}"

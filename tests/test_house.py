@@ -280,9 +280,9 @@ def test_nothing_cites_what_is_not_here() -> None:
     assert source.citations(ROOT) == []
 
 
-def test_the_way_of_a_write_names_functions_that_are_there() -> None:
-    """docs/architecture.md follows one write by file and function."""
-    steps = source.way_of_a_write(ROOT)
+def test_the_ways_in_the_docs_name_functions_that_are_there() -> None:
+    """docs/architecture.md follows one write and one lock by file and function."""
+    steps = source.way_of_a_write(ROOT) + source.way_of_a_lock(ROOT)
     known = {
         (str(module.path.relative_to(ROOT)), function.name)
         for module in source.product(ROOT)

@@ -13,7 +13,7 @@ import pytest
 import coordinator.errors as errors
 import recipes
 import recipes.guards
-from coordinator.client import AsyncClient, RetryPolicy, connect
+from coordinator.client import AsyncClient, RetryPolicy, connect, locks
 from coordinator.testing import LocalCluster
 from tests.docs.test_examples import ROOT
 
@@ -69,6 +69,17 @@ def test_the_defaults_of_retries_and_margin_are_the_documented_ones() -> None:
     assert told == {field.name: str(field.default) for field in dataclasses.fields(RetryPolicy)}
     assert float(told["jitter"]) > 0
     assert float(margin) == inspect.signature(connect).parameters["lease_margin_ratio"].default
+
+
+def test_each_name_for_who_writes_a_recipe_is_explained() -> None:
+    """In the table of docs/recipes.md, and in the docstring of the package."""
+    table = below("recipes.md", "Write your own")
+    told = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+
+    assert told == locks.__all__
+    assert re.findall(r"^``(\w+)``$", locks.__doc__ or "", re.MULTILINE) == locks.__all__
+    for name in locks.__all__:
+        assert getattr(locks, name).__doc__
 
 
 def test_the_tries_of_an_update_are_the_documented_ones() -> None:

@@ -49,6 +49,8 @@ def figures(root: Path) -> dict[str, Any]:
         "files on the way of a write (docs)": _files(source.way_of_a_write(root)),
         "files that handle one write": _files(went["write"]),
         "functions that handle one write": [f"{file}:{name}" for file, name in went["write"]],
+        "files from with to the request": _files(went["with"]),
+        "functions from with to the request": [f"{file}:{name}" for file, name in went["with"]],
         "files that handle one lock": _files(went["lock"]),
         "functions that handle one lock": [f"{file}:{name}" for file, name in went["lock"]],
         "duplicates of six lines and more": [str(each) for each in duplicates.duplicates(modules)],

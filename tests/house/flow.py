@@ -5,12 +5,16 @@ call of a function of ours, and notes those that are given the write: one of the
 its path or its data, also encoded. So what merely runs at the same time does not count. The answer
 has the path in it, so the way back counts, too.
 
+Of a lock there is also the stack: who called whom from ``async with Lock(...)`` to the transport
+that sends its request, over tasks that wait for each other.
+
 ``python tests/house/flow.py ROOT`` measures the product in ROOT and prints JSON: this file imports
 nothing else of the repository, so that it can measure other revisions.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import dataclasses
 import json
@@ -19,12 +23,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 MARK = "HouseMarker1"
 """Twelve letters, so that its base64 has no padding and is found inside a longer text."""
 _ENCODED = base64.b64encode(MARK.encode()).decode()
+_SENDER = "Transport.stream"
 _DEPTH_MAX = 5
 _ITEMS_MAX = 50
 
@@ -38,6 +43,16 @@ class Follower:
         self._root = root
         self._seen: set[Any] = set()
         self._steps: list[tuple[str, str]] | None = None
+        self._stack: list[tuple[str, str]] | None = None
+
+    @contextmanager
+    def watching_the_sender(self) -> Iterator[list[tuple[str, str]]]:
+        """Note, outermost first, who called the transport when the first stream was opened."""
+        self._stack = stack = []
+        try:
+            yield stack
+        finally:
+            self._stack = None
 
     @contextmanager
     def following(self) -> Iterator[list[tuple[str, str]]]:
@@ -52,6 +67,8 @@ class Follower:
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         steps, code = self._steps, frame.f_code
+        if self._stack == [] and event == "call" and code.co_qualname.endswith(_SENDER):
+            self._stack += self._callers(frame.f_back)
         if steps is None or event != "call":
             return
         if code in self._seen or not code.co_filename.startswith(self._rooms):
@@ -63,8 +80,38 @@ class Follower:
         given = frame.f_locals
         if any(holds_mark(given.get(name)) for name in code.co_varnames[:count]):
             self._seen.add(code)
-            file = Path(code.co_filename).relative_to(self._root)
-            steps.append((str(file), code.co_qualname))
+            steps.append(self._step(code))
+
+    def _step(self, code: CodeType) -> tuple[str, str]:
+        return str(Path(code.co_filename).relative_to(self._root)), code.co_qualname
+
+    def _callers(self, frame: FrameType | None) -> list[tuple[str, str]]:
+        """Return our functions that wait for ``frame``, also in other tasks; outermost first."""
+        frames = []
+        while frame is not None:
+            frames.append(frame)
+            frame = frame.f_back
+        task = asyncio.current_task()
+        while task is not None:
+            waiting = _waiting_for(task)
+            task = next(iter(waiting), None)
+            frames += waiting.get(task, []) if task is not None else []
+        ours = [each.f_code for each in frames if each.f_code.co_filename.startswith(self._rooms)]
+        return [self._step(code) for code in reversed(ours)]
+
+
+def _waiting_for(awaited: asyncio.Task[Any]) -> dict[asyncio.Task[Any], list[FrameType]]:
+    """Return who has the task ``awaited`` in a local variable; its frames, innermost first."""
+    found = {}
+    for task in asyncio.all_tasks() - {awaited}:
+        frames: list[FrameType] = []
+        coroutine: Any = task.get_coro()
+        while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+            frames.insert(0, frame)
+            coroutine = coroutine.cr_await
+        if any(value is awaited for frame in frames for value in frame.f_locals.values()):
+            found[task] = frames
+    return found
 
 
 def holds_mark(value: Any, depth: int = 0) -> bool:
@@ -101,6 +148,16 @@ def _follower_client(cluster: Any) -> Any:
     return connect(cluster.url(cluster.followers[0]))
 
 
+async def _sender_of_a_lock(follower: Follower, url: str) -> list[tuple[str, str]]:
+    from coordinator import Lock, connect
+
+    async with connect(url) as client:
+        await client.session()
+        with follower.watching_the_sender() as stack:
+            async with Lock(client, "sent"):
+                return stack
+
+
 def measure(root: Path) -> dict[str, list[tuple[str, str]]]:
     """Return the steps of one write and of one lock: file and function, in order."""
     follower = Follower(root)
@@ -120,6 +177,7 @@ def measure(root: Path) -> dict[str, list[tuple[str, str]]]:
             client.create(f"/{MARK}", MARK.encode())
         with follower.following() as found["lock"], lock:
             pass
+        found["with"] = asyncio.run(_sender_of_a_lock(follower, cluster.url(cluster.leader)))
     sys.setprofile(None)
     return found
 

@@ -97,8 +97,19 @@ def docs_lines(root: Path) -> int:
 
 
 def way_of_a_write(root: Path) -> list[tuple[str, str]]:
-    """Return the steps that docs/architecture.md names: file and function."""
-    return _STEP.findall((root / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    """Return the steps of a write that docs/architecture.md names: file and function."""
+    return _way(root, "One write")
+
+
+def way_of_a_lock(root: Path) -> list[tuple[str, str]]:
+    """Return the steps from ``with`` to the request that docs/architecture.md names."""
+    return _way(root, "One lock")
+
+
+def _way(root: Path, title: str) -> list[tuple[str, str]]:
+    page = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
+    below = page.partition(f"\n## {title}")[2].partition("\n## ")[0]
+    return _STEP.findall(below)
 
 
 def citations(root: Path) -> list[str]:

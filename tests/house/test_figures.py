@@ -96,12 +96,30 @@ def test_a_write_is_recognised_in_values_and_in_bytes() -> None:
     assert not holds_mark(("set", {"path": "/other"}, 7, None))
 
 
-def test_a_write_goes_the_way_that_the_docs_tell() -> None:
+Went = dict[str, list[tuple[str, str]]]
+
+
+@pytest.fixture(scope="module")
+def went() -> Went:
+    """What was measured of one write and one lock: file and function."""
+    return {name: [(file, each) for file, each in steps] for name, steps in flow(ROOT).items()}
+
+
+def test_a_write_goes_the_way_that_the_docs_tell(went: Went) -> None:
     """Each step of docs/architecture.md is given the write, in this order."""
     told = source.way_of_a_write(ROOT)
 
-    went = [(file, name) for file, name in flow(ROOT)["write"]]
-
-    assert [step for step in told if step not in went] == []
-    places = [went.index(step) for step in told]
+    assert [step for step in told if step not in went["write"]] == []
+    places = [went["write"].index(step) for step in told]
     assert places == sorted(places)
+
+
+def test_five_files_lie_between_with_and_the_request(went: Went) -> None:
+    """No file but those of docs/architecture.md, whose functions call each other in this order."""
+    told = source.way_of_a_lock(ROOT)
+
+    calls = went["with"]
+
+    assert {file for file, _ in calls} == {file for file, _ in told}
+    assert len(told) <= 5
+    assert [step for step in calls if step in told] == told

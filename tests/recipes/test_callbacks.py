@@ -16,7 +16,7 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
-from recipes import Lock
+from recipes import Lock, MultiLock, TreeLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 
@@ -96,9 +96,10 @@ async def test_a_failing_callback_leaves_the_others_informed_of_a_lost_session(
     ],
     ids=lambda error: type(error).__name__,
 )
+@pytest.mark.parametrize("kind", [Lock, MultiLock, TreeLock])
 @in_memory
 async def test_a_failing_on_position_ends_the_wait_and_leaves_nothing(
-    world: MemoryCluster, error: Exception
+    world: MemoryCluster, kind: type[Any], error: Exception
 ) -> None:
     """It comes through as it is, and is not taken for what a member says."""
     seen: list[int] = []
@@ -113,7 +114,7 @@ async def test_a_failing_on_position_ends_the_wait_and_leaves_nothing(
         Lock(holder, "daily", label="holder"),
     ):
         with pytest.raises(type(error)) as raised:
-            await Lock(waiter, "daily", timeout=60).acquire(on_position=on_position)
+            await kind(waiter, "daily", timeout=60).acquire(on_position=on_position)
         await asyncio.sleep(1)
 
         assert raised.value is error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from coordinator.errors import (
     LockTimeoutError,
     UnavailableError,
 )
-from recipes import FOREVER, Lock, TreeLock
+from recipes import FOREVER, Lock, MultiLock, TreeLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import Kind, each_kind, now
 
@@ -182,16 +183,21 @@ async def test_the_timeout_is_one_overall_deadline(world: MemoryCluster, kind: K
         assert await world.queue(client, "daily") == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"), [(Lock, [2, 1]), (MultiLock, [2, 1]), (TreeLock, [2])], ids=str
+)
 @in_memory
-async def test_a_waiter_is_told_how_many_stand_before_it(world: MemoryCluster) -> None:
-    """The position reaches the caller as it changes."""
+async def test_a_waiter_is_told_how_many_stand_before_it(
+    world: MemoryCluster, kind: type[Any], told: list[int]
+) -> None:
+    """The position reaches the caller as it changes; a TreeLock looks only at its predecessor."""
     positions: list[int] = []
     async with world.client() as others, world.client() as client:
         first, second = Lock(others, "daily"), Lock(others, "daily")
         await first.acquire()
         second_waits = asyncio.create_task(second.acquire())
         await asyncio.sleep(0.1)
-        third = asyncio.create_task(Lock(client, "daily").acquire(on_position=positions.append))
+        third = asyncio.create_task(kind(client, "daily").acquire(on_position=positions.append))
         await asyncio.sleep(1)
         await first.release()
         await second_waits
@@ -199,7 +205,7 @@ async def test_a_waiter_is_told_how_many_stand_before_it(world: MemoryCluster) -
         await second.release()
         await third
 
-    assert positions == [2, 1]
+    assert positions == told
 
 
 @each_kind
