@@ -15,9 +15,11 @@ from typing import Any
 
 from coordinator.client import AsyncClient
 from coordinator.errors import NoNodeError
+from coordinator.state.locks.reads import LockReads
 from recipes import Election, Lock, MultiLock, ReentrantLock, RWLock, Semaphore, TreeLock
 from tests.client.memory_cluster import MemoryCluster, cluster
 from tests.client.virtual_time import VirtualLoop
+from tests.met import Met
 
 LEAVES_WITHIN_S = 1.0
 Attempt = Callable[[AsyncClient], AbstractAsyncContextManager[Any]]
@@ -49,6 +51,23 @@ class CountingLoop(VirtualLoop):
         self.is_waiting = False
         self.cancelled_s: float | None = None
         """When the work was cancelled last, None if it was not."""
+        self.met = Met()
+        """What the work was at when it was cancelled."""
+        self.locks: LockReads | None = None
+
+    def standing(self) -> dict[tuple[str, int], bool]:
+        """Return who stands in any queue, and whether it holds."""
+        assert self.locks is not None, "run by run_counting"
+        locks = self.locks
+        every = [each for one in locks.directories() for each in locks.contenders(one)]
+        return {(each.path, each.czxid): each.is_holder for each in every}
+
+    def note_cancellation(self, before: dict[tuple[str, int], bool]) -> None:
+        """Count what is cancelled: who stands nowhere, waits or holds beside those of before."""
+        mine = [holds for place, holds in self.standing().items() if place not in before]
+        self.met["cancelled"] += 1
+        self.met["cancelled as it holds" if any(mine) else "cancelled as it waits"] += bool(mine)
+        self.met["cancelled as it stands nowhere"] += not mine
 
     def count(self, on_step: Callable[[int], None] | None, *, is_waiting: bool = False) -> None:
         """Count anew, at once or when ``is_waiting`` is cleared; None: do not count any more."""
@@ -71,15 +90,19 @@ class CountingLoop(VirtualLoop):
         callback(*args)
 
 
-def run_counting(scenario: Callable[[MemoryCluster], Coroutine[Any, Any, None]]) -> None:
-    """Run ``scenario`` with a member in memory, on a loop that counts."""
+def run_counting(scenario: Callable[[MemoryCluster], Coroutine[Any, Any, None]]) -> Met:
+    """Run ``scenario`` with a member in memory, on a loop that counts; return what it met."""
 
-    async def main() -> None:
+    async def main() -> Met:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, CountingLoop)
         async with cluster() as world:
+            loop.locks = world.member._replica.machine.locks
             await scenario(world)
+        return loop.met
 
     with asyncio.Runner(loop_factory=CountingLoop) as runner:
-        runner.run(main())
+        return runner.run(main())
 
 
 async def cancelled_at(
@@ -93,9 +116,12 @@ async def cancelled_at(
     assert isinstance(loop, CountingLoop), "run by run_counting"
     task = asyncio.create_task(work)
     loop.cancelled_s = None
+    before = loop.standing()
 
     def on_step(step: int) -> None:
         if step in steps and not task.done():
+            loop.note_cancellation(before)
+            loop.met["cancelled again"] += loop.cancelled_s is not None
             task.cancel()
             loop.cancelled_s = loop.time()
 
@@ -112,6 +138,13 @@ async def a_second_after_the_cancellation() -> None:
     since = loop.time() if loop.cancelled_s is None else loop.cancelled_s
     assert loop.time() <= since + LEAVES_WITHIN_S, "it took longer to give up"
     await asyncio.sleep(since + LEAVES_WITHIN_S - loop.time())
+
+
+def met_now() -> Met:
+    """Return what was met so far."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, CountingLoop), "run by run_counting"
+    return loop.met
 
 
 def begin_to_count() -> None:

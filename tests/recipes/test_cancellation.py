@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Iterator
 
 import pytest
 
 from coordinator.client import AsyncClient
+from coordinator.client.transport import Request
 from coordinator.errors import LeaderChangedError
 from recipes import Election, Lock
 from tests.client.memory_cluster import MemoryCluster
@@ -18,6 +20,7 @@ from tests.recipes.cancelling import (
     a_second_after_the_cancellation,
     begin_to_count,
     cancelled_at,
+    met_now,
     run_counting,
     standing,
 )
@@ -64,7 +67,9 @@ def test_cancelled_at_any_step_it_leaves_nothing(attempt: Attempt, is_cold: bool
                     assert step > 20, "it was cancelled at every step before"
                     return
 
-    run_counting(scenario)
+    met = run_counting(scenario)
+
+    met.check(cancelled_as_it_stands_nowhere=10, cancelled_as_it_holds=10)
 
 
 @each_attempt
@@ -96,7 +101,9 @@ def test_cancelled_at_any_step_of_waiting_it_leaves_nothing(attempt: Attempt) ->
                     assert left == {}
                     return
 
-    run_counting(scenario)
+    met = run_counting(scenario)
+
+    met.check(cancelled_as_it_stands_nowhere=10, cancelled_as_it_waits=8, cancelled_as_it_holds=15)
 
 
 async def _give_back_later(held: list[Lock[AsyncClient] | Election[AsyncClient]]) -> None:
@@ -120,7 +127,9 @@ def test_cancelled_twice_at_any_two_steps_it_leaves_nothing(attempt: Attempt) ->
                     await a_second_after_the_cancellation()
                     assert await standing(observer) == {}, (first, later)
 
-    run_counting(scenario)
+    met = run_counting(scenario)
+
+    met.check(cancelled_as_it_stands_nowhere=50, cancelled_as_it_holds=50, cancelled_again=15)
 
 
 async def _steps_of(attempt: Attempt, client: AsyncClient) -> int:
@@ -143,9 +152,14 @@ def test_cancelled_at_any_step_while_replies_are_lost_it_leaves_nothing(attempt:
             for step in itertools.count(1):
                 assert step < STEPS_MAX, "it never ends"
                 losing = iter([True, False, True, True] + [False] * 1_000)
-                network.loses_reply_of = lambda request, losing=losing: (  # type: ignore[misc]
-                    request.method != "GET" and "heartbeat" not in request.target and next(losing)
-                )
+
+                def loses(request: Request, losing: Iterator[bool] = losing) -> bool:
+                    is_asked = request.method != "GET" and "heartbeat" not in request.target
+                    is_lost = is_asked and next(losing)
+                    met_now()["reply lost"] += is_lost
+                    return is_lost
+
+                network.loses_reply_of = loses
                 task = await cancelled_at(enter_and_leave(attempt, client), step)
                 network.loses_reply_of = lambda request: False
                 await a_second_after_the_cancellation()
@@ -154,7 +168,9 @@ def test_cancelled_at_any_step_while_replies_are_lost_it_leaves_nothing(attempt:
                     assert task.exception() is None
                     return
 
-    run_counting(scenario)
+    met = run_counting(scenario)
+
+    met.check(cancelled_as_it_stands_nowhere=20, cancelled_as_it_holds=20, reply_lost=100)
 
 
 @each_way
@@ -170,6 +186,7 @@ def test_cancelled_at_any_step_while_the_leader_changes_it_leaves_nothing(
         async def propose_and_forget(command: bytes) -> object:
             applied = await propose(command)
             if next(changes):
+                met_now()["outcome lost"] += 1
                 raise LeaderChangedError("the leader changed while the proposal was under way")
             return applied
 
@@ -187,7 +204,9 @@ def test_cancelled_at_any_step_while_the_leader_changes_it_leaves_nothing(
                     assert task.exception() is None
                     return
 
-    run_counting(scenario)
+    met = run_counting(scenario)
+
+    met.check(cancelled_as_it_stands_nowhere=10, cancelled_as_it_holds=10, outcome_lost=50)
 
 
 @each_attempt
@@ -210,4 +229,6 @@ def test_a_release_cancelled_at_any_step_releases(attempt: Attempt) -> None:
                     assert task.exception() is None
                     return
 
-    run_counting(scenario)
+    met = run_counting(scenario)
+
+    met.check(cancelled_as_it_stands_nowhere=5, cancelled_as_it_holds=2)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.met import Met
 from tests.simulation.world import Settings, Verdict, simulate
 
 LAST_LINES = 60
@@ -78,6 +79,7 @@ class Total:
         self._faults: Counter[str] = Counter()
         self.locks: Counter[str] = Counter()
         """What happened to locks of which kind."""
+        self.deeds = Met()
         self.sums: Counter[str] = Counter()
         self._simulated_s = 0.0
         self.seeds = 0
@@ -93,6 +95,7 @@ class Total:
         self._simulated_s += verdict.simulated_s
         self._faults.update(tally.faults)
         self.locks.update(tally.locks)
+        self.deeds.update(tally.deeds)
         self.sums.update(
             operations=tally.operations,
             unknown=tally.unknown,

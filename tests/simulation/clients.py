@@ -366,7 +366,9 @@ class SimulatedClient:
         return f"{self.name}:{self._value_count}".encode()
 
     def note(self, kind: str, path: str, what: str) -> None:
-        self.world.record.tally.operations += 1
+        tally = self.world.record.tally
+        tally.operations += 1
+        tally.deeds[kind] += 1
         self.world.record.trace.add(self.name, f"{kind} {path} {what}")
 
     def note_failure(
@@ -374,6 +376,7 @@ class SimulatedClient:
     ) -> None:
         tally = self.world.record.tally
         tally.operations += 1
+        tally.deeds[f"{kind} {error.code}"] += 1
         if isinstance(error, BadArgumentsError | UnknownRouteError):
             self.world.record.violate("sound requests are taken", f"{self.name} {kind}: {error!r}")
         if error.definite:

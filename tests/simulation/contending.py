@@ -176,6 +176,7 @@ class Contending:
             inner = replace(inner, request=replace(request, owner=plan.request.owner))
         acquired = await self._take(inner)
         if acquired is not None:
+            self._client.world.record.tally.deeds["take inside"] += 1
             await self._use(inner, acquired, is_outer=False)
 
     async def _until_over(self, plan: Plan, acquired: Acquired) -> None:
@@ -204,6 +205,7 @@ class Contending:
         try:
             was_held = await queue.release(acquired.grant)
             client.note("release", plan.shown, f"{grant_id} {was_held}")
+            client.world.record.tally.deeds["release too late"] += not was_held
         except CoordinatorError as error:
             self._doubtful.update(plan.keys)
             client.note_failure("release", plan.shown, None, error)
@@ -286,6 +288,7 @@ class Contending:
         client = self._client
         client.note_session()
         record, queue = client.world.record, "/{}/{}/".format(*key)
+        record.tally.deeds["look for what is left"] += 1
         for path, owner in record.ephemerals.items():
             if path.startswith(queue) and owner in client.sessions:
                 record.violate(

@@ -18,6 +18,7 @@ from coordinator.state.codec import decode_command
 from coordinator.state.commands import ExpireSession
 from coordinator.state.events import EventType
 from coordinator.state.outcomes import Outcome, SessionEnded, SessionOpened
+from tests.met import Met
 from tests.simulation.lock_model import BY_OTHERS, LockModel
 from tests.simulation.log import CLOCK_RATE_LEAST, Entry
 
@@ -66,6 +67,8 @@ class Tally:
     grants: int = 0
     locks: dict[str, int] = field(default_factory=dict)
     """What happened to locks of which kind, by the log."""
+    deeds: Met = field(default_factory=Met)
+    """What clients did, by what it came to for them."""
     events: int = 0
     expiries: int = 0
     snapshots_installed: int = 0

@@ -41,6 +41,14 @@ HAPPENS = (
     "delays", "downgrades", "resizes", "notes", "fenced writes", "fenced out",
 )  # fmt: skip
 """What is done with locks in every fourth world at the least."""
+DEEDS = {
+    "contend_LockTimeout": 100, "contend_LockLost": 12, "contend_OutcomeUnknown": 20,
+    "contend_SessionExpired": 12, "look_for_what_is_left": 180, "release": 300,
+    "release_too_late": 50, "take_inside": 25, "downgrade": 25, "note": 50, "outlived": 20,
+    "proclaim": 50, "write_under": 60, "write_under_LockLost": 45, "look": 80, "revoke": 50,
+    "resize": 35,
+}  # fmt: skip
+"""What clients do with locks, and what it comes to for them, in ten worlds at the least."""
 
 DIGEST_OF_SEED = """
 from tests.simulation.campaign import quiet
@@ -64,6 +72,7 @@ def total_of(seeds: list[int]) -> Total:
     assert not failures, "\n\n".join(failures)
     # Nothing can be broken where nothing happens.
     assert not [name for name in COUNTED if total.sums[name] < len(seeds)]
+    total.deeds.check(**{name: least * len(seeds) // 10 for name, least in DEEDS.items()})
     return total
 
 
