@@ -29,7 +29,7 @@ QUESTIONS = (
     Question(
         "single_node",
         "Does everything that contends run on one machine?",
-        "Use what the machine has: a mutex of the process, or a lock on a local file (flock). It "
+        "Use a mutex of the process, or a lock on a local file (flock). It "
         "costs nanoseconds to microseconds, and the kernel frees it when its holder dies.",
         "docs/locks.md#do-you-need-a-lock",
     ),
@@ -37,7 +37,7 @@ QUESTIONS = (
         "native_cas",
         "Does the store that you write to have a conditional write of its own (a version column, "
         "compare-and-set, a unique key, SELECT FOR UPDATE)?",
-        "Let the store decide: read, compute, write if nothing has changed, else begin again. The "
+        "Let the store decide: read, compute, write if nothing has changed, else try again. The "
         "check and the write are one step, so no pause can come in between.",
         "docs/locks.md#what-to-do-instead",
     ),
@@ -46,7 +46,7 @@ QUESTIONS = (
         "Is it enough if the result is right in the end (work that may be done twice, counters "
         "that are merged, one queue for each partition)?",
         "Make the work idempotent, or give each partition one worker, or append to a log and let "
-        "one reader decide the order. Nobody waits for anybody.",
+        "one reader decide the order. Then nobody waits.",
         "docs/locks.md#what-to-do-instead",
     ),
     Question(
@@ -60,9 +60,9 @@ QUESTIONS = (
 )
 
 _LOCK = (
-    "Use a lock, and pass its fencing token with every write: let the store refuse a lower one "
-    "than it has seen (recipes.guards). Without that the lock saves work, but does not make it "
-    "correct."
+    "Use a lock, and pass its fencing token with every write: let the store refuse a token lower "
+    "than the highest it has seen (recipes.guards). Without that the lock saves work, but does not "
+    "make it correct."
 )
 _LOCK_PAGE = "docs/locks.md#efficiency-or-correctness"
 
@@ -120,8 +120,7 @@ def _answer_options(function: Any) -> Any:
 def advise(settings: Settings, /, **given: bool | None) -> None:
     """Ask four questions, and say whether a distributed lock is what you need.
 
-    What is not answered by options is asked; with --json all four have to be given. No cluster is
-    needed.
+    Options answer questions in advance; with --json all four are needed. No cluster is needed.
 
     \b
     Examples:

@@ -118,8 +118,8 @@ def sessions(settings: Settings) -> None:
 @click.option("--label", help="End every session of this label.")
 @click.option("--address", help="End every session opened from there; of IPv6 from its /64.")
 @click.option("--client", "client_id", help="End every session opened under this client id.")
-@click.option("--by", required=True, help="Who ends them; on record.")
-@click.option("--reason", required=True, help="Why; in the history of their grants.")
+@click.option("--by", required=True, help="Who ends them; recorded.")
+@click.option("--reason", required=True, help="Why; recorded with their grants.")
 @verb
 def close_sessions(
     settings: Settings,
@@ -130,7 +130,7 @@ def close_sessions(
     by: str,
     reason: str,
 ) -> None:
-    """End sessions and all they own, against their clients' will.
+    """End sessions by force, and delete all they own.
 
     Of --label, --address and --client a session must fit all that are given.
 
@@ -185,7 +185,7 @@ def _wanted(label: str | None, address: str | None, client_id: str | None) -> di
     type=Seconds(),
     default=0.0,
     metavar="SECONDS",
-    help="List only the locks whose holder has held for so long.",
+    help="List only the locks held for at least this time.",
 )
 @verb
 def locks(settings: Settings, name: str | None, held_s_min: float) -> None:

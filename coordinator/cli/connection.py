@@ -116,7 +116,7 @@ def holder_options(function: F) -> F:
         metavar="WHO",
         expose_value=False,
         callback=_keep("operator"),
-        help="Who you are, as an operator: on record, and you get a session even when all but "
+        help="Your name as an operator: recorded, and you get a session even when all but "
         "their reserve are open.",
     )
     return endpoint_options(by(function))
@@ -131,7 +131,7 @@ def shared_options(function: F) -> F:
         metavar="SECONDS",
         expose_value=False,
         callback=_keep("timeout_s"),
-        help=f"How long it may take in all, over all members and tries.  [default: {TIMEOUT_S:g}]",
+        help=f"Overall deadline, over all members and retries.  [default: {TIMEOUT_S:g}]",
     )
     return endpoint_options(timeout(function))
 

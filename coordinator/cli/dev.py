@@ -74,9 +74,9 @@ _LOG_TAIL_LINES = 15
 )
 @failing_well
 def dev(members: str, directory: Path, client_port: int, member_port: int) -> None:
-    """Start a cluster on this machine, on loopback, and stay until Ctrl-C.
+    """Run a cluster on this machine, on loopback, until Ctrl-C.
 
-    Run again with the same --data and --members, it goes on with the data it had.
+    Run again with the same --data and --members, it uses the same data.
 
     \b
     Examples:

@@ -21,12 +21,12 @@ _LOOKED_AT_MAX = 200
 @click.argument("name", required=False)
 @verb
 def diagnose(settings: Settings, name: str | None) -> None:
-    """Say what the history of the lock NAME, or of every lock, tells about its use.
+    """Find problems in the history of the lock NAME, or of every lock.
 
-    It knows these: wait dominates, so the lock is the bottleneck; waiters leave without the lock,
-    or tries of it are refused; the lease is shorter than the pauses, or the holds, that were seen;
-    holders were put out by people or by their bound; the lock is never contended. Each with the
-    figures it is drawn from, and what helps.
+    It finds: waits dominate, so the lock is the bottleneck; waiters leave without the lock, or
+    tries are refused; the lease is shorter than pauses, or holds, that were seen; holds were ended
+    by force or by max_hold; the lock is never contended. Each finding has its figures and what
+    helps.
 
     \b
     Examples:
@@ -41,7 +41,7 @@ def diagnose(settings: Settings, name: str | None) -> None:
     if reserve:
         click.echo(f"The cluster is nearly full: {one_line(reserve)}.")
     if not found:
-        click.echo("The history knows no lock.")
+        click.echo("The history has no lock.")
     for each in found:
         for line in told(each):
             click.echo(line)

@@ -218,12 +218,12 @@ def _denied(figures: Figures) -> Finding | None:
     return Finding(
         "denied",
         "problem" if is_usual else "note",
-        "Most who wait for it leave without it." if is_usual else "Not all who asked got it.",
+        "Most waiters leave without it." if is_usual else "Some requests did not get it.",
         f"{counted(tries, 'try', 'tries')} {'was' if tries == 1 else 'were'} refused at once, and "
-        f"{counted(left, 'waiter')} left before it was theirs (they timed out, were cancelled, or "
+        f"{counted(left, 'waiter')} left before they got it (they timed out, were cancelled, or "
         f"their session ended); {counted(figures.grants, 'grant')} in the history.",
-        "Refused tries are as they should be where one of several is to do the work. Waiters that "
-        "leave do not wait for as long as the lock is held: `coordinator why` says by whom.",
+        "Refused tries are normal if one of several is to do the work. Waiters that leave wait "
+        "for less time than the lock is held: `coordinator why` says who holds it.",
     )
 
 
@@ -238,11 +238,11 @@ def _shorter_than_pauses(figures: Figures) -> Finding | None:
         "warning",
         f"The lease is shorter than observed pauses: {counted(len(silences_ms), 'holder')} lost it "
         f"by silence.",
-        f"{len(silences_ms)} of {counted(figures.grants, 'grant')} ended because nothing was heard "
-        f"of the holder for longer than {lease}; the longest silence was {longest}.",
-        "If those programs had died, all is well. If they were only paused (garbage collection, a "
-        "busy or sleeping machine, a slow network), make the session timeout longer than their "
-        f"pauses, above {longest}; `coordinator why-lost` names each of them.",
+        f"{len(silences_ms)} of {counted(figures.grants, 'grant')} ended because the holder sent "
+        f"nothing for longer than {lease}; the longest silence was {longest}.",
+        "If these programs had died, nothing is wrong. If they were only paused (garbage "
+        "collection, a busy or sleeping machine, a slow network), make the session timeout longer "
+        f"than their pauses, above {longest}; `coordinator why-lost` names each of them.",
     )
 
 
@@ -254,8 +254,8 @@ def _shorter_than_holds(figures: Figures) -> Finding | None:
         "lease-shorter-than-holds",
         "note",
         "The lease is shorter than the 99th percentile of holds.",
-        f"The shortest lease of who stands here now is {lasting(lease_ms)}; holds took {holds}.",
-        "That is as it should be while heartbeats run beside the work, as they do in the Python "
+        f"The shortest lease of the present contenders is {lasting(lease_ms)}; holds took {holds}.",
+        "That is normal while heartbeats are sent during the work, as they are in the Python "
         "client and in `coordinator lock`. Work that stops them (a blocked event loop, a paused "
         "process) for longer than the lease loses the lock.",
     )
@@ -268,11 +268,11 @@ def _put_out(figures: Figures) -> Finding | None:
     return Finding(
         "forced-out",
         "warning",
-        "Holders were put out of it by people.",
+        "People released it by force.",
         f"{forced} of {counted(figures.grants, 'grant')} ended by force "
         f"({figures.ends.get('deleted', 0)} of them by deleting a znode).",
-        "`coordinator grants --how forced` says by whom and why. A bound (max_hold) ends what "
-        "hangs without people.",
+        "`coordinator grants --how forced` says who did it and why. A maximum hold (max_hold) ends "
+        "a hold that hangs, without people.",
     )
 
 
@@ -283,9 +283,9 @@ def _bounds_reached(figures: Figures) -> Finding | None:
     return Finding(
         "bounds-reached",
         "warning",
-        "Holders reached the end of what they may hold.",
+        "Holders reached their maximum hold.",
         f"{reached} of {counted(figures.grants, 'grant')} ended by max_hold.",
-        "Either the work hangs, or the bound is shorter than the work takes.",
+        "Either the work hangs, or the maximum is shorter than the work takes.",
     )
 
 
@@ -298,10 +298,10 @@ def _never_contended(figures: Figures) -> Finding | None:
         "never-contended",
         "note",
         "Never contended.",
-        f"Each of the {figures.grants} grants that the history knows was given at once, and nobody "
-        "is known to have been refused.",
-        "If it is so under full load too, the lock costs a round trip and guards against what does "
-        "not happen; ask `coordinator advise` whether it is needed.",
+        f"Each of the {figures.grants} grants in the history was given at once, and no request is "
+        "known to have been refused.",
+        "If that is also true under full load, the lock costs a round trip and prevents what never "
+        "happens; ask `coordinator advise` whether it is needed.",
     )
 
 

@@ -60,7 +60,7 @@ class Moment(click.ParamType[int]):
     type=click.IntRange(min=1),
     default=1_000,
     show_default=True,
-    help="Show so many, the latest ones.",
+    help="How many to show, the latest ones.",
 )
 @click.option("--election", "is_election", is_flag=True, help="NAME is an election.")
 @verb
@@ -137,11 +137,11 @@ def _row(grant: GrantRecord, now_ms: int) -> tuple[object, ...]:
 def revoke(
     settings: Settings, name: str, grant_id: str | None, by: str | None, reason: str
 ) -> None:
-    """Take the lock NAME away from its holder; or a place in its queue, named by --grant.
+    """End a grant of the lock NAME by force, or remove the contender named by --grant.
 
-    It ends exactly the grant that is named, or the only one, never a later one. The holder's
-    program is not stopped by this: it hears of it with its next heartbeat, if it hears at all. See
-    that it has ended first, or that every guard refuses its fencing token.
+    It ends exactly the named grant, or the only one, never a later one. It does not stop the
+    holder's program, which learns of it with its next heartbeat, if it can. First make sure that
+    the program has ended, or that every guard refuses its fencing token.
 
     \b
     Examples:
@@ -158,7 +158,7 @@ def revoke(
     click.echo(f"Grant {done.grant.grant_id} of {name}, of {who(done.grant)}, has been ended.")
     click.echo(
         f"Its program may still run. Raise every guard to token {done.fencing_token_min}, so that "
-        f"what it still writes is refused."
+        f"its later writes are refused."
     )
 
 

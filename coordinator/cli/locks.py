@@ -260,23 +260,27 @@ def _holding_options(function: Any) -> Any:
             default=LEASE_S,
             show_default=True,
             metavar="SECONDS",
-            help="How long the lock outlives this program if it dies. Heartbeats come three times "
-            "as often.",
+            help="How long the lock stays held if this program dies. Heartbeats are sent three "
+            "times as often.",
         ),
         click.option(
             "--kill-grace",
             "grace_s",
             type=Seconds(),
             metavar="SECONDS",
-            help="From SIGTERM to SIGKILL when the lock is about to be lost; at most half of "
+            help="Time from SIGTERM to SIGKILL when the lock is about to be lost; at most half of "
             "--ttl.  [default: 0.3 of --ttl, at most 5]",
         ),
-        click.option("--label", default="", help="What others see of this holder in the lists."),
+        click.option("--label", default="", help="Name of this holder in lists."),
         click.option(
-            "--quiet", "-q", "is_quiet", is_flag=True, help="Do not say for whom it waits."
+            "--quiet",
+            "-q",
+            "is_quiet",
+            is_flag=True,
+            help="Do not say who holds the lock while waiting.",
         ),
         click.option(
-            "--shell", "is_shell", is_flag=True, help="Run COMMAND by /bin/sh -c, as one text."
+            "--shell", "is_shell", is_flag=True, help="Run COMMAND with /bin/sh -c, as one text."
         ),
     )
     function = probe_options(function)
@@ -328,19 +332,19 @@ def _job(
     help="How long to wait for the lock; 0 tries once.",
 )
 @click.option(
-    "--shared", "is_shared", is_flag=True, help="Hold it together with others that say --shared."
+    "--shared", "is_shared", is_flag=True, help="Hold it together with others that use --shared."
 )
 @click.option(
     "--size",
     type=click.IntRange(min=1, max=10_000),
-    help="Hold one of so many slots (a semaphore). An existing one keeps the size it has.",
+    help="Hold one of this many slots (a semaphore). An existing semaphore keeps its size.",
 )
 @click.option(
     "--max-hold",
     "max_hold_s",
     type=Seconds(min=0.5, max=MAX_HOLD_S_MAX),
     metavar="SECONDS",
-    help="End COMMAND and give the lock back after so long.",
+    help="End COMMAND and release the lock after this time.",
 )
 @click.option(
     "--lock-delay",
@@ -348,10 +352,10 @@ def _job(
     type=Seconds(max=LOCK_DELAY_S_MAX),
     default=0.0,
     metavar="SECONDS",
-    help="If this holder is lost without giving it back, let nobody hold it for so long; at most "
+    help="If this holder is lost without a release, keep the lock closed for this time; at most "
     "60.",
 )
-@click.option("--owner", default="", help="In whose name it is held, for who looks at the lock.")
+@click.option("--owner", default="", help="On whose behalf it is held; shown with the lock.")
 @_holding_options
 def lock(
     settings: Settings,
@@ -366,35 +370,35 @@ def lock(
 ) -> None:
     """Run COMMAND while holding the lock NAME, and only then.
 
-    The command finds its fencing token in COORDINATOR_FENCING_TOKEN (it grows with each grant: hand
-    it to the store you write to, and let the store refuse a lower one), and COORDINATOR_LOCK_NAME,
-    COORDINATOR_GRANT_ID. It runs in a session of its own, without a terminal to control it, and not
-    by a shell. Signals are passed on to all its processes. What it leaves running when it ends is
-    ended, and then the lock is released.
+    COMMAND gets its fencing token in COORDINATOR_FENCING_TOKEN. The token grows with each grant:
+    pass it with every write, and let your store refuse a token lower than the highest it has seen.
+    COORDINATOR_LOCK_NAME and COORDINATOR_GRANT_ID are set, too. COMMAND runs without a shell and
+    without a controlling terminal. Signals are passed on to all its processes. When it ends,
+    processes that it left running are ended, and then the lock is released.
 
-    One at a time, not once: hosts whose cron comes one after the other all run COMMAND. Once a day,
-    by whoever comes first (and not again if that one fails):
-    coordinator create "/ran/report-$(date -u +%F)" --parents && ./report.sh
+    A lock means one at a time, not once: if the cron of three hosts starts this one after the
+    other, COMMAND runs three times. To run it once a day, on the first host that comes (and not
+    again if it fails): coordinator create "/ran/report-$(date -u +%F)" --parents && ./report.sh
 
-    If the lock is about to be lost (no member answers, or this program was paused) the command gets
-    SIGTERM and then SIGKILL such that all of it is dead before anyone else can hold the lock; so it
-    does if this program is killed. With --probe it is lost, too, when COMMAND is not well any more:
-    COMMAND is ended, then the session, and after --lock-delay the next one may hold the lock.
+    If the lock is about to be lost (no member answers, or this program was paused or killed),
+    COMMAND gets SIGTERM and then SIGKILL, so that it is dead before another client can hold the
+    lock. With --probe the same happens when COMMAND is not well any more: COMMAND is ended, then
+    the session, and after --lock-delay the next client may hold the lock.
 
     \b
     Exit codes:
       the command's own, or 128 + n if signal n ended it
-      75   the lock was not had in time; the command was not started
+      75   the lock was not acquired in time; the command was not started
       76   the lock was lost, and the command ended because of that
-      77   no member could be asked, or none gave an answer; the command was not started
+      77   no member could be reached, or none answered; the command was not started
       126  the command is not executable        127  the command was not found
       1    the request was refused              2    wrong usage
-      128+n  signal n came while still waiting; the queue was left
+      128+n  signal n arrived while waiting; the queue was left
 
     \b
     Examples:
       coordinator lock search-index -- ./rebuild.sh
-      coordinator lock search-index --timeout 0 -- ./rebuild.sh || echo "another one is at it"
+      coordinator lock search-index --timeout 0 -- ./rebuild.sh || echo "another host runs it"
       coordinator lock migrate --timeout forever --ttl 30 -- ./migrate --all
       coordinator lock counter --shell -- 'read n < counter; echo $((n + 1)) > counter'
       coordinator lock indexer --probe 'curl -fsS localhost:8080/health' -- ./indexer
@@ -442,11 +446,11 @@ def elect(
 ) -> None:
     """Run COMMAND while elected in the election NAME; contend again after a loss.
 
-    One of all who run this is elected at a time. COORDINATOR_FENCING_TOKEN is its epoch. When it
-    can no longer be sure to be elected, its command is ended before another can be elected, and it
-    stands again. When the command ends by itself, it resigns and ends with the command's exit code
-    (with --keep it stands again). See `coordinator lock --help` for how the command is run, and for
-    the exit codes.
+    Of all programs that run this, one is elected at a time. COORDINATOR_FENCING_TOKEN is its epoch.
+    When it can no longer be sure that it is elected, its command is ended before another can be
+    elected, and it contends again. When the command ends by itself, it resigns and exits with the
+    command's exit code (with --keep it contends again). See `coordinator lock --help` for how the
+    command is run, and for the exit codes.
 
     \b
     Examples:

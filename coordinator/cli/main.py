@@ -93,7 +93,7 @@ def cli() -> None:
 
     \b
     Start a cluster on this machine:   coordinator dev --members 3
-    Do something under a lock:         coordinator lock search-index -- ./rebuild.sh
+    Run a command under a lock:        coordinator lock search-index -- ./rebuild.sh
     See who holds what, and why:       coordinator locks; coordinator why search-index
 
     Every verb takes --endpoints (or COORDINATOR_ENDPOINTS), --json, and --timeout.

@@ -140,18 +140,20 @@ def probe_options(function: Any) -> Any:
         click.option(
             "--probe",
             metavar="SHELL-COMMAND",
-            help="Ask by this whether COMMAND is well (exit status 0), while it runs. Once it is "
-            "not, end COMMAND and lose the lock.",
+            help="Run this again and again while COMMAND runs: exit status 0 means that COMMAND is "
+            "well. If it is not, COMMAND is ended and the lock is lost.",
         ),
-        _seconds("--probe-every", "probe_every_s", 2.0, "How long after one probe the next runs."),
+        _seconds("--probe-every", "probe_every_s", 2.0, "Time between two probes."),
         click.option(
             "--probe-failures",
             type=click.IntRange(min=1, max=FAILURES_MAX),
             default=3,
             show_default=True,
-            help="How many in a row are one too many.",
+            help="Failures in a row that count as not well.",
         ),
-        _seconds("--probe-timeout", "probe_timeout_s", 2.0, "When a probe is too late: failed."),
+        _seconds(
+            "--probe-timeout", "probe_timeout_s", 2.0, "A probe that takes longer has failed."
+        ),
     )
     for option in reversed(options):
         function = option(function)

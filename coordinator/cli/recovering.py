@@ -16,18 +16,18 @@ from coordinator.config_file import load
     "config_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The TOML file of the member whose data are the best.",
+    help="The TOML file of the member with the best data.",
 )
 @click.option("--yes", is_flag=True, help="Do it; without this, only say what would be done.")
 @click.option("--by", default="", metavar="WHO", help="Who does it; kept with the data.")
 @click.option("--reason", default="", metavar="WHY", help="Why; kept with the data.")
 @failing_well
 def recover(config_path: Path | None, yes: bool, by: str, reason: str) -> None:
-    """Begin a cluster again from one member's data, when it can have no leader any more.
+    """Begin a cluster again from one member's data, if it can never elect a leader again.
 
-    The last resort, for members that `coordinator status` says have no vote and that do not get it
-    back when all are started. What was acknowledged and is not in these data is lost; zxids and
-    fencing tokens go on far above all that were ever given out. The data of before are kept beside.
+    This is the last resort, if `coordinator status` says that members have no vote and starting all
+    members does not help. Acknowledged writes that are not in these data are lost. zxids and
+    fencing tokens continue far above all that were ever given out. The former data are kept.
 
     \b
     1. Stop all members.
@@ -50,7 +50,7 @@ def recover(config_path: Path | None, yes: bool, by: str, reason: str) -> None:
     click.echo(found.in_words())
     if not yes:
         click.echo(
-            "Nothing was changed. To begin again from these data add --yes, --by and --reason."
+            "Nothing was changed. To begin again from these data, add --yes, --by and --reason."
         )
         return
     if not by or not reason:

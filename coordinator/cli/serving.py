@@ -23,7 +23,7 @@ from coordinator.secret_file import ensure_secret_on_one_machine
 def serve(config_path: Path | None) -> None:
     """Run one member in the foreground until SIGTERM or Ctrl-C.
 
-    Variables COORDINATOR_<SECTION>_<KEY> win over the file, for example
+    Variables COORDINATOR_<SECTION>_<KEY> override the file, for example
     COORDINATOR_HTTP_BIND_PORT=8071.
 
     \b

@@ -20,13 +20,13 @@ from coordinator.wire.messages.watches import Change
     type=click.Choice(["znode", "children", "subtree"]),
     default="znode",
     show_default=True,
-    help="The znode itself, its direct children coming and going, or everything at and below it.",
+    help="The znode itself, its list of direct children, or everything at and below it.",
 )
 @click.option(
     "--from-zxid",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Tell first of what changed after zxid N.",
+    help="Begin with the changes after zxid N.",
 )
 @click.option("--once", is_flag=True, help="End after the first change.")
 @verb

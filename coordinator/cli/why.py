@@ -56,9 +56,9 @@ class Situation:
 @click.argument("name")
 @verb
 def why(settings: Settings, name: str) -> None:
-    """Say who holds the lock NAME, for how long still, and why the others wait.
+    """Say who holds the lock NAME, how long it is safe, and why others wait.
 
-    If its holder waits for another lock itself, the holder of that one is named as well, and so on.
+    If its holder waits for another lock, the holder of that lock is named as well, and so on.
 
     \b
     Examples:
@@ -136,14 +136,14 @@ def told(situation: Situation, now_ms: int) -> list[str]:
         held = f"held by {who(link.holder)}" if link.holder else "which nobody holds at the moment"
         holder = "The holder" if len(view.holders) == 1 else f"Its holder {who(link.waiter)}"
         lines.append(
-            f"{holder} waits itself, for {one_line(link.lock)}, {held}; grant "
+            f"{holder} itself waits for {one_line(link.lock)}, {held}; grant "
             f"{link.waiter.grant_id} waits there since {moment(link.waiter.since_ms)}."
         )
     lines += _waiting(view, now_ms)
     if not view.holders and situation.last is not None:
         last = situation.last
         lines.append(
-            f"It was held last by {who(last)}, grant {last.grant_id}, until "
+            f"It was last held by {who(last)}, grant {last.grant_id}, until "
             f"{moment(last.ended_ms or 0)}: {HOW.get(last.how, last.how)}."
         )
     for what, spread in (("Waits", view.waits), ("Holds", view.holds)):
@@ -157,17 +157,17 @@ def told(situation: Situation, now_ms: int) -> list[str]:
 
 NEVER_ENDS = (
     "It is a persistent znode in the lock's queue, made by hand: no session ends it, so it holds "
-    "until somebody deletes it, or forces it out with `coordinator revoke`."
+    "until a client deletes it, or it is forced out with `coordinator revoke`."
 )
 HOW = {
     "released": "it was released",
     "closed": "its client closed the session",
-    "expired": "its session expired, because nothing was heard of it",
+    "expired": "its session expired, because no heartbeat arrived",
     "failed": "its client was not well and ended its session",
     "abandoned": "its client abandoned the attempt",
     "deleted": "its znode was deleted over the tree",
-    "forced": "somebody released it by force",
-    "max_hold": "the longest time it might be held (max_hold) was over",
+    "forced": "it was released by force",
+    "max_hold": "its maximum hold (max_hold) was over",
 }
 
 
@@ -176,18 +176,18 @@ def _held(view: LockView, now_ms: int) -> list[str]:
     if view.closed is not None:
         left = view.closed.remaining_ms
         still = "for an unknown time" if left is None else f"for another {lasting(left)}"
-        whom = "to who comes later " if view.holders else ""
+        whom = "to later contenders " if view.holders else ""
         closed = (
             f"{name} is closed {whom}{still} (lock-delay of {lasting(view.closed.delay_ms)}): a "
-            f"holder was lost without giving it back, and what it had sent may still arrive."
+            f"holder was lost without a release, and its writes may still arrive."
         )
         if not view.holders:
             return [closed]
     if not view.holders:
         if view.queue:
             return [
-                f"Nobody holds {name}; whoever is first in its queue waits for other locks too, or "
-                f"is being granted at this moment."
+                f"Nobody holds {name}; the first in its queue also waits for other locks, or is "
+                f"being granted at this moment."
             ]
         return [f"{name} is free: nobody holds it, and nobody waits."]
     lines = []
@@ -211,7 +211,7 @@ def _one_holder(name: str, holder: Contender, now_ms: int) -> list[str]:
     if not holder.session_id:
         lines.append(f"  {NEVER_ENDS}")
     elif holder.safe_ms is None:
-        lines.append("  For how long it is safe is not known: the leader did not say in time.")
+        lines.append("  How long it is safe is not known: the leader did not answer in time.")
     else:
         renewed = "that" if holder.lease_ms is None else f"its lease of {lasting(holder.lease_ms)}"
         lines.append(
@@ -222,13 +222,15 @@ def _one_holder(name: str, holder: Contender, now_ms: int) -> list[str]:
         lines.append(f"  It may be held for {lasting(holder.max_hold_ms)} at most.")
     if holder.lock_delay_ms:
         delay = lasting(holder.lock_delay_ms)
-        lines.append(f"  If it is lost uncleanly, the lock stays closed for another {delay}.")
+        lines.append(
+            f"  If it is lost without a release, the lock stays closed for another {delay}."
+        )
     if holder.purpose or holder.guard:
         purpose = f"for {holder.purpose}" if holder.purpose else "without a stated purpose"
         guard = one_line(holder.guard) or "no guard"
-        lines.append(f"  It was taken {purpose}, with {guard}.")
+        lines.append(f"  It was acquired {purpose}, with {guard}.")
     if holder.when_unsure == "continue":
-        lines.append("  Its holder goes on when it is unsure whether it still holds.")
+        lines.append("  Its holder continues when it is unsure whether it still holds.")
     if holder.note:
         lines.append(f"  Its last note: {holder.note!r}")
     return lines
@@ -258,10 +260,10 @@ def _waiting(view: LockView, now_ms: int) -> list[str]:
 @click.option("--election", "is_election", is_flag=True, help="NAME is an election.")
 @verb
 def why_lost(settings: Settings, name: str, grant: str | None, is_election: bool) -> None:
-    """Say how a grant of the lock NAME ended, when it was last heard of, and who was next.
+    """Say how a grant of the lock NAME ended, when its holder was last heard of, and who was next.
 
     GRANT is its grant id (42-1337) or its fencing token (1337). Without one it is the last grant
-    that ended otherwise than by its holder's release.
+    that did not end by its holder's release.
 
     \b
     Examples:
@@ -320,7 +322,7 @@ def told_of(story: GrantStory) -> list[str]:
     if grant.note:
         lines.append(f"Its last note: {grant.note!r}")
     if story.next is None:
-        lines.append("Nobody is known to have been granted it since.")
+        lines.append("No later grant of it is known.")
     else:
         gap_ms = story.next.granted_ms - (grant.ended_ms or 0)
         lines.append(
@@ -329,8 +331,8 @@ def told_of(story: GrantStory) -> list[str]:
         )
     if grant.how in ("expired", "failed", "forced", "max_hold", "deleted"):
         lines.append(
-            f"What it still wrote had to be refused by its token {grant.fencing_token}. If the "
-            f"store that it writes to checks no tokens, look at what was written since."
+            f"A store that checks tokens refuses its later writes, by token {grant.fencing_token}. "
+            f"If its store checks none, look at what was written since."
         )
     return lines
 
@@ -344,5 +346,5 @@ def _how(grant: GrantRecord) -> str:
     if grant.how == "failed":
         return one_line(f"its client was not well and ended its session: {grant.reason}")
     if grant.how == "forced":
-        return one_line(f"{grant.by} released it by force, and said why: {grant.reason}")
+        return one_line(f"{grant.by} released it by force, for this reason: {grant.reason}")
     return HOW.get(grant.how, one_line(grant.how))

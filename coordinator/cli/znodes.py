@@ -227,7 +227,7 @@ def delete(
 
 @click.command()
 @click.argument("path", default="/")
-@click.option("--long", "-l", "is_long", is_flag=True, help="Show what is known of each child.")
+@click.option("--long", "-l", "is_long", is_flag=True, help="Show the Stat of each child.")
 @stale_option
 @verb
 def ls(settings: Settings, path: str, is_long: bool, stale: bool) -> None:
@@ -277,7 +277,7 @@ def ls(settings: Settings, path: str, is_long: bool, stale: bool) -> None:
 @click.argument("path")
 @verb
 def stat(settings: Settings, path: str) -> None:
-    """Show what is known of a znode besides its data.
+    """Show the Stat of a znode: all but its data.
 
     \b
     Example:

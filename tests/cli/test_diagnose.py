@@ -95,7 +95,7 @@ async def test_refused_tries_and_timeouts_are_contention(world: MemoryCluster) -
 
     text = "\n".join(told(diagnosis))
     assert codes(diagnosis) == ["denied"]
-    assert "Most who wait for it leave without it." in text
+    assert "Most waiters leave without it." in text
     assert "200 tries were refused at once, and 20 waiters left" in text
     assert listed == diagnosis
 

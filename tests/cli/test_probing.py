@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.cli.supervisor import EXIT_LOST
 from tests.cli.conftest import CommandLine
-from tests.cli.test_holding import Start, ended, stamper, stamps, start, wait_running
+from tests.cli.test_locks import Start, ended, stamper, stamps, start, wait_running
 from tests.cli.test_supervisor import eventually
 
 __all__ = ["start"]
