@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.cli.test_locks import Start, ended, stamper, stamps, start, wait_running
 
 from coordinator.cli.locks import EXIT_NOT_ACQUIRED
 from coordinator.cli.supervisor import EXIT_LOST
 from tests.cli.conftest import CommandLine
+from tests.cli.test_locks import Start, ended, stamper, stamps, start, wait_running
 from tests.cli.test_supervisor import eventually
 from tests.patience import patient
 
