@@ -273,11 +273,7 @@ def _holding_options(function: Any) -> Any:
         ),
         click.option("--label", default="", help="Name of this holder in lists."),
         click.option(
-            "--quiet",
-            "-q",
-            "is_quiet",
-            is_flag=True,
-            help="Do not say who holds the lock while waiting.",
+            "--quiet", "-q", "is_quiet", is_flag=True, help="Do not say for whom it waits."
         ),
         click.option(
             "--shell", "is_shell", is_flag=True, help="Run COMMAND with /bin/sh -c, as one text."
