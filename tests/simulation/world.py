@@ -25,13 +25,14 @@ from coordinator.wire.encoding import decode
 from coordinator.wire.messages import acquire
 from coordinator.wire.strict_json import decode_json
 from tests.history.operations import Recorder
-from tests.simulation import changed_settings, more_faults
+from tests.simulation import changed_settings, forgeries, more_faults
 from tests.simulation.changed_settings import ChangedSettings
 from tests.simulation.clients import SimulatedClient
 from tests.simulation.contending import Key
 from tests.simulation.differences import Differences
 from tests.simulation.durable import check_quorum
 from tests.simulation.faults import Faults
+from tests.simulation.forgeries import Forgeries
 from tests.simulation.link import LinkWeather
 from tests.simulation.loop import (
     NothingWillHappenError,
@@ -56,6 +57,8 @@ MORE_EVERY = 5
 its own: the others, and all seeds that ever found something, are the worlds that they were."""
 SETTINGS_EVERY = 10
 """And other settings in one of so many, not one of those."""
+FORGERIES_EVERY = 10
+"""And a member that lies, in one of so many, again in others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,8 @@ class World:
         self.has_more = is_asked_for or seed % MORE_EVERY == MORE_EVERY - 1
         are_asked_for = bool(set(settings.only_faults) & set(changed_settings.NAMES))
         self.has_changes = are_asked_for or seed % SETTINGS_EVERY == SETTINGS_EVERY - 2
+        is_lie_asked_for = bool(set(settings.only_faults) & set(forgeries.NAMES))
+        self.has_forgeries = is_lie_asked_for or seed % FORGERIES_EVERY == FORGERIES_EVERY - 4
         self.random = draw = random.Random(seed)
         self.record = Record(loop.time, keep_lines=settings.keep_lines)
         self.recorder = Recorder()
@@ -132,6 +137,7 @@ class World:
         self.more_faults = MoreFaults(self)
         self.differences = Differences(self)
         self.changed_settings = ChangedSettings(self)
+        self.forgeries = Forgeries(self)
         self.onlooker = Onlooker(self)
         self.watchings: list[Watching] = []
         self.grants: list[Told] = []
@@ -187,6 +193,8 @@ class World:
             breaking.append(asyncio.create_task(self.more_faults.run()))
         if self.has_changes:
             breaking.append(asyncio.create_task(self.changed_settings.run()))
+        if self.has_forgeries:
+            breaking.append(asyncio.create_task(self.forgeries.run()))
         await asyncio.sleep(self.settings.seconds)
         for each in breaking:
             each.cancel()
