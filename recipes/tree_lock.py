@@ -45,6 +45,8 @@ T = TypeVar("T")
 _ROOT = "/locks"
 _NAME_CHARACTERS_MAX = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_TRY_S_MAX = 2.0
+"""How long one try looks for a member that can decide it, as ``Lock`` does."""
 _LEAVE_WAIT_S = 1.0
 _AGAIN_S = 0.5
 _KNOWN_S_MAX = 3_600.0
@@ -81,7 +83,9 @@ class TreeLock(Contender[Grant[ClientT], ClientT]):
 
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
         core = self.client.core
-        limit_s = None if wait_ms is None else (wait_ms or core.settings.timeout_ms) / 1000
+        limit_s = None if wait_ms is None else wait_ms / 1000
+        if wait_ms == 0:
+            limit_s = min(core.settings.timeout_ms / 1000, _TRY_S_MAX)
         contender = _Place(core, self._directory, self._on_position, self._on_before_watch)
         try:
             async with asyncio.timeout(limit_s) as scope:
@@ -93,6 +97,11 @@ class TreeLock(Contender[Grant[ClientT], ClientT]):
             if not scope.expired():
                 raise
             raise self._not_in_time(contender, is_left) from None
+        except SessionExpiredError:
+            is_left = await contender.leave()
+            if contender.is_unheard:  # lost only because no member answered: that is what is said
+                raise self._not_in_time(contender, is_left) from None
+            raise
         except BaseException:
             await contender.leave()
             raise
@@ -116,7 +125,7 @@ class TreeLock(Contender[Grant[ClientT], ClientT]):
                 f"lock {self.name!r}: not granted in time, and it is not known whether the "
                 f"contender is gone; that goes on in the background"
             )
-        if not contender.path:
+        if not contender.path or contender.is_unheard:
             return UnavailableError(f"lock {self.name!r}: no member could be reached in time")
         return LockTimeoutError(f"lock {self.name!r}: not granted in time")
 
@@ -162,6 +171,8 @@ class _Place:
             session_id=session.session_id,
             parents="container",
         )
+        if is_try:  # a read first: without a leader nothing is begun, so nothing is unknown
+            await self._core.exists(self._directory)
         # A task of its own: whoever gives up must still learn what there is to delete.
         # It is asked for until it is known, under one request number, while the session lives.
         self._creating = self._core.chores.start(
@@ -184,9 +195,14 @@ class _Place:
         await asyncio.wait({chore}, timeout=_LEAVE_WAIT_S)
         return chore.done() and not chore.cancelled() and chore.result()
 
+    @property
+    def is_unheard(self) -> bool:
+        """Whether the session is lost only because no member answered."""
+        return self._session is not None and self._session.is_unheard
+
     def check_session(self) -> None:
         """Raise SessionExpiredError if what is left goes with a session that can be lost only."""
-        if self._session is not None:
+        if self._session is not None and not self.is_unheard:
             self._session.check()
 
     async def release(self, grant: GrantReply) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.testing import LocalCluster
-from recipes import Lock
+from recipes import Lock, TreeLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import Kind, each_kind, now
 
@@ -109,10 +110,11 @@ async def test_a_cluster_without_an_answer_never_looks_like_an_expired_session(
             assert now() - began <= 3.1
 
 
+@pytest.mark.parametrize("recipe", [Lock, TreeLock])
 @pytest.mark.parametrize("has_session", [True, False])
 @in_memory
 async def test_one_try_is_one_election_long_when_nobody_can_decide(
-    world: MemoryCluster, has_session: bool
+    world: MemoryCluster, has_session: bool, recipe: type[Any]
 ) -> None:
     """``try_acquire`` and ``timeout=0`` do not wait for the client's whole time."""
     for is_refusing in (True, False):
@@ -124,15 +126,16 @@ async def test_one_try_is_one_election_long_when_nobody_can_decide(
             began = now()
 
             with pytest.raises((UnavailableError, OutcomeUnknownError)):
-                await Lock(client, "daily").try_acquire()
+                await recipe(client, "daily").try_acquire()
             with pytest.raises((UnavailableError, OutcomeUnknownError)):
-                await Lock(client, "daily").acquire(timeout=0)
+                await recipe(client, "daily").acquire(timeout=0)
 
             assert now() - began <= 6.2  # two seconds, and one to take back what may be left
 
 
+@pytest.mark.parametrize("recipe", [Lock, TreeLock])
 def test_one_try_without_a_quorum_says_that_it_is_unavailable(
-    coordinator_cluster: LocalCluster,
+    coordinator_cluster: LocalCluster, recipe: type[Any]
 ) -> None:
     """Of three members two are gone: definite, and the same class with a session and without."""
     cluster = coordinator_cluster
@@ -143,6 +146,6 @@ def test_one_try_without_a_quorum_says_that_it_is_unavailable(
 
         for each in (client, fresh):
             with pytest.raises(UnavailableError):
-                Lock(each, "daily", timeout=0).acquire()
+                recipe(each, "daily", timeout=0).acquire()
             with pytest.raises(UnavailableError):
-                Lock(each, "daily").try_acquire()
+                recipe(each, "daily").try_acquire()
