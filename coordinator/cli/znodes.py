@@ -14,7 +14,7 @@ from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, show_table
 from coordinator.client import AsyncClient, IfHeld, Session
 from coordinator.client.async_client import Mode
-from coordinator.errors import BadArgumentsError
+from coordinator.errors import BadArgumentsError, NoNodeError
 from coordinator.wire.encoding import Encoding, data_fields
 from coordinator.wire.messages.operations import ANY_VERSION, Check, Create, SetData
 from coordinator.wire.messages.znodes import Stat, stat_body
@@ -99,14 +99,17 @@ def create(
     """
 
     async def work(client: AsyncClient) -> None:
-        written = await client.create(
-            path,
-            _data(data, file) or b"",
-            mode=mode,
-            ttl_ms=ttl_ms,
-            parents="persistent" if parents else None,
-            if_held=if_held,
-        )
+        try:
+            written = await client.create(
+                path,
+                _data(data, file) or b"",
+                mode=mode,
+                ttl_ms=ttl_ms,
+                parents="persistent" if parents else None,
+                if_held=if_held,
+            )
+        except NoNodeError as error:
+            raise NoNodeError(f"{error.message} (--parents creates it)", **error.fields) from None
         _show_written(settings, written.path, written.stat, written.path)
         if mode.startswith("ephemeral"):
             sys.stdout.flush()

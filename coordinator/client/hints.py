@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from coordinator.errors import NoNodeError
 from coordinator.wire.messages.locks import HOLD_LINE, LockView
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,6 +73,16 @@ CLIENT: Mapping[str, str] = {
     "publish": _WATCH,
 }
 """Attributes of a client."""
+
+MISSING: Mapping[str, str] = {
+    "create": "`client.create(path, data, parents='persistent')` makes the parents, too",
+    "set": "`client.create(path, data)` makes a new znode; `set` only replaces its data",
+    "get": "`client.exists(path)` returns None for a znode that is not there",
+    "children": "`client.create(path, parents='persistent')` makes the path",
+    "delete": "catch NoNodeError where it may be gone already",
+}
+"""What to type where a verb raises NoNodeError; kazoo's users expect ``ensure_path``, etcd's an
+answer of None and a put that creates."""
 
 CONTENDER: Mapping[str, str] = {
     "locked": "`lock.grant` is what this object holds; `client.lock(name)` tells who holds at all",
@@ -171,6 +182,13 @@ def refuse_keywords(name: str, given: Mapping[str, object]) -> NoReturn:
     )
 
 
+def add_hint(error: NoNodeError, verb: str) -> None:
+    """Note below the traceback what to type where a znode, or its parent, is missing."""
+    hint = MISSING.get(verb)
+    if hint is not None and not getattr(error, "__notes__", ()):
+        error.add_note(f"hint: {hint}")
+
+
 def answering(verb: F) -> F:
     """Let ``verb`` answer a keyword argument of another library with the line that works."""
     name = verb.__name__
@@ -186,7 +204,11 @@ def answering(verb: F) -> F:
         @wraps(verb)
         async def answered(*args: Any, **given: Any) -> Any:
             check(given)
-            return await verb(*args, **given)
+            try:
+                return await verb(*args, **given)
+            except NoNodeError as error:
+                add_hint(error, name)
+                raise
 
     else:
 

@@ -71,6 +71,14 @@ def test_set_checks_the_version(coordinator: CommandLine) -> None:
     assert refused.stderr.count("\n") == 1
 
 
+def test_a_missing_parent_is_answered_with_the_option(coordinator: CommandLine) -> None:
+    """As a missing znode is by --create in the help of set."""
+    refused = coordinator("create", "/no/such/parent")
+
+    assert refused.exit_code == EXIT_REFUSED
+    assert refused.stderr.endswith("/no/such does not exist (--parents creates it)\n")
+
+
 def test_set_can_create(coordinator: CommandLine) -> None:
     """--create makes what is not there, and sets what is."""
     assert coordinator.text("set", "/upsert", "a", "--create") == "version 0\n"

@@ -19,7 +19,7 @@ import pytest
 import coordinator
 from coordinator import Client, Lock, connect
 from coordinator.client import Create, RetryPolicy, hints
-from coordinator.errors import BadArgumentsError, ClientClosedError
+from coordinator.errors import BadArgumentsError, ClientClosedError, NoNodeError
 from coordinator.wire.messages.locks import HOLD_LINE
 from tests.client.server_thread import serving
 
@@ -327,3 +327,41 @@ def test_a_client_made_before_a_fork_belongs_to_who_uses_it(url: str) -> None:
     )
 
     assert done.stdout == "/\n/\n/\n", done.stderr
+
+
+MISSED = {
+    'client.create("/no/parent/here", b"x")': "parents='persistent'",
+    'client.set("/missing", b"x")': "`client.create(path, data)`",
+    'client.get("/missing")': "`client.exists(path)`",
+    'client.children("/missing")': "parents='persistent'",
+    'client.delete("/missing")': "catch NoNodeError",
+    'client.update("/missing", bytes.upper)': "`client.exists(path)`",
+}
+
+
+@pytest.mark.parametrize("line", MISSED)
+def test_a_missing_znode_is_answered_with_what_to_type(line: str, names: dict[str, Any]) -> None:
+    """One hint below the traceback, in the sync client and the asyncio one; the message stays."""
+    with pytest.raises(NoNodeError) as missed:
+        eval(line, dict(names))  # noqa: S307 - our own lines
+
+    assert "hint" not in missed.value.message
+    (note,) = missed.value.__notes__
+    assert note.startswith("hint: ")
+    assert MISSED[line] in note
+
+    async def awaited() -> None:
+        async with connect(names["url"]) as client:
+            await eval(line, {"client": client})  # noqa: S307 - our own lines
+
+    with pytest.raises(NoNodeError) as missed:
+        asyncio.run(awaited())
+    assert missed.value.__notes__ == [note]
+
+
+def test_what_the_hints_of_missing_znodes_name_works(names: dict[str, Any]) -> None:
+    """Each line in them does what it says."""
+    client = names["client"]
+    assert client.create("/hints/made/here", b"x", parents="persistent").path == "/hints/made/here"
+    assert client.exists("/hints/nothing") is None
+    assert client.set("/hints/made/here", b"y").stat.version == 1
