@@ -43,12 +43,12 @@ class Election(Context[Grant[ClientT], ClientT]):
         client: a Client for ``with`` and plain calls, an AsyncClient for ``async with`` and await.
         name: opaque; an integer is taken as its decimal digits.
         value: published when elected; ``proclaim`` changes it.
-        timeout: seconds to stand by before giving up; FOREVER by default, because standing by is
-            what a candidate is for.
+        timeout: seconds to wait before giving up; FOREVER by default, because waiting for the
+            elected to fail is what a candidate is for.
         when_unsure: ``stop``: cancel the task in an ``async with`` when leadership is lost, and
             raise LockLostError when either ``with`` is left. ``continue``: let it go on.
         guards: what refuses the epochs of earlier leaders in the stores that this one writes to; as
-            with ``Lock`` they are raised to the new epoch before anybody is told of it.
+            with ``Lock`` they are raised to the new epoch before ``campaign`` returns.
         label, trace_id: what people see of this candidate.
     """
 
@@ -86,13 +86,22 @@ class Election(Context[Grant[ClientT], ClientT]):
         return self._holding.held
 
     async def _resign(self) -> bool:
-        """Stop being elected; False when it was not any more. Idempotent."""
+        """Stop being elected; False when it was not any more. Idempotent.
+
+        Raises:
+            OutcomeUnknownError, UnavailableError: as ``Lock.release``; it may be tried again.
+        """
         return await self._holding.release()
 
     async def _campaign(
         self, value: bytes | None = None, *, timeout: Timeout | None = None
     ) -> Grant[ClientT]:
-        """Stand by until elected and return the leadership; raises as ``Lock.acquire`` does."""
+        """Wait until elected and return the leadership; ``value`` replaces the one to publish.
+
+        Raises:
+            LockTimeoutError, and all else that ``Lock.acquire`` raises but ``DeadlockError``, which
+                an election, whose candidates have no owner, does not know.
+        """
         if value is not None:
             self._value = value
         wait_ms = self._wait_ms if timeout is None else wait_ms_of(timeout)
@@ -103,7 +112,13 @@ class Election(Context[Grant[ClientT], ClientT]):
 
     @both
     async def proclaim(self, value: bytes) -> None:
-        """Publish ``value``; NotOwnerError unless this candidate is elected."""
+        """Publish ``value`` as the elected.
+
+        Raises:
+            NotOwnerError: this candidate is not elected.
+            LockLostError: it was, and cannot rely on it any more.
+            UnavailableError, OutcomeUnknownError: nothing was published; it may have been.
+        """
         leadership = self._holding.held
         if leadership is None:
             raise NotOwnerError(f"election {self.name!r}: expected to be elected, found it is not")
@@ -113,7 +128,11 @@ class Election(Context[Grant[ClientT], ClientT]):
 
     @both
     async def who(self) -> ElectionView:
-        """Return who is elected, with value and epoch, and who stands by."""
+        """Return who is elected, with value and epoch, and who waits to be.
+
+        Raises:
+            UnavailableError: no member answered in time.
+        """
         return await self.client.core.election(self.name)
 
     @overload
@@ -122,7 +141,11 @@ class Election(Context[Grant[ClientT], ClientT]):
     def observe(self: Election[AsyncClient]) -> ElectionStream: ...
 
     def observe(self: Election[Any]) -> BlockingStream[Elected] | ElectionStream:
-        """Tell who is elected now, then each change; iterate over it in the client's way."""
+        """Return a stream of who is elected now, then of each change.
+
+        Raises:
+            ClientClosedError: here, or while iterating, when the client is closed.
+        """
         stream: BlockingStream[Elected] | ElectionStream = self.client.observe(self.name)
         return stream
 

@@ -14,7 +14,7 @@ started by their schedulers at midnight, each a little later than the other, run
 with ``timeout=0``, too. Once a day is ``Once`` with the day in its key (``recipes.once``).
 
 The function is given the grant, with its fencing token, as its first argument. If the lock is not
-had in time LockTimeoutError is raised and the function does not run; what the function raises
+acquired in time LockTimeoutError is raised and the function does not run. What the function raises
 itself comes through unchanged.
 """
 
@@ -62,8 +62,9 @@ def execute_exclusive(
     those of ``Lock``.
 
     Raises:
-        LockTimeoutError: the lock was not had in time; the task did not run.
+        LockTimeoutError: the lock was not acquired in time; the task did not run.
         LockLostError: the lock was lost while the task ran.
+        All else that ``Lock.acquire`` raises, and what the task raises.
     """
     if isinstance(client, Client):
         with Lock(client, key, **options) as grant:
@@ -92,6 +93,9 @@ class exclusive:
         client: a Client for plain functions, an AsyncClient for coroutine functions. None
             connects to ``COORDINATOR_ENDPOINTS`` for each call, which suits scheduled tasks.
         options: those of ``Lock``; the label is the function's name unless said otherwise.
+
+    Raises:
+        LockTimeoutError, LockLostError: at each call, as ``execute_exclusive`` does.
     """
 
     def __init__(

@@ -104,7 +104,11 @@ class Grant(Generic[ClientT]):
         return other
 
     def check(self) -> None:
-        """Raise LockLostError unless the grant is certainly held now; asks only the clock."""
+        """Ask the clock, and nobody else, whether the grant is certainly held now.
+
+        Raises:
+            LockLostError: it is not.
+        """
         if self.is_lost:
             raise self.loss()
 
@@ -144,7 +148,8 @@ class Grant(Generic[ClientT]):
         Linearizable, and the past when you read it: for writes elsewhere use the token.
 
         Raises:
-            LockLostError: it does not hold, or its session can not be relied upon.
+            LockLostError: it does not hold, or its session cannot be relied upon.
+            UnavailableError: no member answered in time.
         """
         self.check()
         await self._ask()
@@ -153,7 +158,11 @@ class Grant(Generic[ClientT]):
 
     @both
     async def is_held(self) -> Held:
-        """Ask the cluster as ``verify`` does, and tell the answer instead of raising."""
+        """Ask the cluster as ``verify`` does, and return the answer instead of raising it.
+
+        Raises:
+            UnavailableError: no member answered in time.
+        """
         is_current, zxid = await self._ask()
         safe_ms = self.remaining_safe_ms()
         return Held(is_current and safe_ms > 0, zxid, safe_ms)
@@ -180,8 +189,8 @@ class Grant(Generic[ClientT]):
     def next_write_number(self) -> int:
         """Return a number for one more write under this token, above all that it gave before.
 
-        With it a guard refuses a write of this very holder that comes late, or a second time; who
-        repeats a write, because its answer was lost, says the number that it had.
+        With it a guard refuses a write of this very holder that comes late, or a second time. To
+        repeat a write whose answer was lost, use the number that it had.
         """
         return self.hold.next_write_number()
 
@@ -204,6 +213,7 @@ class Grant(Generic[ClientT]):
         Raises:
             NotOwnerError: the grant does not hold any more; the note was not left.
             BadArgumentsError: it is too long, or this grant can have none.
+            UnavailableError, OutcomeUnknownError: it was not left; it may have been.
         """
         await self._queue.note(self._reply, note)
 
@@ -212,12 +222,12 @@ class Grant(Generic[ClientT]):
         """Turn this exclusive grant of a read/write lock into a shared one.
 
         Readers next in the queue are let in at once; no writer comes in between. Place and token
-        stay, so what was written under them can be read on. Idempotent; there is no way back but
-        to release and to write anew.
+        stay. Idempotent; there is no way back but to release and to queue again as a writer.
 
         Raises:
             NotOwnerError, LockLostError: the grant does not hold any more.
             BadArgumentsError: it is not one that can be shared, or its owner counts on it.
+            UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """
         if self.hold.is_counted:
             raise BadArgumentsError(
@@ -229,13 +239,21 @@ class Grant(Generic[ClientT]):
 
     @both
     async def release(self) -> bool:
-        """Give the grant back; False when it was lost (or released) before. Idempotent."""
+        """Give the grant back; False when it was lost or released before. Idempotent.
+
+        Raises:
+            OutcomeUnknownError, UnavailableError: not known, or not possible now; it still counts
+                as held here, and may be tried again.
+        """
         return await self.give_back()
 
     async def give_back(self) -> bool:
         """Release, inside a recipe's coroutine; goes on even if the caller is cancelled.
 
         The grant counts as held until the cluster has said that it is not (redis-py 3847).
+
+        Raises:
+            OutcomeUnknownError, UnavailableError: as ``release``.
         """
         return await self.hold.give_back()
 

@@ -139,15 +139,17 @@ class Once(Generic[ClientT]):
     ) -> Coroutine[Any, Any, Done]: ...
 
     def run(self: Any, key: str, work: Callable[[Attempt], Any]) -> Any:
-        """Return the end of the work of ``key``, doing it now if nobody has.
+        """Return the end of the work of ``key``; do the work now if it is not done.
 
         ``work(attempt)`` returns a JSON value; with an AsyncClient it is a coroutine function.
 
         Raises:
-            LockTimeoutError: another caller is at it still; the work did not run here.
+            LockTimeoutError: another caller is still working; the work did not run here.
             LockLostError: the lock was lost while the work ran; the next call repeats it.
             OutcomeUnknownError: with "raise", an earlier run did not come to its end.
-            BadArgumentsError: the result could not be kept; the work is recorded as done.
+            BadArgumentsError: the result could not be kept; the work is recorded as done. Or the
+                key is too long.
+            All else that ``Lock.acquire`` raises, and what the work raises.
         """
         if isinstance(self.client, Client):
             return self._run(key, work)
@@ -155,13 +157,23 @@ class Once(Generic[ClientT]):
 
     @both
     async def look(self, key: str) -> Done | None:
-        """Return the end of the work of ``key``, None if nobody is known to have come to it."""
+        """Return the end of the work of ``key``, None if it is not known to be done.
+
+        Raises:
+            BadArgumentsError: the key is too long, or its znode is no record of ``Once``.
+            UnavailableError: no member answered in time.
+        """
         record = await self._read(_path_of(key))
         return None if record is None or record.state != "done" else _done(key, record)
 
     @both
     async def forget(self, key: str) -> bool:
-        """Remove the record, so that the key may run again; False when there was none."""
+        """Remove the record, so that the key may run again; False when there was none.
+
+        Raises:
+            BadArgumentsError: the key is too long.
+            UnavailableError, OutcomeUnknownError: it was not removed; it may have been.
+        """
         try:
             await self.client.core.delete(_path_of(key))
         except NoNodeError:
@@ -170,7 +182,12 @@ class Once(Generic[ClientT]):
 
     @both
     async def settle(self, key: str, result: Any = None) -> Done:
-        """Record that the work of ``key`` was done, as somebody found out; returns the end."""
+        """Record that the work of ``key`` was done, as a person found out; return the end.
+
+        Raises:
+            BadArgumentsError: the key is too long, or its znode is no record of ``Once``.
+            UnavailableError, OutcomeUnknownError: it was not recorded; it may have been.
+        """
         record = await self._read(_path_of(key))
         if record is not None and record.state == "done":
             return _done(key, record)

@@ -102,7 +102,11 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
         return (await self._take(self._options.wait(blocking, timeout), is_body=False)).grant
 
     async def _try_acquire(self, *, timeout: Timeout = 0) -> Grant[ClientT] | None:
-        """Return the grant, None when it was not had within ``timeout`` (0: try once)."""
+        """Return the grant, None when it was not granted within ``timeout`` (0: try once).
+
+        Raises:
+            All that ``acquire`` raises but LockTimeoutError.
+        """
         try:
             return (await self._take(wait_ms_of(timeout), is_body=False)).grant
         except LockTimeoutError:

@@ -39,11 +39,21 @@ class RWLock(Contending, Generic[ClientT]):
         Options.of(client, **options)  # refuse here what is wrong with them, not at the first use
 
     def read(self, **options: Unpack[LockOptions]) -> Lock[ClientT]:
-        """Return a contender that holds together with other readers; its options come first."""
+        """Return a contender that holds together with other readers.
+
+        ``options`` replace those of this object.
+
+        Raises:
+            BadArgumentsError: an option is out of its range.
+        """
         return self._side("shared", options)
 
     def write(self, **options: Unpack[LockOptions]) -> Lock[ClientT]:
-        """Return a contender that holds alone; its options come first."""
+        """Return a contender that holds alone; raises as ``read``.
+
+        Raises:
+            BadArgumentsError: an option is out of its range.
+        """
         return self._side("exclusive", options)
 
     def _side(self, kind: Kind, options: LockOptions) -> Lock[ClientT]:

@@ -98,7 +98,9 @@ class TokenBucket(Generic[ClientT]):
 
         Raises:
             BadArgumentsError: more than ``burst`` at once would never be there.
+            UnavailableError: no member could be reached in time; nothing was taken.
             OutcomeUnknownError: no answer in time; the permits may have been taken.
+            TooManyRetriesError: others took permits first, a hundred times in a row.
         """
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= self.burst:
             raise BadArgumentsError(
@@ -115,7 +117,12 @@ class TokenBucket(Generic[ClientT]):
 
     @both
     async def available(self) -> int:
-        """Return how many permits are there now: the past when it is read."""
+        """Return how many permits are there now: the past when it is read.
+
+        Raises:
+            BadArgumentsError: the bucket's znode is not one.
+            UnavailableError: no member answered in time.
+        """
         try:
             znode = await self.client.core.get(self._path)
         except NoNodeError:

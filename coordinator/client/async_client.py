@@ -10,19 +10,18 @@ from coordinator.client.calls import (
     PACKED,
     Call,
     packed,
-    queried,
     read_mode,
-    target_of,
     tree_target,
 )
 from coordinator.client.chores import Chores
 from coordinator.client.conditions import Conditions, conditions_of
 from coordinator.client.current_session import CurrentSession
 from coordinator.client.delivery import Delivery
-from coordinator.client.hints import CLIENT, LockQuestion, answering, missing
+from coordinator.client.hints import CLIENT, answering, missing
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.lock_queue import LockQueue
 from coordinator.client.locks.observing import ElectionStream
+from coordinator.client.locks.verbs import LockVerbs
 from coordinator.client.modes import Mode as Mode
 from coordinator.client.modes import WatchKind as WatchKind
 from coordinator.client.operating import OperatorVerbs
@@ -37,14 +36,10 @@ from coordinator.errors import (
     NoNodeError,
     SessionExpiredError,
 )
-from coordinator.model.sessions import SessionInfo, SessionList
-from coordinator.wire.codec import reader
-from coordinator.wire.encoding import Encoding
-from coordinator.wire.messages.elections import ElectionView, proclaim_body
-from coordinator.wire.messages.history import GrantPage, GrantRecord, GrantStory
-from coordinator.wire.messages.holding import Resize, Revoke, RevokeReply, SizeReply
+from coordinator.model.sessions import SessionList
+from coordinator.wire.messages.history import GrantPage
 from coordinator.wire.messages.if_held import if_held_body
-from coordinator.wire.messages.locks import LockList, LockSummary, LockView
+from coordinator.wire.messages.locks import LockList
 from coordinator.wire.messages.operations import (
     ANY_VERSION,
     Check,
@@ -64,12 +59,13 @@ PageT = TypeVar("PageT", LockList, GrantPage, SessionList)
 _CLOSE_MS_MAX = 2_000
 
 
-class AsyncClient(OperatorVerbs):
+class AsyncClient(LockVerbs, OperatorVerbs):
     """A client of the cluster in the running event loop; made by ``async with connect(...)``.
 
     Every verb has one overall deadline (``timeout``, in seconds, of ``connect``), is sent to
     another member when one fails, and each write happens exactly once however often it was sent.
-    All of them raise the errors of ``coordinator.errors`` and nothing else.
+    A verb raises what it lists, BadArgumentsError for arguments out of range, NoAuthError if the
+    member does not serve under the endpoint's name, and ClientClosedError, an UnavailableError.
     """
 
     def __init__(self, delivery: Delivery, settings: ClientSettings | None = None) -> None:
@@ -123,7 +119,16 @@ class AsyncClient(OperatorVerbs):
 
         An ephemeral znode belongs to this client's session, which is opened if need be. Missing
         ancestors are made as ``parents`` says; None refuses with NoNodeError. ``if_held``, here and
-        in every other write: only while this grant holds, else LockLostError and nothing changes.
+        in every other write: only while this grant holds.
+
+        Raises:
+            NodeExistsError: the path exists.
+            NoNodeError: its parent does not.
+            NoChildrenForEphemeralsError: its parent is ephemeral.
+            DataTooLargeError, QuotaExceededError: beyond a limit of the cluster.
+            SessionExpiredError: the session of an ephemeral ended meanwhile.
+            LockLostError: a grant of ``if_held`` does not hold; nothing was changed.
+            UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """
         held = if_held_body(conditions_of(if_held))
         session = await self.session() if mode.startswith("ephemeral") else None
@@ -145,6 +150,10 @@ class AsyncClient(OperatorVerbs):
 
         ``stale`` answers at once from whichever member is asked, maybe with the past;
         ``at_least_zxid`` waits until that member has seen so much.
+
+        Raises:
+            NoNodeError: the path does not exist.
+            UnavailableError: no member answered in time.
         """
         query = read_mode(stale, at_least_zxid)
         return await self._read(packed("GET", tree_target(path, query)), Znode.from_body)
@@ -158,7 +167,14 @@ class AsyncClient(OperatorVerbs):
         expected_version: int = ANY_VERSION,
         if_held: Conditions = None,
     ) -> Written:
-        """Replace the data, if its version is the expected one."""
+        """Replace the data, if its version is the expected one.
+
+        Raises:
+            NoNodeError, BadVersionError: the path does not exist, or has another version.
+            DataTooLargeError: beyond a limit of the cluster.
+            LockLostError: a grant of ``if_held`` does not hold; nothing was changed.
+            UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
+        """
         held = if_held_body(conditions_of(if_held))
         body = {**SetData(path, data, expected_version).to_body(PACKED), **held}
         return await self._write(packed("PUT", tree_target(path), body), Written.from_body)
@@ -172,7 +188,14 @@ class AsyncClient(OperatorVerbs):
         recursive: bool = False,
         if_held: Conditions = None,
     ) -> Deleted:
-        """Delete a znode, with everything below it if ``recursive``."""
+        """Delete a znode, with everything below it if ``recursive``.
+
+        Raises:
+            NoNodeError, BadVersionError: the path does not exist, or has another version.
+            NotEmptyError: it has children.
+            LockLostError: a grant of ``if_held`` does not hold; nothing was changed.
+            UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
+        """
         query = [each.to_query() for each in conditions_of(if_held)]
         if recursive:
             query.append(("recursive", ""))
@@ -184,7 +207,11 @@ class AsyncClient(OperatorVerbs):
     async def exists(
         self, path: str, *, stale: bool = False, at_least_zxid: int | None = None
     ) -> Stat | None:
-        """Return the Stat, None when there is no such znode."""
+        """Return the Stat, None when there is no such znode.
+
+        Raises:
+            UnavailableError: no member answered in time.
+        """
         try:
             return (await self.get(path, stale=stale, at_least_zxid=at_least_zxid)).stat
         except NoNodeError:
@@ -200,7 +227,12 @@ class AsyncClient(OperatorVerbs):
         with_stat: bool = False,
         stale: bool = False,
     ) -> Children:
-        """Return the names of the children in order, ``limit`` of them ``after`` a name."""
+        """Return the names of the children in order, ``limit`` of them ``after`` a name.
+
+        Raises:
+            NoNodeError: the path does not exist.
+            UnavailableError: no member answered in time.
+        """
         query = [("children", ""), *read_mode(stale, None)]
         if after is not None:
             query.append(("after", after))
@@ -217,7 +249,13 @@ class AsyncClient(OperatorVerbs):
         if_held: Conditions = None,
         timeout: float | None = None,
     ) -> MultiReply:
-        """Do all of these, in order, under one zxid, or none of them."""
+        """Do all of these, in order, under one zxid, or none of them.
+
+        Raises:
+            RequestError: what the first operation that fails would raise alone; nothing was done.
+            LockLostError: a grant of ``if_held`` does not hold; nothing was done.
+            UnavailableError, OutcomeUnknownError: nothing was done; it may have been.
+        """
         held = if_held_body(conditions_of(if_held))
         body = {**Multi(tuple(operations)).to_body(PACKED), **held}
         return await self._write(packed("POST", "/v1/multi", body), MultiReply.from_body, timeout)
@@ -231,7 +269,11 @@ class AsyncClient(OperatorVerbs):
         if_held: Conditions = None,
         timeout: float | None = None,
     ) -> MultiReply:
-        """Do ``then`` if all conditions hold, else ``otherwise``; ``branch`` says which."""
+        """Do ``then`` if all conditions hold, else ``otherwise``; ``branch`` says which.
+
+        Raises:
+            RequestError, and all else that ``multi`` raises: an operation of that branch failed.
+        """
         held = if_held_body(conditions_of(if_held))
         guarded = Guarded(tuple(conditions), tuple(then), tuple(otherwise))
         body = {**guarded.to_body(PACKED), **held}
@@ -249,6 +291,7 @@ class AsyncClient(OperatorVerbs):
 
         Raises:
             TooManyRetriesError: after ``max_retries`` conflicts; this call changed nothing.
+            NoNodeError, and all else that ``set`` raises but BadVersionError.
         """
         steps = update_steps(self, path, change, max_retries, if_held)
         answer: Any = None
@@ -283,9 +326,11 @@ class AsyncClient(OperatorVerbs):
         """Watch paths, from now or from after ``from_zxid``; resumes by itself at any member.
 
         It is watching after ``async with client.watch("/a") as changes``, or after
-        ``changes = await client.watch("/a")``. Raises CompactedError rather than leave a gap, and
-        UnavailableError after ``contact_timeout`` seconds without any member (None: it keeps
-        trying).
+        ``changes = await client.watch("/a")``.
+
+        Raises:
+            CompactedError: while iterating; the members do not know any more what was missed.
+            UnavailableError: no member for ``contact_timeout`` seconds (None: it keeps trying).
         """
         self._refuse_when_closed()
         return ChangeStream(
@@ -299,7 +344,13 @@ class AsyncClient(OperatorVerbs):
     # --- sessions, locks, the cluster
 
     async def session(self, timeout: float | None = None) -> Session:
-        """Return this client's session; opened at the first need, anew when the last was lost."""
+        """Return this client's session; the first call, and one after a loss, opens one.
+
+        Raises:
+            UnavailableError: it could not be opened within ``timeout`` seconds.
+            UnhealthyError: the health probe says that this program is not well.
+            QuotaExceededError: there are as many sessions as there may be.
+        """
         self._refuse_when_closed()
         return await self._session.get(timeout)
 
@@ -307,6 +358,9 @@ class AsyncClient(OperatorVerbs):
         """Return the client of a lock's or an election's queue; the recipes are built on it.
 
         With several names (of locks) one contender stands in all their queues at once.
+
+        Raises:
+            BadArgumentsError: a name is no text that UTF-8 can carry.
         """
         self._refuse_when_closed()
         return LockQueue(
@@ -319,113 +373,14 @@ class AsyncClient(OperatorVerbs):
             timeout_ms=self.settings.timeout_ms,
         )
 
-    @answering
-    def lock(self, name: str, *, fencing_token: int | None = None) -> LockQuestion:
-        """Return who holds a lock and who waits; with a token also whether it is current."""
-        query = "" if fencing_token is None else f"?fencing_token={fencing_token}"
-        call = Call("GET", target_of("locks", name) + query)
-        return LockQuestion(self._read(call, LockView.from_body))
-
-    async def locks(self, *, held_ms_min: int = 0) -> AsyncGenerator[LockSummary, None]:
-        """Iterate over the locks held for at least ``held_ms_min``, page by page."""
-        query = [("held_ms_min", str(held_ms_min))]
-        async for page in self._pages("/v1/locks", query, LockList.from_body):
-            for each in page.locks:
-                yield each
-
-    async def grants(
-        self,
-        lock: str | None = None,
-        *,
-        session_id: str | None = None,
-        fencing_token: int | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        how: str | None = None,
-        is_election: bool = False,
-    ) -> AsyncGenerator[GrantRecord, None]:
-        """Iterate over the grants that the history still knows, the oldest first, page by page.
-
-        Args:
-            lock, session_id, fencing_token: only those of this lock, this holder, this token.
-            since_ms, until_ms: only those that held at some time in between (wall time, in ms
-                since 1970).
-            how: only those that ended so: one of ``released``, ``closed``, ``expired``,
-                ``abandoned``, ``deleted``, ``forced``, ``max_hold``; "" for those held now.
-            is_election: ``lock`` is the name of an election. Without a name both are told.
-        """
-        wanted = {
-            "election" if is_election else "lock": lock,
-            "session_id": session_id,
-            "fencing_token": fencing_token,
-            "since_ms": since_ms,
-            "until_ms": until_ms,
-            "how": how,
-        }
-        query = [(name, str(value)) for name, value in wanted.items() if value is not None]
-        async for page in self._pages("/v1/grants", query, GrantPage.from_body):
-            for each in page.grants:
-                yield each
-
-    async def grant(self, lock: str, grant_id: str, *, is_election: bool = False) -> GrantStory:
-        """Return what became of a grant, and who was granted next.
-
-        Raises:
-            NoNodeError: the history knows no such grant (any more).
-        """
-        query = "?election" if is_election else ""
-        call = Call("GET", target_of("grants", lock, grant_id) + query)
-        return await self._read(call, GrantStory.from_body)
-
-    async def revoke(
-        self, lock: str, *, by: str, reason: str, grant_id: str | None = None
-    ) -> RevokeReply:
-        """End a grant against its holder's will; ``by`` and ``reason`` go into the history.
-
-        The holder is not stopped by this, and may not know: raise every guard to the
-        ``fencing_token_min`` of the reply, so that what it still writes is refused.
-
-        Args:
-            grant_id: which grant; may be left out when exactly one holds.
-
-        Raises:
-            NotOwnerError: this grant does not hold (any more); nothing was ended.
-        """
-        body = Revoke(by, reason, grant_id).to_body()
-        call = Call("POST", target_of("locks", lock, "revoke"), body)
-        return await self._write(call, RevokeReply.from_body)
-
-    async def resize(self, semaphore: str, size: int) -> SizeReply:
-        """Let ``size`` contenders (1 to 10,000) hold a semaphore at once.
-
-        More are granted at once; with fewer nobody's slot is taken, the next ones wait longer.
-        """
-        call = Call("PUT", target_of("locks", semaphore, "size"), Resize(size).to_body())
-        return await self._write(call, SizeReply.from_body)
-
-    async def election(self, name: str) -> ElectionView:
-        """Return who is elected, with which value and epoch, and who stands by."""
-        call = Call("GET", target_of("elections", name))
-        return await self._read(call, ElectionView.from_body)
-
     def observe(self, name: str, *, contact_timeout: float | None = None) -> ElectionStream:
-        """Tell who is elected now, then each change; survives its members as ``watch`` does."""
+        """Return a stream of who is elected now, then of each change; resumes as ``watch`` does.
+
+        Raises:
+            UnavailableError: no member for ``contact_timeout`` seconds (None: it keeps trying).
+        """
         self._refuse_when_closed()
         return ElectionStream(self._delivery, name, _maybe_ms(contact_timeout))
-
-    async def proclaim(
-        self, name: str, grant_id: str, value: bytes, *, if_held: Conditions = None
-    ) -> None:
-        """Publish the value of the elected; NotOwnerError unless this grant is elected."""
-        held = if_held_body(conditions_of(if_held))
-        target = target_of("elections", name, "grants", grant_id)
-        call = Call("PUT", target, {**proclaim_body(value, Encoding.JSON), **held})
-        await self._write(call, lambda body: None)
-
-    async def sessions(self) -> tuple[SessionInfo, ...]:
-        """Return all open sessions."""
-        pages = self._pages("/v1/sessions", (), reader(SessionList))
-        return tuple([each async for page in pages for each in page.sessions])
 
     # --- the end
 
@@ -451,17 +406,6 @@ class AsyncClient(OperatorVerbs):
     async def _read(self, call: Call, parse: Callable[[Any], T]) -> T:
         self._refuse_when_closed()
         return await self._delivery.read(call, parse, self.settings.timeout_ms)
-
-    async def _pages(
-        self, target: str, query: Sequence[tuple[str, str]], parse: Callable[[Any], PageT]
-    ) -> AsyncGenerator[PageT, None]:
-        after: list[tuple[str, str]] = []
-        while True:
-            page = await self._read(Call("GET", target + queried([*query, *after])), parse)
-            yield page
-            if page.next is None:
-                return
-            after = [("after", str(page.next))]
 
     async def _write(
         self, call: Call, parse: Callable[[Any], T], timeout: float | None = None

@@ -58,6 +58,9 @@ def connect(
         clock: for tests; the machine's own otherwise.
         probe: asked from time to time whether this program is well. Once it fails too often its
             session is ended as a loss, and it gets another one only when it is well; see Probe.
+
+    Raises:
+        BadArgumentsError: an argument is out of its range, or an endpoint is no URL of a member.
         operator: who is at work here, if it is a person who mends the cluster: on record, and the
             only one who gets a session when all but the reserve of them are open.
     """

@@ -1,28 +1,35 @@
-"""What the core can do for operators: look at a member, and set the limits of the cluster."""
+"""The verbs of operators: look at a member and at sessions, set the limits of the cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
+from coordinator.client.asking import Asking
 from coordinator.client.calls import Call
 from coordinator.model.limits import LimitsChange, LimitsView
+from coordinator.model.sessions import SessionInfo, SessionList
 from coordinator.model.status import Status
 from coordinator.wire.codec import reader
 from coordinator.wire.messages.operations import ANY_VERSION
 
-T = TypeVar("T")
 
-
-class OperatorVerbs:
-    """The verbs of operators; the core brings ``_read`` and ``_write``."""
+class OperatorVerbs(Asking):
+    """What operators ask and set."""
 
     async def status(self) -> Status:
-        """Return what one member says of itself and the others."""
+        """Return what one member says of itself and the others.
+
+        Raises:
+            UnavailableError: no member answered in time.
+        """
         return await self._read(Call("GET", "/v1/status"), reader(Status))
 
     async def limits(self) -> LimitsView:
-        """Return the limits of the cluster: how much there may be of everything."""
+        """Return the limits of the cluster: how much there may be of everything.
+
+        Raises:
+            UnavailableError: no member answered in time.
+        """
         return await self._read(Call("GET", "/v1/limits"), reader(LimitsView))
 
     async def set_limits(
@@ -36,14 +43,17 @@ class OperatorVerbs:
 
         Raises:
             BadVersionError: they were changed meanwhile.
+            BadArgumentsError: there is no limit of this name, or it may not have this value.
+            UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """
         body = LimitsChange(dict(limits), by, expected_version)
         return await self._write(Call("PATCH", "/v1/limits", body), reader(LimitsView))
 
-    async def _read(self, call: Call, parse: Callable[[Any], T]) -> T:
-        raise NotImplementedError
+    async def sessions(self) -> tuple[SessionInfo, ...]:
+        """Return all open sessions.
 
-    async def _write(
-        self, call: Call, parse: Callable[[Any], T], timeout: float | None = None
-    ) -> T:
-        raise NotImplementedError
+        Raises:
+            UnavailableError: no member answered in time.
+        """
+        pages = self._pages("/v1/sessions", (), reader(SessionList))
+        return tuple([each async for page in pages for each in page.sessions])

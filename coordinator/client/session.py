@@ -129,7 +129,11 @@ class Session:
         return self.is_lost and self._is_unheard
 
     def check(self) -> None:
-        """Raise SessionExpiredError unless the session is certainly alive now."""
+        """Ask the clock whether the session is certainly alive now.
+
+        Raises:
+            SessionExpiredError: it is not.
+        """
         if self.is_lost:
             raise SessionExpiredError(self.reason, session_id=self.session_id)
 
@@ -141,7 +145,12 @@ class Session:
         return lambda: void(self._callbacks.pop(number, None))
 
     async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await ``work``, but no longer than this session lives; then SessionExpiredError."""
+        """Await ``work``, but no longer than this session lives.
+
+        Raises:
+            SessionExpiredError: the session ended first.
+            What ``work`` raises.
+        """
         waiting = self._loop.create_task(work)
         ended = self._loop.create_task(self._ended.wait())
         try:

@@ -92,7 +92,11 @@ class Client:
         return self._core
 
     def open(self) -> Client:
-        """Begin now, and not with the first verb; nothing is sent by this. Idempotent."""
+        """Begin now, and not with the first verb; nothing is sent by this. Idempotent.
+
+        Raises:
+            ClientClosedError: it was closed, or its process was forked while it was opened.
+        """
         if not self._beginning.acquire(timeout=_BEGIN_S_MAX):
             raise ClientClosedError("this client was being opened when its process was forked")
         try:
@@ -163,7 +167,11 @@ class Client:
         max_retries: int = 5,
         if_held: Conditions = None,
     ) -> Written:
-        """Read, compute ``change(data)`` in this thread, write if nobody wrote meanwhile."""
+        """Read, compute ``change(data)`` in this thread, write if nobody wrote meanwhile.
+
+        Raises:
+            TooManyRetriesError, and all else that ``AsyncClient.update`` raises.
+        """
         steps = update_steps(self.core, path, change, max_retries, if_held)
         answer: Any = None
         while True:
@@ -175,7 +183,11 @@ class Client:
                 answer = error
 
     def locks(self, *, held_ms_min: int = 0) -> Iterator[LockSummary]:
-        """Iterate over the locks held for at least ``held_ms_min``."""
+        """Iterate over the locks held for at least ``held_ms_min``.
+
+        Raises:
+            UnavailableError: no member answered in time.
+        """
 
         async def collected() -> list[LockSummary]:
             return [each async for each in self.core.locks(held_ms_min=held_ms_min)]
@@ -193,7 +205,11 @@ class Client:
         how: str | None = None,
         is_election: bool = False,
     ) -> Iterator[GrantRecord]:
-        """Iterate over the grants that the history still knows; see AsyncClient.grants."""
+        """Iterate over the grants that the history still knows; see ``AsyncClient.grants``.
+
+        Raises:
+            BadArgumentsError, UnavailableError: as there.
+        """
 
         async def collected() -> list[GrantRecord]:
             found = self.core.grants(
@@ -219,8 +235,10 @@ class Client:
     ) -> BlockingStream[Change]:
         """Watch paths from this call on; iterate over the result, or ``with`` it.
 
-        See AsyncClient.watch. UnavailableError if no member watches for us within
-        ``contact_timeout``, or else the client's ``timeout``.
+        Raises:
+            UnavailableError: no member watches for us within ``contact_timeout`` seconds, or else
+                the client's ``timeout``.
+            CompactedError: while iterating, as ``AsyncClient.watch``.
         """
         stream = self.core.watch(
             *paths,
@@ -238,7 +256,11 @@ class Client:
     def observe(
         self, name: str, *, contact_timeout: float | None = None
     ) -> BlockingStream[Elected]:
-        """Tell who is elected now, then each change; iterate over the result, or ``with`` it."""
+        """Return who is elected now, then each change; iterate over it, or ``with`` it.
+
+        Raises:
+            UnavailableError: while iterating, as ``AsyncClient.observe``.
+        """
         return BlockingStream(self, self.core.observe(name, contact_timeout=contact_timeout))
 
     def close(self) -> None:

@@ -1,0 +1,43 @@
+"""What each group of verbs is built on: one call that reads, one that writes, and pages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from coordinator.client.calls import Call, queried
+
+T = TypeVar("T")
+
+
+class Page(Protocol):
+    """One page of a list; ``next`` is where the next one begins, None on the last."""
+
+    @property
+    def next(self) -> Any: ...
+
+
+PageT = TypeVar("PageT", bound=Page)
+
+
+class Asking:
+    """Base of groups of verbs; the core brings ``_read`` and ``_write``."""
+
+    async def _read(self, call: Call, parse: Callable[[Any], T]) -> T:
+        raise NotImplementedError
+
+    async def _write(
+        self, call: Call, parse: Callable[[Any], T], timeout: float | None = None
+    ) -> T:
+        raise NotImplementedError
+
+    async def _pages(
+        self, target: str, query: Sequence[tuple[str, str]], parse: Callable[[Any], PageT]
+    ) -> AsyncGenerator[PageT, None]:
+        after: list[tuple[str, str]] = []
+        while True:
+            page = await self._read(Call("GET", target + queried([*query, *after])), parse)
+            yield page
+            if page.next is None:
+                return
+            after = [("after", str(page.next))]

@@ -1,0 +1,147 @@
+"""The verbs about locks and elections as such: who holds, the history, force."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from coordinator.client.asking import Asking
+from coordinator.client.calls import Call, target_of
+from coordinator.client.conditions import Conditions, conditions_of
+from coordinator.client.hints import LockQuestion, answering
+from coordinator.wire.encoding import Encoding
+from coordinator.wire.messages.elections import ElectionView, proclaim_body
+from coordinator.wire.messages.history import GrantPage, GrantRecord, GrantStory
+from coordinator.wire.messages.holding import Resize, Revoke, RevokeReply, SizeReply
+from coordinator.wire.messages.if_held import if_held_body
+from coordinator.wire.messages.locks import LockList, LockSummary, LockView
+
+
+class LockVerbs(Asking):
+    """What a client may ask of locks and elections without being a contender."""
+
+    @answering
+    def lock(self, name: str, *, fencing_token: int | None = None) -> LockQuestion:
+        """Return who holds a lock and who waits; with a token also whether it is current.
+
+        Raises:
+            UnavailableError: no member answered in time.
+        """
+        query = "" if fencing_token is None else f"?fencing_token={fencing_token}"
+        call = Call("GET", target_of("locks", name) + query)
+        return LockQuestion(self._read(call, LockView.from_body))
+
+    async def locks(self, *, held_ms_min: int = 0) -> AsyncGenerator[LockSummary, None]:
+        """Iterate over the locks held for at least ``held_ms_min``, page by page.
+
+        Raises:
+            UnavailableError: no member answered in time.
+        """
+        query = [("held_ms_min", str(held_ms_min))]
+        async for page in self._pages("/v1/locks", query, LockList.from_body):
+            for each in page.locks:
+                yield each
+
+    async def grants(
+        self,
+        lock: str | None = None,
+        *,
+        session_id: str | None = None,
+        fencing_token: int | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        how: str | None = None,
+        is_election: bool = False,
+    ) -> AsyncGenerator[GrantRecord, None]:
+        """Iterate over the grants that the history still knows, the oldest first, page by page.
+
+        Args:
+            lock, session_id, fencing_token: only those of this lock, this holder, this token.
+            since_ms, until_ms: only those that held at some time in between (wall time, in ms
+                since 1970).
+            how: only those that ended so: one of ``released``, ``closed``, ``expired``,
+                ``abandoned``, ``deleted``, ``forced``, ``max_hold``; "" for those held now.
+            is_election: ``lock`` is the name of an election. Without a name both are listed.
+
+        Raises:
+            BadArgumentsError: one of them is out of its range.
+            UnavailableError: no member answered in time.
+        """
+        wanted = {
+            "election" if is_election else "lock": lock,
+            "session_id": session_id,
+            "fencing_token": fencing_token,
+            "since_ms": since_ms,
+            "until_ms": until_ms,
+            "how": how,
+        }
+        query = [(name, str(value)) for name, value in wanted.items() if value is not None]
+        async for page in self._pages("/v1/grants", query, GrantPage.from_body):
+            for each in page.grants:
+                yield each
+
+    async def grant(self, lock: str, grant_id: str, *, is_election: bool = False) -> GrantStory:
+        """Return what became of a grant, and who was granted next.
+
+        Raises:
+            NoNodeError: the history knows no such grant (any more).
+            UnavailableError: no member answered in time.
+        """
+        query = "?election" if is_election else ""
+        call = Call("GET", target_of("grants", lock, grant_id) + query)
+        return await self._read(call, GrantStory.from_body)
+
+    async def revoke(
+        self, lock: str, *, by: str, reason: str, grant_id: str | None = None
+    ) -> RevokeReply:
+        """End a grant against its holder's will; ``by`` and ``reason`` go into the history.
+
+        The holder is not stopped by this, and may not know: raise every guard to the
+        ``fencing_token_min`` of the reply, so that what it still writes is refused.
+
+        Args:
+            grant_id: which grant; may be left out when exactly one holds.
+
+        Raises:
+            NotOwnerError: this grant does not hold (any more); nothing was ended.
+            UnavailableError, OutcomeUnknownError: nothing was ended; it may have been.
+        """
+        body = Revoke(by, reason, grant_id).to_body()
+        call = Call("POST", target_of("locks", lock, "revoke"), body)
+        return await self._write(call, RevokeReply.from_body)
+
+    async def resize(self, semaphore: str, size: int) -> SizeReply:
+        """Let ``size`` contenders (1 to 10,000) hold a semaphore at once.
+
+        More are granted at once; with fewer nobody's slot is taken, the next ones wait longer.
+
+        Raises:
+            NoNodeError: there is no such semaphore.
+            BadArgumentsError: ``size`` is out of its range.
+            UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
+        """
+        call = Call("PUT", target_of("locks", semaphore, "size"), Resize(size).to_body())
+        return await self._write(call, SizeReply.from_body)
+
+    async def election(self, name: str) -> ElectionView:
+        """Return who is elected, with which value and epoch, and who waits to be.
+
+        Raises:
+            UnavailableError: no member answered in time.
+        """
+        call = Call("GET", target_of("elections", name))
+        return await self._read(call, ElectionView.from_body)
+
+    async def proclaim(
+        self, name: str, grant_id: str, value: bytes, *, if_held: Conditions = None
+    ) -> None:
+        """Publish the value of the elected.
+
+        Raises:
+            NotOwnerError: this grant is not elected.
+            LockLostError: a grant of ``if_held`` does not hold; nothing was published.
+            UnavailableError, OutcomeUnknownError: nothing was published; it may have been.
+        """
+        held = if_held_body(conditions_of(if_held))
+        target = target_of("elections", name, "grants", grant_id)
+        call = Call("PUT", target, {**proclaim_body(value, Encoding.JSON), **held})
+        await self._write(call, lambda body: None)

@@ -1,0 +1,66 @@
+"""Each public verb says which errors it raises."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import coordinator
+import recipes
+from coordinator import errors
+from coordinator.client import AsyncClient, Client, Session
+from coordinator.client.locks import Acquired, LockQueue
+
+KINDS = [
+    AsyncClient, Client, Session, LockQueue, Acquired,
+    recipes.Lock, recipes.ReentrantLock, recipes.RWLock, recipes.Semaphore, recipes.MultiLock,
+    recipes.TreeLock, recipes.Election, recipes.Grant, recipes.Once, recipes.TokenBucket,
+]  # fmt: skip
+RAISE_NOTHING = {
+    *("AsyncClient.call", "AsyncClient.retry_delay_ms", "AsyncClient.shared", "Client.call"),
+    *("Session.heed", "Session.keep_probing", "Session.on_state", "Session.remaining_safe_ms"),
+    *("Session.close", "Session.fail"),
+    *("Acquired.remaining_safe_ms", "Acquired.stop_watching", "LockQueue.clean_up"),
+    *("Grant.keep_releasing", "Grant.loss", "Grant.next_write_number", "Grant.on_lost"),
+    *("Grant.remaining_safe_ms", "Grant.condition", "Grant.with_hold", "Lock.with_options"),
+    *("AsyncClient.close", "Client.close"),
+}
+"""What reads a clock, registers a callback, or ends without raising for what went wrong."""
+
+
+def verbs() -> Iterator[tuple[str, Any]]:
+    for kind in KINDS:
+        for name, verb in inspect.getmembers(kind, inspect.isroutine):
+            if not name.startswith("_") and f"{kind.__name__}.{name}" not in RAISE_NOTHING:
+                yield f"{kind.__name__}.{name}", verb
+    yield "exclusive", recipes.exclusive
+    yield "execute_exclusive", recipes.execute_exclusive
+    yield "connect", coordinator.connect
+
+
+VERBS = list(verbs())
+
+
+@pytest.mark.parametrize(("name", "verb"), VERBS, ids=[name for name, _ in VERBS])
+def test_each_public_verb_lists_its_errors(name: str, verb: Any) -> None:
+    """Below ``Raises:``, by classes of the error tree, or by the verb that lists them."""
+    text = inspect.getdoc(verb) or ""
+    _, heading, listed = text.partition("\nRaises:\n")
+
+    assert heading, f"{name} lists no errors"
+    named = re.findall(r"\b[A-Z]\w+Error\b", listed)
+    assert named or "``" in listed, f"{name}: {listed}"
+    for each in named:
+        assert hasattr(errors, each), f"{name}: there is no {each}"
+
+
+def test_what_raises_nothing_is_there() -> None:
+    """A verb that is renamed leaves the list."""
+    kinds = {kind.__name__: kind for kind in KINDS}
+    for each in RAISE_NOTHING:
+        kind, _, name = each.partition(".")
+        assert hasattr(kinds[kind], name), each
