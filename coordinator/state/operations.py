@@ -330,7 +330,7 @@ class ZnodeOperations:
         if operation.exists is False:
             if needs_znode or operation.has_children is not None:
                 raise BadArgumentsError(
-                    f"check {path}: expected no other condition beside absence", path=path
+                    f"check {path}: expected no other condition with exists=false", path=path
                 )
             if znode is not None:
                 raise NodeExistsError(
@@ -410,8 +410,8 @@ def _check_version(
 def _no_place(path: str, place: str, mode: CreateMode) -> BadArgumentsError:
     return BadArgumentsError(
         f"create {path}: expected an ephemeral mode with a session at {place}, in the queue of a "
-        f"lock or an election, found {mode.value}: it would stand there for ever. Keep other data "
-        f"outside /locks and /elections",
+        f"lock or an election, found {mode.value}: it would block the queue for ever. Keep other "
+        f"data outside /locks and /elections",
         path=path,
     )
 

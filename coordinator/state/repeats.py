@@ -64,7 +64,7 @@ def check_answers(operation: Operation, outcome: Outcome) -> None:
         return
     raise BadArgumentsError(
         f"request number: expected one that was not used before, found that of another operation, "
-        f"which came to {type(outcome.result).__name__}; nothing was done now"
+        f"which returned {type(outcome.result).__name__}; nothing was done now"
     )
 
 

@@ -156,8 +156,7 @@ def _check(reduction: _Reduction, owners: list[Owner], what: str) -> None:
     if len(cycle) > len(shown):
         lines.append(f"and {len(cycle) - len(shown)} more do")
     raise DeadlockError(
-        f"{what}: none of these could ever go on, each before the next and the last before the "
-        f"first: {'; '.join(lines)}",
+        f"{what}: deadlock: {'; '.join(lines)}",
         cycle=tuple(
             [
                 {
@@ -179,17 +178,19 @@ def _name(directory: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """One of a cycle: stands in ``holds`` before the one before it, and waits in ``waits_for``."""
+    """One owner of a cycle: it holds ``holds``, or is queued ahead there, and waits elsewhere."""
 
     owner: str
     session_id: str
     holds: str
+    is_holder: bool
     waits_for: str
 
     @property
     def shown(self) -> str:
         name = f"{self.owner!a}" if self.owner else "a contender without owner"
-        return f"{name} of session {self.session_id} (in {_name(self.holds)!r})"
+        how = "holds" if self.is_holder else "is queued ahead in"
+        return f"{name} of session {self.session_id} ({how} {_name(self.holds)!r})"
 
 
 class _Line:
@@ -372,6 +373,9 @@ class _Reduction:
                 session_id, name = owner[0], owner[1]
             else:
                 session_id, name = self._table.contenders[owner[0]].session_id or "", ""
-            found.append(Blocked(name, session_id, holds, directory))
+            is_holder = any(
+                each.is_holder and each.directory == holds for each in self._contenders(owner)
+            )
+            found.append(Blocked(name, session_id, holds, is_holder, directory))
             holds = directory
         return found

@@ -44,8 +44,8 @@ def check_newcomer(path: str, directory: str, table: LockTable, *, is_sequential
         return 0
     if not last < number <= HAND_MADE_NUMBER_MAX:
         raise BadArgumentsError(
-            f"create {path}: expected a number above {last}, that of the last who stands in this "
-            f"queue, and of at most {HAND_MADE_NUMBER_MAX}, found {number}",
+            f"create {path}: expected a number above {last}, the last of this queue, and at most "
+            f"{HAND_MADE_NUMBER_MAX}, found {number}",
             path=path,
             last_number=last,
         )

@@ -101,7 +101,24 @@ def test_two_owners_in_opposite_order_close_a_cycle() -> None:
     assert cycle_of(refused) == [("t2", "b", "a"), ("t1", "a", "b")]
     assert locks.machine.digest() == before
     assert refused.refusal is not None
-    assert "'t2' of session s2 (in 'b') waits for 'a'" in refused.refusal.message
+    assert "'t2' of session s2 (holds 'b') waits for 'a'" in refused.refusal.message
+
+
+def test_a_cycle_through_a_contender_that_waits_first_says_so() -> None:
+    """t1 does not hold `a`, but is before t2 there."""
+    locks = Locks()
+    locks.granted("t0", "a", session_id="s2")
+    locks.waiting("t1", "a")
+    locks.granted("t2", "b", session_id="s2")
+    locks.waiting("t1", "b")
+
+    refused = locks.enter("t2", "a", session_id="s2")
+
+    assert refused.refusal is not None
+    assert refused.refusal.message.endswith(
+        "deadlock: 't2' of session s2 (holds 'b') waits for 'a'; "
+        "'t1' of session s1 (is queued ahead in 'a') waits for 'b'"
+    )
 
 
 def test_a_longer_cycle_is_told_in_order() -> None:
