@@ -483,12 +483,14 @@ class StateMachine:
         )  # fmt: skip
 
     def _capture(self) -> Capture:
+        znodes, hold = self._tree.capture_znodes()
         return Capture(
             applied_index=self._applied_index,
             zxid=self._zxid,
             limits=self._limits_record,
             sequence_floor=self._tree.sequence_floor,
-            znodes=self._tree.copy_znodes(),
+            znodes=znodes,
+            hold=hold,
             sessions=tuple(self._sessions),
             leaving=tuple(self._sessions.leaving.items()),
             requests=self._requests.capture(),

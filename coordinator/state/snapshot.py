@@ -2,11 +2,12 @@
 
 The stream is: one header row (what it is, format number, applied index, zxid, counts), then one of
 the limits and the rules, then the znodes, sessions, those that are leaving, clients with their
-outcomes, ended sessions and released contenders, each in the order the state keeps them, then
-contenders, sizes of semaphores and lock-delays by path, the grants that ended, and the queues in
-which somebody is still to be granted; then 32 raw bytes, the SHA-256 of everything before.
+outcomes, ended sessions, released contenders, contenders, sizes of semaphores, lock-delays, grants
+that ended, and the queues in which somebody is still to be granted, each in the order the state
+keeps them; then 32 raw bytes, the SHA-256 of everything before.
 
-1. A capture is cheap and does not change afterwards; encoding happens when pieces are drawn.
+1. A capture is cheap at any size and does not change afterwards (``captured_map``); encoding
+   happens when pieces are drawn.
 2. Decoding yields a capture only if the stream is whole and its digest right: any damage is a
    ValueError before anything is replaced.
 3. Formats 1 to 3 are still read. Format 3 had no limits: those before any command set some hold
@@ -14,15 +15,16 @@ which somebody is still to be granted; then 32 raw bytes, the SHA-256 of everyth
    its capture has none (``locks`` is None). A member that begins with such a snapshot and one that
    replays the same log may differ in that mark, and in nothing else.
 4. Members with the same history write the same bytes. ``digest_of`` is over the same rows, with the
-   znodes sorted by path and the applied index left out.
+   znodes and what is known of locks sorted by path and the applied index left out.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from coordinator.state.captured_map import Hold
 from coordinator.state.codec import outcome_of, outcome_row
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
 from coordinator.state.limits import NAMES, UNSET, LimitsRecord, MachineLimits
@@ -74,6 +76,8 @@ class Capture:
     released: tuple[tuple[str, int], ...]
     locks: LocksCapture | None
     """None when it was taken before there were any: they are derived from the znodes then."""
+    hold: Hold | None = None
+    """Keeps the znodes as they were."""
 
 
 def encode_snapshot(capture: Capture) -> Iterator[bytes]:
@@ -93,6 +97,14 @@ def encode_snapshot(capture: Capture) -> Iterator[bytes]:
 def digest_of(capture: Capture) -> str:
     """Return SHA-256 (hex) over the state in its defined order."""
     found = hashlib.sha256()
+    assert capture.locks is not None, "a state of now has its locks"
+    locks = replace(
+        capture.locks,
+        contenders=sorted(capture.locks.contenders),
+        sizes=tuple(sorted(capture.locks.sizes)),
+        closings=tuple(sorted(capture.locks.closings)),
+    )
+    capture = replace(capture, locks=locks)
     for row in _rows(capture, sorted(capture.znodes.items(), key=_path_of), 0):
         found.update(pack(row))
     return found.hexdigest()
@@ -152,10 +164,10 @@ def _session_row(session: Session) -> Row:
 
 
 def _lock_rows(locks: LocksCapture) -> Iterator[Row]:
-    for contender in sorted(locks.contenders):
+    for contender in locks.contenders:
         yield _contender_row(contender)
-    yield from sorted(locks.sizes)
-    for closing in sorted(locks.closings):
+    yield from locks.sizes
+    for closing in locks.closings:
         yield tuple(closing)
     for ended in locks.ended:
         yield (

@@ -2,7 +2,8 @@
 
 What is asked of a znode and when it is refused is in ``operations``; this is the storage.
 
-1. A znode is an immutable value in one dict by path: a snapshot captures the tree by copying it.
+1. A znode is an immutable value in one dict by path, of which a capture costs nothing
+   (``captured_map``).
 2. Everything else here (names of children, ephemerals of a session, idle znodes, byte counts) is
    derived from that dict, and changes in one function, ``_replace``, forwards and backwards; only
    ``of``, which rebuilds a tree, sorts the names once at the end instead, and ``remove_subtree``
@@ -20,6 +21,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from coordinator.state.captured_map import CapturedMap, Hold
 from coordinator.state.commands import CreateMode
 from coordinator.state.events import Event, EventType
 from coordinator.state.outcomes import Stat
@@ -85,7 +87,7 @@ class Tree:
     """All znodes, and what is derived from them."""
 
     def __init__(self) -> None:
-        self._znodes: dict[str, Znode] = {}
+        self._znodes = CapturedMap[Znode]()
         self._names: dict[str, list[str]] = {}
         self._ephemerals: dict[str, dict[str, None]] = {}
         self._idle: dict[str, None] = {}
@@ -135,11 +137,12 @@ class Tree:
 
     def find(self, path: str) -> Znode | None:
         """Return the znode at ``path``, None when there is none."""
-        return self._znodes.get(path)
+        found: Znode | None = self._znodes.get(path)
+        return found
 
-    def copy_znodes(self) -> dict[str, Znode]:
-        """Capture all znodes, by path."""
-        return self._znodes.copy()
+    def capture_znodes(self) -> tuple[dict[str, Znode], Hold]:
+        """Return all znodes as they are now, by path, and what keeps them so."""
+        return self._znodes.capture()
 
     def names(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
         """Return the sorted names of children: at most ``limit`` of those behind ``after``."""

@@ -255,7 +255,7 @@ class LockOperations:
         return contender
 
     def _standing(self, path: str, czxid: int, verb: str) -> Contender:
-        contender = self._locks.contenders.get(path)
+        contender: Contender | None = self._locks.contenders.get(path)
         if contender is None:
             paths.validate(path, self._limits)
         if contender is None or contender.czxid != czxid:

@@ -21,10 +21,11 @@ events when a command is done, so that commands over the plain tree count as wel
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from coordinator.state.captured_map import CapturedMap, Hold
 from coordinator.state.commands import Kind
 from coordinator.state.events import Event, EventType
 from coordinator.state.limits import MachineLimits
@@ -53,12 +54,14 @@ LOOKED_AT_ONCE = 100
 class LocksCapture:
     """The contenders and what is known beside them at one moment."""
 
-    contenders: tuple[Contender, ...]
+    contenders: Collection[Contender]
     sizes: tuple[tuple[str, int], ...]
     closings: tuple[Closing, ...]
     ended: tuple[Ended, ...]
     grant_count: int
     ungranted: tuple[str, ...] = ()
+    hold: Hold | None = None
+    """Keeps the contenders as they were."""
 
 
 class Queue:
@@ -93,7 +96,7 @@ class LockTable:
     """All contenders and queues, and the history of their grants."""
 
     def __init__(self, limits: MachineLimits, ended: tuple[Ended, ...] = ()) -> None:
-        self.contenders: dict[str, Contender] = {}
+        self.contenders = CapturedMap[Contender]()
         self.queues: dict[str, Queue] = {}
         self.owners: dict[tuple[str, str], dict[str, None]] = {}
         """The contenders of each owner that has a name, by session and owner."""
@@ -395,13 +398,15 @@ class LockTable:
     # --- capture and restore
 
     def capture(self) -> LocksCapture:
+        contenders, hold = self.contenders.capture()
         return LocksCapture(
-            tuple(self.contenders.values()),
+            contenders.values(),
             tuple(self.sizes.items()),
             tuple(self.closings.values()),
             self.history.capture(),
             self.grant_count,
             tuple(self.ungranted),
+            hold,
         )
 
     @classmethod
@@ -424,6 +429,12 @@ class LockTable:
                     table._arrive_again(tree, path, is_recorded=capture is not None)
         if table._pending or table._pending_delays:
             raise ValueError("a contender or lock-delay is recorded that is not there")
+        if capture is not None:  # in the order in which they came, as with who was there
+            found = table.contenders
+            table.contenders = CapturedMap(
+                {each.path: found[each.path] for each in capture.contenders}
+            )
+            table.closings = {each.path: table.closings[each.path] for each in capture.closings}
         for directory, queue in table.queues.items():
             if capture is None:
                 table._grant_again(tree, directory, queue)

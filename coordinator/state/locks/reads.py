@@ -50,7 +50,8 @@ class LockReads:
 
     def record(self, path: str) -> Contender | None:
         """Return the contender of this path, None when there is none."""
-        return self._table.contenders.get(path)
+        found: Contender | None = self._table.contenders.get(path)
+        return found
 
     def holders(self, directory: str) -> tuple[Contender, ...]:
         """Return who holds, in queue order."""

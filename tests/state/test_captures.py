@@ -1,0 +1,63 @@
+"""A snapshot is of the moment of its capture, however late and slowly it is drawn."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from coordinator.state.commands import Command, Create
+from coordinator.state.machine import StateMachine
+from tests.state.locks.lock_histories import lock_history
+from tests.state.strategies import SMALL_LIMITS
+from tests.state.znode_histories import mixed_history
+
+ROOMY = replace(SMALL_LIMITS, znodes_max=60, children_max=30, state_bytes_max=100_000)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_applied_while_it_is_drawn_is_not_in_it(seed: int) -> None:
+    """Captured in the middle and drawn at the end, as one that was drawn at once; and the state
+    that went on meanwhile is the one that was never captured, in its order, too."""
+    make = lock_history if seed % 2 else mixed_history
+    history = make(random.Random(seed), ROOMY, 120)
+    straight, captured = StateMachine(ROOMY), StateMachine(ROOMY)
+    drawn_late: list[tuple[bytes, object]] = []
+    for index, command in enumerate(history, 1):
+        straight.apply(command, index, 1)
+        captured.apply(command, index, 1)
+        if index in (40, 60, 61):
+            drawn_late.append((b"".join(straight.snapshot()), captured.snapshot()))
+
+    for at_once, pieces in drawn_late:
+        assert b"".join(pieces) == at_once  # type: ignore[call-overload]
+    assert b"".join(captured.snapshot()) == b"".join(straight.snapshot())
+
+
+def test_a_capture_copies_no_znode_and_no_contender() -> None:
+    """Counted by who is who: however many there are."""
+    machine = StateMachine()
+    for number in range(100):
+        machine.apply(Command(Create(f"/n{number}"), 0), number + 1, 1)
+
+    capture = machine._capture()
+
+    assert capture.znodes is machine._tree._znodes._base
+    machine.apply(Command(Create("/later"), 0), 200, 1)
+    assert "/later" not in capture.znodes
+    assert machine.data("/later") == b""
+
+
+def test_members_write_the_same_bytes_after_a_restore() -> None:
+    """Of locks, too, which are in the order in which they came."""
+    for seed in range(20):
+        history = lock_history(random.Random(seed), ROOMY, 100)
+        straight, restored = StateMachine(ROOMY), StateMachine(ROOMY)
+        for index, command in enumerate(history, 1):
+            straight.apply(command, index, 1)
+            if index == 50:
+                restored.restore(straight.snapshot())
+            elif index > 50:
+                restored.apply(command, index, 1)
+        assert b"".join(restored.snapshot()) == b"".join(straight.snapshot())
