@@ -33,9 +33,10 @@ def in_turns(items: Iterable[T], act: Callable[[T], object], at_once: int = AT_O
     rest = iter(items)
     for each in islice(rest, at_once):
         act(each)
-    left = next(rest, None)
-    if left is not None:
-        asyncio.get_running_loop().call_soon(in_turns, chain((left,), rest), act, at_once)
+    for first in rest:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(in_turns, chain((first,), rest), act, at_once)
+        break
 
 
 def let_go(kept: dict[Any, Any] | deque[Any]) -> None:

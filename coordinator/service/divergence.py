@@ -53,6 +53,8 @@ MISSED_AGAIN_MAX = 3
 """How often in a row a slice is asked again because somebody was past the index."""
 KNOWN_MAX = 64
 _MEMBERS_MAX = 9
+_PAYLOAD_BYTES_MAX = 128 * 1024
+"""The key of a cursor is a path at most."""
 
 
 class Finding(StrEnum):
@@ -348,7 +350,7 @@ class Divergence:
 
 def _decode_question(payload: bytes) -> tuple[int, Place]:
     try:
-        number, term, place = unpack(payload)
+        number, term, place = unpack(_bounded(payload))
         if number == FORMAT and type(term) is int:
             return term, _place_of(place)
     except (ValueError, TypeError):
@@ -358,13 +360,19 @@ def _decode_question(payload: bytes) -> tuple[int, Place]:
 
 def _decode_verdict(payload: bytes) -> Verdict:
     try:
-        place, rows = unpack(payload)
+        place, rows = unpack(_bounded(payload))
         digests = dict(rows)
         if 0 < len(digests) <= _MEMBERS_MAX and all(map(_is_digest, digests.items())):
             return Verdict(_place_of(place), digests)
     except (ValueError, TypeError):
         pass
     raise BadArgumentsError("what another member says of digests cannot be read")
+
+
+def _bounded(payload: bytes) -> bytes:
+    if len(payload) > _PAYLOAD_BYTES_MAX:
+        raise ValueError("too long")
+    return payload
 
 
 def _place_of(row: Any) -> Place:

@@ -9,8 +9,9 @@
    harmless, so members do that by themselves until then.
 4. The same answer says what is left of the session's bounded holds, and which grants were taken
    from it: whoever is told that its session lives is told at once what it does not hold any more.
-5. An answer between members is bounded in bytes. Sessions that find no room in it are left out, not
-   told half of it, and asked for again by the member they are at.
+5. A round, and so a question between members, is bounded in sessions, and an answer in bytes.
+   Sessions that find no room in it are left out, not told half of it, and asked for again by the
+   member they are at.
 """
 
 from __future__ import annotations
@@ -46,12 +47,19 @@ from coordinator.service.replica import MachineReplica
 from coordinator.service.slices import in_slices
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
+from coordinator.waiting import wake_in_turns
 
 REQUEST_KIND = "heartbeat"
 
 _ROUND_DEADLINE_MS = 2_000
-_SESSIONS_PER_ROUND_MAX = 10_000
-_AT_ONCE = 1_000
+_SESSIONS_PER_ROUND_MAX = 1_000
+_WAITING_MAX = 100_000
+_EXTENDED_AT_ONCE = 1_000
+_ACKNOWLEDGED_AT_ONCE = 50
+"""Each may have lost a hundred grants."""
+_REQUEST_BYTES_MAX = 512 * 1024
+_REPLY_BYTES_ENOUGH = 512 * 1024
+"""Of an answer: no session is added to more, though one alone may take more."""
 _SESSION_ID_CHARACTERS_MAX = 64
 """Ours have 16; whoever asks for longer ones asks for none that ever was."""
 _FRAME_OVERHEAD_BYTES = 4_096
@@ -87,7 +95,7 @@ class _Rounds:
     async def ask(self, session_ids: Iterable[str]) -> Acks:
         """Return the answers to at least ``session_ids``, from a round that begins after now."""
         asked = tuple(session_ids)
-        if self._asked_count + len(asked) > 10 * _SESSIONS_PER_ROUND_MAX:
+        if self._asked_count + len(asked) > _WAITING_MAX:
             raise ThrottledError(f"{self._asked_count} heartbeats wait for the leader already")
         answer: asyncio.Future[Acks] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, answer))
@@ -120,13 +128,10 @@ class _Rounds:
         try:
             acks = await self._run(list(session_ids))
         except CoordinatorError as error:
-            for _, answer in taken:
-                if not answer.done():
-                    answer.set_exception(error)
+            said = error
+            wake_in_turns([answer for _, answer in taken], lambda each: each.set_exception(said))
             return
-        for _, answer in taken:
-            if not answer.done():
-                answer.set_result(acks)
+        wake_in_turns([answer for _, answer in taken], lambda each: each.set_result(acks))
 
 
 class Heartbeats:
@@ -213,7 +218,9 @@ class Heartbeats:
         if term is None:
             raise NoLeaderError(f"member {self._engine.member_id} does not lead")
         # Before the round: an earlier end of the lease could only be too early.
-        await in_slices(session_ids, lambda each: leases.extend(each, arrived_ms), _AT_ONCE)
+        await in_slices(
+            session_ids, lambda each: leases.extend(each, arrived_ms), _EXTENDED_AT_ONCE
+        )
         committed_index = self._engine.status().commit_index
         try:
             async with self._timers.deadline(arrived_ms + _ROUND_DEADLINE_MS):
@@ -222,7 +229,7 @@ class Heartbeats:
         except TimeoutError:
             raise NoLeaderError("a quorum did not confirm the leader in time") from None
         found = await in_slices(
-            session_ids, lambda each: self._acknowledged(each, arrived_ms), _AT_ONCE
+            session_ids, lambda each: self._acknowledged(each, arrived_ms), _ACKNOWLEDGED_AT_ONCE
         )
         if leases.term != term or confirmed_term != term:
             raise NoLeaderError("the leader changed while it confirmed heartbeats")
@@ -237,7 +244,7 @@ class Heartbeats:
         session = self._replica.machine.session(session_id)
         if session is None:
             return ((session_id, None),)
-        if not self._leases.is_promised(session_id):
+        if not self._leases.is_promised(session_id) or self._hold_timers.is_starting:
             return None
         ack = SessionLease(
             session_id,
@@ -283,10 +290,14 @@ def _decode_request(payload: bytes) -> list[str]:
         BadArgumentsError: it is no list of them; the round they would share must not break.
     """
     try:
-        asked = json.loads(payload)
+        asked = json.loads(payload) if len(payload) <= _REQUEST_BYTES_MAX else None
     except (ValueError, RecursionError):
         asked = None
-    if type(asked) is not list or any(type(each) is not str for each in asked):
+    if (
+        type(asked) is not list
+        or len(asked) > _SESSIONS_PER_ROUND_MAX
+        or any(type(each) is not str for each in asked)
+    ):
         raise BadArgumentsError("the heartbeats of another member cannot be read")
     return asked
 
@@ -295,11 +306,14 @@ def _encode_reply(acks: Acks, bytes_max: int) -> bytes:
     """Return what the other member is told; what most sessions have none of is left out.
 
     Sessions for which there is no room in ``bytes_max`` are left out as well: one that wants more
-    than half of it alone, or, when half is used, all that follow.
+    than half of it alone, or, when half is used, all that follow. So are all that follow when the
+    answer is long enough.
     """
     parts: dict[str, list[str]] = {"timeouts": [], "holds": [], "lost": []}
     used = sum(len(name) + 8 for name in parts)
     for session_id, ack in acks.items():
+        if used > _REPLY_BYTES_ENOUGH:
+            break
         key = json.dumps(session_id)
         told = {"timeouts": "null" if ack is None else str(ack.timeout_ms)}
         if ack is not None and ack.holds:

@@ -18,7 +18,8 @@ _AN_HOUR_MS = 3_600_000
 
 
 def fill(stage: Stage) -> None:
-    """Make it so, as a follower."""
+    """Make it so, as a follower of a cluster that has had a leader, and so an id."""
+    stage.lead()
     stage.follow()
     stage.have_applied([Create("/locks"), Create("/wide")])
     stage.have_applied([OpenSession(f"s{n}", _AN_HOUR_MS, "") for n in range(SESSIONS)])

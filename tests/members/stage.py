@@ -49,6 +49,7 @@ RAFT = replace(
 )
 """Nobody stands for election by itself, and no snapshot is made while something is measured."""
 _PROBE_S = 0.3
+_SETTLED_S = 0.5
 IN_AN_ENTRY = 500
 _WITHIN_S = 15
 
@@ -152,9 +153,15 @@ class Stage:
         for address in self.cluster.members[1:]:
             self.with_peers(self._start_peer(address.member_id))
         self.with_peers(self._keep_followed())
-        self.until(lambda: all(each.has_been_seen for each in self.peers))
-        for peer in self.peers:
-            self.until(lambda peer=peer: self.engine._chapters.hears(peer.member_id))  # type: ignore[misc,union-attr]
+        self.until(self._have_met)
+        # Of two connections made at once one is given up, and what was said over it is lost.
+        self.with_peers(asyncio.sleep(_SETTLED_S))
+        self.until(self._have_met)
+
+    def _have_met(self) -> bool:
+        chapters = self.engine._chapters
+        assert chapters is not None
+        return all(each.has_been_seen and chapters.hears(each.member_id) for each in self.peers)
 
     async def _start_peer(self, member_id: str) -> None:
         transport = TcpTransport(
@@ -228,14 +235,17 @@ class Stage:
         assert not self.failures, self.failures
 
     def settle(self) -> None:
-        """Wait until member 1 has done what it was told: a question asked now is answered when all
-        before it is taken and durable; then until all that is committed is applied."""
-        self._numbers += 1
-        number = self._numbers
-        self.say(say.TermQuestion(number))
-        self.until(lambda: getattr(self.peer.heard.get(say.TermAnswer), "number", 0) == number)
+        """Wait until member 1 has done what it was told: what is asked now is answered when all
+        before it is taken; then until that is durable, and what is committed is applied."""
+        self.ask("of no kind", b"")
+        self.until(lambda: not self.engine._log.is_dirty)
         self.until(lambda: self.core.applied_index == self.core.commit_index)
         self.until(lambda: not self.engine._consensus.has_more_to_do())  # type: ignore[union-attr]
+
+    def has_replied(self, expected: say.SnapshotReply) -> bool:
+        """Whether that is the last reply to a piece, whatever its seal."""
+        reply = self.peer.heard.get(say.SnapshotReply)
+        return isinstance(reply, say.SnapshotReply) and reply._replace(seal=b"") == expected
 
     # --- member 1
 

@@ -139,14 +139,8 @@ def _snapshot(stage: Stage) -> Callable[[], None]:
             stage.say(say.SnapshotPiece(term, index, len(data), info.sha256, offset, piece))
             is_last = offset + len(piece) == len(data)
             following = 0 if is_last else offset + len(piece)
-            stage.until(
-                lambda following=following, is_last=is_last: (
-                    stage.peer.heard.get(  # type: ignore[misc]
-                        say.SnapshotReply
-                    )
-                    == say.SnapshotReply(term, index, following, is_last)
-                )
-            )
+            expected = say.SnapshotReply(term, index, following, is_last)
+            stage.until(lambda expected=expected: stage.has_replied(expected))  # type: ignore[misc]
 
     return send
 

@@ -11,7 +11,7 @@ from coordinator.errors import NoLeaderError
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Role
 from coordinator.raft.read_index import RETRY_MS, ReadIndex
-from coordinator.waiting import AT_ONCE
+from coordinator.waiting import AT_ONCE, in_turns
 
 BEHIND = cast(
     Consensus,
@@ -62,6 +62,18 @@ async def test_who_waits_for_one_thing_is_woken_some_in_a_pass() -> None:
     passes = [after - before for before, after in itertools.pairwise([0, *done])]
     assert max(passes) == AT_ONCE
     assert done[-1] == len(many)
+
+
+async def test_nothing_is_left_out_at_the_end_of_a_turn() -> None:
+    """Whatever it is that comes next, None as well."""
+    done: list[object] = []
+
+    in_turns([1, 2, None, None, None], done.append, 2)
+    assert done == [1, 2]
+    await asyncio.sleep(0)
+    assert done == [1, 2, None, None]
+    await asyncio.sleep(0)
+    assert done == [1, 2, None, None, None]
 
 
 async def test_many_readers_without_a_leader_ask_as_often_as_one() -> None:

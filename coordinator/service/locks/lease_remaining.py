@@ -25,6 +25,7 @@ REQUEST_KIND = "promises"
 
 _DEADLINE_MS = 1_000
 _NAMES_MAX = 100
+_QUESTION_BYTES_MAX = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class Promises:
 def _decoded_question(payload: bytes) -> dict[str, list[str]]:
     """Return the sessions and paths that another member asks about; raises BadArgumentsError."""
     try:
-        asked = json.loads(payload)
+        asked = json.loads(payload) if len(payload) <= _QUESTION_BYTES_MAX else None
     except (ValueError, RecursionError):
         asked = None
     if isinstance(asked, dict):
