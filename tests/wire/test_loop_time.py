@@ -6,6 +6,7 @@ largest answer it gives, or what costs it most. A route without a row fails.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.state.commands import Create, CreateMode, Delete, OpenSession
 from coordinator.wire.http.app import all_routes
 from coordinator.wire.http.door import Door
+from coordinator.wire.http.elections import VALUES_BYTES_MAX
 from coordinator.wire.http.routes import Route
 from tests.loop_meter import HELD_MS_MAX
 from tests.wire.crowded import Crowded, creation, crowded
@@ -265,4 +267,22 @@ def test_no_delete_of_an_ephemeral_crowd_holds_the_loop(scene: Crowded) -> None:
 
     held_ms = scene.loop.held_ms(act)
 
+    assert held_ms <= HELD_MS_MAX
+
+
+def test_candidates_with_large_values_are_listed_within_bounds(scene: Crowded) -> None:
+    """All of them, in order; their values only as far as an answer goes, and in short steps."""
+    value = b"v" * 60_000
+    for number in range(100):
+        scene.loop.run(scene.enter(f"s{number}", "/elections/large", "candidate-", value))
+    answers: list[bytes] = []
+
+    held_ms = scene.loop.held_ms(lambda _: answers.append(scene.call("GET", "/v1/elections/large")))
+
+    view = json.loads(answers[-1])
+    found = [each["value"] for each in view["candidates"] if "value" in each]
+    assert [each["position"] for each in view["candidates"]] == list(range(1, 100))
+    assert view["candidates"][0]["value"] == value.decode()
+    assert len(found) == VALUES_BYTES_MAX // len(value)
+    assert all("epoch" in each for each in view["candidates"])
     assert held_ms <= HELD_MS_MAX

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -26,6 +27,8 @@ from coordinator.wire.messages import locks as lock_shapes
 
 _VALUES_AT_ONCE = 8
 """Each of up to 64 KiB."""
+VALUES_BYTES_MAX = 1024 * 1024
+"""Values of candidates in one answer, together: with ten thousand of them it would be 600 MB."""
 
 
 class ElectionRoutes(QueueRoutes):
@@ -101,7 +104,7 @@ class ElectionRoutes(QueueRoutes):
         body = shapes.ElectionView(name, elected, (), view.zxid).to_body(
             door.reply_encoding(request)
         )
-        lists = {"candidates": (view.candidates, _candidate_body)}
+        lists = {"candidates": (_with_room(view.candidates), _candidate_body)}
         return await door.reply_listed(request, body, lists, read, at_once=_VALUES_AT_ONCE)
 
     async def _observe(self, request: web.Request, name: str) -> web.StreamResponse:
@@ -140,8 +143,22 @@ class ElectionRoutes(QueueRoutes):
                 raise
 
 
-def _candidate_body(view: CandidateView, encoding: Encoding) -> dict[str, Any]:
-    return _candidate(view).to_body(encoding)
+def _with_room(views: Sequence[CandidateView]) -> list[tuple[CandidateView, bool]]:
+    """Say of each candidate, in order, whether there is room for its value."""
+    room, found = VALUES_BYTES_MAX, []
+    for view in views:
+        room -= len(view.value)
+        found.append((view, room >= 0))
+    return found
+
+
+def _candidate_body(each: tuple[CandidateView, bool], encoding: Encoding) -> dict[str, Any]:
+    view, has_value = each
+    if has_value:
+        return _candidate(view).to_body(encoding)
+    body = _candidate(replace(view, value=b"")).to_body(encoding)
+    del body["value"]
+    return body
 
 
 def _candidate(view: CandidateView) -> lock_shapes.Contender:
