@@ -46,7 +46,7 @@ class Contender(Context[HeldT_co, ClientT]):
         """Wait for the turn and return the grant; ``timeout`` None means the contender's own.
 
         ``blocking=False`` tries once, and raises LockTimeoutError as well; ``try_acquire`` returns
-        None instead. ``on_position`` is called, in the client's event loop, with how many stand
+        None instead. ``on_position`` is called, in the client's event loop, with how many are
         before this contender, holders included; what it raises ends the wait.
 
         Raises:

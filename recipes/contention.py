@@ -1,18 +1,18 @@
 """The one decision of every lock and election: who holds, and whom the others watch.
 
-Pure, and from names alone, so that it can be taken over the plain tree. The members take the same
-decision (``coordinator/state/locks/queues.py``, which also knows what no name tells); a test holds
-the two together, so contenders of both kinds can stand in one queue.
+Pure, and from names alone, so that it works over the plain tree. The members take the same decision
+(``coordinator/state/locks/queues.py``, which also knows what is in no name). A test compares the
+two, so one queue can have contenders of both kinds.
 
-1. Contenders stand in the order of the number at the end of their names, never of whole strings: a
-   prefix (a GUID, another recipe's word) must not change the order.
-2. The prefix tells the kind. EXCLUSIVE (any word) holds when nobody is before it; SHARED
+1. Contenders are ordered by the number at the end of their names, never by whole strings: a prefix
+   (a GUID, another recipe's word) must not change the order.
+2. The prefix says the kind. EXCLUSIVE (any word) holds when nobody is before it; SHARED
    (``read-``) when only SHARED are; SLOT (``slot-``) when only SLOTs are, fewer than the size.
-   ``delay-`` is nobody: it closes the queue to all numbered above it.
+   ``delay-`` is no contender: it closes the queue to all numbered above it.
 3. Every other contender watches only its predecessor: the last before it that stands in its way, so
    one departure wakes one contender (ZooKeeper recipes, "Locks"). Any of several may free a slot: a
    SLOT watches the whole queue, and has no predecessor.
-4. After waking, the decision is taken anew; the predecessor may have gone without ever holding.
+4. After waking, the decision is taken again; the predecessor may have gone without ever holding.
 5. Names without a number of 10 to 18 digits at the end are not contenders.
 """
 
@@ -38,7 +38,7 @@ def sequence_of(name: str) -> int | None:
 
 
 def kind_of(name: str) -> Kind:
-    """Return the kind that the name tells; ``closed`` for what only closes a queue."""
+    """Return the kind that the name says; ``closed`` for what only closes a queue."""
     if name.startswith(_CLOSED_PREFIX):
         return "closed"
     return _KINDS.get(name[:_PREFIX_LENGTH], "exclusive")
@@ -46,7 +46,7 @@ def kind_of(name: str) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a contender stands: ``position`` 0 holds, else it counts those before it (1 or more).
+    """The place of a contender: ``position`` 0 holds, else it counts those before it (1 or more).
 
     ``predecessor`` is whom to watch. ``is_queued`` is False when the contender is not (or no
     longer) among the names.
@@ -65,7 +65,7 @@ _ABSENT = Standing(is_queued=False, position=-1, predecessor=None)
 
 
 def sorted_contenders(names: Iterable[str]) -> list[str]:
-    """Return the contenders among ``names``, in their order; who holds is in front."""
+    """Return the contenders among ``names``, in their order, holders first."""
     return [name for _, name in _numbered(names) if kind_of(name) != "closed"]
 
 
@@ -109,7 +109,7 @@ def standing(names: Iterable[str], mine: str, size: int = 1) -> Standing:
 
 
 def holders(names: Iterable[str], size: int = 1) -> list[str]:
-    """Return the names of all who hold, in order."""
+    """Return the names of all holders, in order."""
     numbered = _numbered(names)
     closed = min([number for number, name in numbered if kind_of(name) == "closed"], default=None)
     found: list[str] = []
@@ -128,7 +128,7 @@ def holders(names: Iterable[str], size: int = 1) -> list[str]:
 
 
 def holder(names: Iterable[str]) -> str | None:
-    """Return the name of the first who holds, None when nobody does."""
+    """Return the name of the first holder, None without one."""
     found = holders(names)
     return found[0] if found else None
 

@@ -280,6 +280,6 @@ class _Interruption:
 
 
 def _grant_in(held: Any) -> Grant[Any]:
-    """Return the grant that stands for ``held``: grants of several locks share one hold."""
+    """Return the grant by which ``held`` is released: grants of several locks share one hold."""
     grant: Grant[Any] = held[0] if isinstance(held, tuple) else held
     return grant

@@ -8,8 +8,8 @@
     async with Election(client, "report-service") as leadership:     # cancelled on loss
         await serve(epoch=leadership.epoch)
 
-An election is a lock that is held until its holder resigns or dies, so the waiting, the loss and
-the clean-up are the lock's. The epoch is the fencing token: pass it with every write.
+An election is a lock that is held until its holder resigns or dies, so waiting, loss and clean-up
+are the lock's. The epoch is the fencing token: pass it with every write.
 ``who`` and ``observe`` need no candidacy.
 """
 

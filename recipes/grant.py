@@ -84,14 +84,14 @@ class Grant(Generic[ClientT]):
 
     @property
     def is_unsure(self) -> bool:
-        """Whether somebody else may hold by now although this grant was not given back.
+        """Whether another client may hold by now although this grant was not released.
 
-        For bodies that go on then (``when_unsure="continue"``): what they do may be done twice.
+        For bodies that continue then (``when_unsure="continue"``): what they do may be done twice.
         """
         return self.is_lost and not self.is_released
 
     def remaining_safe_ms(self) -> int:
-        """Return for how long nobody else can certainly be granted the lock, 0 when unknown.
+        """Return for how many ms no other client can be granted the lock, 0 when unknown.
 
         The least of what is left of the lease and of ``max_hold``.
         """
@@ -205,10 +205,9 @@ class Grant(Generic[ClientT]):
 
     @both
     async def note(self, note: bytes) -> None:
-        """Leave a checkpoint (up to 1 KiB) for whoever holds next, who reads it in ``previous``.
+        """Leave a checkpoint (up to 1 KiB) for the next holder, which reads it in ``previous``.
 
-        It replaces the note before, stays with the grant in the history, and is there even if this
-        process dies right after.
+        It replaces the note before, stays with the grant in the history, and survives this process.
 
         Raises:
             NotOwnerError: the grant does not hold any more; the note was not left.

@@ -1,17 +1,17 @@
-"""An interruption of the main thread in the moment in which a grant is lost, for sync bodies.
+"""The interruption of the main thread when a grant is lost, for sync bodies.
 
 ::
 
     with Lock(client, "search-index") as grant, grant.interrupting():
         rebuild()                        # raises LockLostError wherever it is, when it is lost
 
-1. The loss is seen in the client's own thread, which sends a signal to the main thread; its handler
+1. The client's own thread notices the loss and sends a signal to the main thread; its handler
    raises there. So a wait for a socket, a lock or ``time.sleep`` ends as well.
-2. The signal is SIGURG unless another is named: whoever does not handle it ignores it, so one that
+2. The signal is SIGURG unless another is named: a program without a handler ignores it, so one that
    comes late does no harm.
-3. Like KeyboardInterrupt it may come in any line, in a ``finally`` too. It comes once.
-4. Only the main thread hears signals. In any other one ask ``grant.check()`` between steps, or let
-   ``grant.on_lost(stop.set)`` set a ``threading.Event``.
+3. Like KeyboardInterrupt it may come in any line, also in a ``finally``. It comes once.
+4. Only the main thread receives signals. In any other one ask ``grant.check()`` between steps, or
+   let ``grant.on_lost(stop.set)`` set a ``threading.Event``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Interrupting:
         if not hasattr(signal, "pthread_kill"):
             raise BadArgumentsError(
                 "interrupting: expected a system with signals for threads, found none; "
-                "`grant.on_lost(stop.set)` tells of the loss there"
+                "`grant.on_lost(stop.set)` reports the loss there"
             )
         self._grant = grant
         self._number = signal.SIGURG if signal_number is None else signal_number
@@ -53,9 +53,9 @@ class Interrupting:
     def __enter__(self) -> Interrupting:
         if threading.current_thread() is not threading.main_thread():
             raise BadArgumentsError(
-                "interrupting: expected the main thread, which alone hears signals, found "
+                "interrupting: expected the main thread, which alone receives signals, found "
                 f"{threading.current_thread().name!r}; `grant.check()` between steps, or "
-                "`grant.on_lost(stop.set)`, tells of the loss in any thread"
+                "`grant.on_lost(stop.set)`, reports the loss in any thread"
             )
         self._is_over = False
         self._previous = signal.signal(self._number, self._raise)
@@ -65,7 +65,7 @@ class Interrupting:
     def __exit__(self, *_exception: object) -> Literal[None]:
         self._is_over = True  # from here on the handler raises nothing
         self._stop()
-        with self._guard:  # who is sending just now has sent
+        with self._guard:  # a signal under way has been sent
             signal.signal(self._number, self._previous or signal.SIG_DFL)
 
     def _send(self) -> None:

@@ -1,4 +1,4 @@
-"""The fair lock, run by the server: one request waits in the queue, one gives the lock back.
+"""The fair lock, run by the server: one request to wait and acquire, one to release.
 
 ::
 
@@ -9,16 +9,16 @@
         await save(report, token=grant.fencing_token)
 
 1. Contenders are granted in the order in which they queued, one at a time, with growing tokens.
-2. ``timeout`` is one overall deadline in seconds: 10 by default, 0 tries once, FOREVER has
-   to be asked for.
-3. What is raised says what to do: LockTimeoutError (others hold it: come back later),
-   UnavailableError or OutcomeUnknownError from acquire (the service is away: do not enter),
-   LockLostError (you held it: stop), OutcomeUnknownError from release (the work is done; the lock
-   frees itself at the latest with the session).
-4. A clean acquire is one round trip and one proposal, a release another, once the client's session
-   is open.
-5. It is not reentrant: whoever holds it and asks again is told so at once (DeadlockError), as is
-   whoever would close a circle of owners that wait for each other. ``ReentrantLock`` counts.
+2. ``timeout`` is one overall deadline in seconds: 10 by default. 0 tries once. To wait without end,
+   say FOREVER.
+3. The error says what to do: LockTimeoutError (others hold it: come back later), UnavailableError
+   or OutcomeUnknownError from acquire (the service is away: do not enter), LockLostError (you held
+   it: stop), OutcomeUnknownError from release (the work is done; the lock frees itself at the
+   latest with the session).
+4. Once the client's session is open, an acquire without waiting is one round trip and one proposal;
+   so is a release.
+5. The lock is not reentrant: a holder that asks again gets DeadlockError at once, as does an owner
+   that would close a cycle of owners that wait for each other. ``ReentrantLock`` counts.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Lock(QueueContender[ClientT]):
         client: a Client for ``with`` and plain calls, an AsyncClient for ``async with`` and await.
         name: opaque; an integer is taken as its decimal digits.
         timeout: seconds to wait in all; see above.
-        when_unsure: ``stop``: when the lock is lost cancel the task in an ``async with``, and raise
-            LockLostError when either ``with`` is left. ``continue``: let the body go on, for work
-            where twice is better than not at all; ``grant.is_unsure`` tells it.
-        owner: in whose name it stands, for the deadlock detection, at most 128 characters: unless
-            said otherwise the asyncio task or the thread that acquires. Who holds a lock and asks
-            for it again gets DeadlockError at once. "" is an owner of its own, for a grant that is
-            taken by one task or thread and given back by another.
+        when_unsure: ``stop``: when the lock is lost, cancel the task in an ``async with``, and
+            raise LockLostError when either ``with`` is left. ``continue``: let the body run on,
+            for work where twice is better than not at all; ``grant.is_unsure`` reports it.
+        owner: on whose behalf it is acquired, for the deadlock detection; at most 128 characters.
+            None is the asyncio task or the thread that acquires. An owner that holds the lock and
+            asks for it again gets DeadlockError at once. "" is an owner of its own, for a grant
+            that one task or thread acquires and another releases.
         lock_delay: seconds, 0 to 60, for which nobody is granted the lock after this grant was lost
             without being given back, so that what its holder had sent can still arrive.
         max_hold: seconds after which the grant ends by itself although its holder lives, 0.5 to
@@ -52,8 +52,8 @@ class Lock(QueueContender[ClientT]):
         purpose: ``correctness`` refuses to be without a guard or a waiver; ``efficiency`` does
             not insist. Recorded with the grant.
         guards: what refuses stale tokens in the stores that the lock protects (``recipes.guards``).
-        raise_on_acquire: raise the guards to the new token before anybody gets the grant, so that
-            the holder before is refused even if the new one has not written yet.
+        raise_on_acquire: raise the guards to the new token before the caller gets the grant, so
+            that the holder before is refused even if the new one has not written yet.
         waiver: with ``purpose="correctness"``, why it is correct without guards; recorded.
         label, trace_id: what people see of this contender in the lock's queue.
 

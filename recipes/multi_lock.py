@@ -1,17 +1,15 @@
-"""Several locks at once, all or none: one place in all their queues, one grant, one token.
+"""Several locks at once, all or none: one contender in all their queues, one grant, one token.
 
 ::
 
     with MultiLock(client, "account-a", "account-b") as (a, b):
         transfer(token=a.fencing_token)
 
-1. One command enters all the queues, so two programs never wait for each other in a circle,
-   whatever the order in which they name the locks, and nobody holds one of them while it
-   waits for another.
-2. They are granted together, when the place is the first in every queue, with one fencing token.
-   Whoever came later to any of the queues waits behind, so nobody is overtaken for ever.
-3. The grants come in the order in which the names were given. Given back or lost, they are so
-   together.
+1. One command enters all the queues. So two programs never wait for each other in a cycle, whatever
+   the order in which they name the locks, and nobody holds one lock while it waits for another.
+2. The locks are granted together, when the contender is first in every queue, with one fencing
+   token. A later contender in any of the queues waits behind, so nobody is overtaken for ever.
+3. The grants are in the order in which the names were given. They are released or lost together.
 4. ``timeout`` is one overall deadline for all of them; after it nothing of the attempt is left.
 """
 

@@ -8,15 +8,15 @@
 
     once.run(f"daily-report/{datetime.now(UTC).date()}", write_report)      # once a day
 
-1. A lock for each key lets one caller work at a time. Another one waits for ``timeout``, gets the
-   first one's result when that is done, and LockTimeoutError, "in progress", when it is not.
+1. A lock for each key lets one caller work at a time. Another caller waits up to ``timeout``: it
+   gets the result of the first when that is done, and LockTimeoutError ("in progress") if not.
 2. The record has two states: "started", written before the work, and "done" with its result,
-   after it. One state would lose the work of who crashes in between (or do it twice).
-3. Who crashed in between leaves "started". The next caller repeats the work, with
-   ``attempt.number`` above 1: the work itself has to bear that, which is why it gets ``key``, to
-   hand to the store or provider it calls. ``when_interrupted="raise"`` asks a person instead.
-4. Both records are written only while the lock is held, in the same command. A lock that is lost
-   meanwhile is LockLostError: the next attempt finds "started".
+   after it. With one state a crash in between would lose the work or do it twice.
+3. A caller that crashes in between leaves "started". The next caller repeats the work, with
+   ``attempt.number`` above 1. The work has to allow for that: it gets ``key``, to hand to the store
+   or provider it calls. With ``when_interrupted="raise"`` a person decides instead.
+4. Both records are written only if the lock is held, in the same command. If it was lost in the
+   meantime this is LockLostError, and the next attempt finds "started".
 5. Records are forgotten ``keep`` seconds after they were written; then the key may run again.
 
 The pattern is Stripe's idempotency key with the lock's fencing token in the record.
@@ -48,9 +48,9 @@ _KEY_CHARACTERS_MAX = 150
 
 
 class NotDone(Exception):
-    """Raised by the work: certainly this attempt did nothing; it is forgotten, and this raised on.
+    """Raised by the work to say that this attempt certainly did nothing; ``run`` raises it on.
 
-    What an earlier attempt has come to stays as unknown as it was: its record is put back.
+    The attempt is forgotten. What became of an earlier one stays unknown: its record is restored.
     """
 
 
@@ -109,7 +109,7 @@ class Once(Generic[ClientT]):
         timeout: seconds to wait while another caller works on the same key; 0 asks once.
         keep: for how many seconds a record is remembered after it was written; None for ever.
         when_interrupted: what to do about work that was begun and not known to be done: "repeat"
-            it, or "raise" OutcomeUnknownError until somebody calls ``settle`` or ``forget``.
+            it, or "raise" OutcomeUnknownError until ``settle`` or ``forget`` is called.
     """
 
     def __init__(

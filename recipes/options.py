@@ -126,7 +126,7 @@ class Options:
 
     @property
     def guards_to_raise(self) -> tuple[Guard, ...]:
-        """The guards to raise before anybody gets the grant."""
+        """The guards to raise before the caller gets the grant."""
         return self.guards if self.raise_on_acquire else ()
 
     def owner_now(self) -> str:

@@ -1,4 +1,4 @@
-"""A lock that its owner may take again: counted, and given back with the last release.
+"""A lock that its owner may acquire again: counted, and freed by the last release.
 
 ::
 
@@ -8,19 +8,19 @@
     with ReentrantLock(client, "accounts"):
         book(client)                                  # the same task or thread: no waiting
 
-1. The count is kept in the client, for each lock and owner, whichever object of this name is used.
-   The owner is the asyncio task or the thread that acquires, unless the lock was made with another.
+1. The client counts, for each lock and owner, over all objects of this name. The owner is the
+   asyncio task or the thread that acquires, unless the lock was made with another one.
    (``asyncio.wait_for`` acquires in a task of its own before Python 3.12: use ``timeout``.)
-2. Taking it again costs no request and returns a grant with the same token. Only the last release
+2. Acquiring again costs no request and returns a grant with the same token. Only the last release
    frees the lock (kazoo 134, 291).
-3. Others wait for it as for a ``Lock`` of the same name.
-4. Several tasks or threads in the name of one owner count together, also when they take it at the
-   same moment: the others wait for the first one's attempt. Each leaves its own body, and each body
-   the part that it was entered with; one that was given back by hand is nothing to leave, unless
-   the body has acquired again since. ``release`` gives back what was acquired by hand first, then
-   the part of the innermost body.
-5. Taking it again after it was lost raises LockLostError: whoever called is not protected any more
-   either, and has to leave first.
+3. Other owners wait for it as for a ``Lock`` of the same name.
+4. Several tasks or threads with one owner count together, also when they acquire at the same
+   moment: the others wait for the attempt of the first. Each leaves its own body, and each body
+   releases the part that it was entered with. A body whose part was released by hand has nothing to
+   release, unless it has acquired again since. ``release`` releases what was acquired by hand
+   first, then the part of the innermost body.
+5. Acquiring again after a loss raises LockLostError: the caller is not protected any more either,
+   and has to leave its body first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from recipes.options import LockOptions, Options, Timeout, name_of, wait_ms_of
 
 
 class _Counts:
-    """What the owners of one client hold reentrantly: by lock and owner."""
+    """What the owners of one client hold: by lock and owner."""
 
     def __init__(self) -> None:
         self.held: dict[tuple[str, str], tuple[Grant[Any], Shares]] = {}
@@ -54,7 +54,7 @@ class _Counts:
 
 @dataclass(slots=True, eq=False)
 class _Taken(Generic[ClientT]):
-    """What ``caller``, a task or a thread, took over an object; a body has it until it is left."""
+    """What ``caller``, a task or thread, acquired by an object; a body has it until it is left."""
 
     caller: str
     holding: Holding[Grant[ClientT]]
@@ -66,7 +66,7 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
     """A way to the lock ``name`` for all owners of a client; see ``Lock`` for the options.
 
     Unlike a ``Lock`` one object may be used by many tasks and threads. When the owner holds the
-    lock already, the options of the first acquisition count.
+    lock already, the options of its first acquisition count.
     """
 
     def __init__(self, client: ClientT, name: str | int, **options: Unpack[LockOptions]) -> None:
@@ -82,11 +82,11 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
         self._queue = client.core.lock_queue(self.name)
         self._counts = client.core.shared(_Counts)
         self._taken: dict[str, list[_Taken[ClientT]]] = {}
-        """By owner, what was taken over this object and not yet given back, the last one last."""
+        """By owner, what was acquired by this object and not yet released, the last one last."""
 
     @property
     def count(self) -> int:
-        """How often the lock is held by the caller, over whichever object of this client."""
+        """How often the caller holds the lock, by any object of this client."""
         held = self._counts.held.get((self.name, self._options.owner_now()))
         return 0 if held is None else held[1].count
 
@@ -113,12 +113,12 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
             return None
 
     async def _release(self) -> bool:
-        """Give back a part that this owner took over this object (rule 4).
+        """Release a part that this owner acquired by this object (rule 4).
 
         False when it was not held any more. The last release of all frees the lock.
 
         Raises:
-            NotOwnerError: this owner took nothing over this object.
+            NotOwnerError: this owner acquired nothing by this object.
             OutcomeUnknownError, UnavailableError: it may be tried again.
         """
         taken = self._next_to_release()
@@ -217,21 +217,21 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
         return own[-1] if own and own[-1].grant.is_released else None
 
     def _next_to_release(self) -> _Taken[ClientT]:
-        """Return what was taken by hand last, and is held, or else the innermost body."""
+        """Return what was acquired by hand last, and is held, or else the innermost body."""
         own = self._own()
         by_hand = [each for each in own if not each.is_body and not each.grant.is_released]
         return (by_hand or [each for each in own if each.is_body] or own)[-1]
 
     def _own(self, *, is_body: bool = False) -> list[_Taken[ClientT]]:
-        """Return what the caller took, or else its owner; ``is_body``: the bodies alone."""
+        """Return what the caller acquired, or else its owner; ``is_body``: the bodies alone."""
         owner = self._options.owner_now()
         taken = [each for each in self._taken.get(owner, ()) if each.is_body or not is_body]
         if not taken:
             others = ", ".join(sorted(self._taken)) or "nobody"
             raise NotOwnerError(
-                f"lock {self.name!r}: expected {owner} to hold it over this object, found that "
-                f"{others} does; what one task or thread takes it gives back itself (or give "
-                f"both one name with owner=)"
+                f"lock {self.name!r}: expected {owner} to hold it by this object, found that "
+                f"{others} does; the task or thread that acquires also releases (or give both "
+                f"one name with owner=)"
             )
         caller = current_owner()
         return [each for each in taken if each.caller == caller] or taken
@@ -240,7 +240,7 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
         self._forget_all(lambda each: each is taken)
 
     def _forget_released(self) -> None:
-        """Forget the grants that were given back by themselves, but what a body has to leave."""
+        """Forget grants that were released directly, except those of bodies."""
         self._forget_all(lambda each: each.grant.is_released and not each.is_body)
 
     def _forget_all(self, is_over: Callable[[_Taken[ClientT]], bool]) -> None:

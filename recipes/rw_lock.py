@@ -8,14 +8,14 @@
 
     with accounts.write() as grant:
         book(token=grant.fencing_token)
-        grant.downgrade()                     # go on as a reader; no writer comes in between
+        grant.downgrade()                     # keep reading; no writer comes in between
         check(add_up())
 
-1. Readers that stand next to each other in the queue hold together. A writer waits for everybody
-   before it, and everybody after it waits for the writer: neither side starves.
+1. Readers next to each other in the queue hold together. A writer waits for all before it, and all
+   after it wait for the writer: neither side starves.
 2. Each ``read()`` and ``write()`` is a contender of its own, and a ``Lock`` in all it can do.
-3. There is no way from reading to writing but to release and to queue again: two readers that both
-   wanted it would wait for each other. Who asks for it while reading gets DeadlockError.
+3. A reader cannot become a writer but by releasing and queueing again: two readers that both wanted
+   it would wait for each other. A reader that asks to write gets DeadlockError.
 4. A ``Lock`` of the same name is a writer.
 """
 

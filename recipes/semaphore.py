@@ -7,13 +7,13 @@
 
     Semaphore(client, "licences", 3).resize(5)
 
-1. The size is kept by the cluster. Whoever comes first makes the semaphore with its size; later
-   ones hold by the size that it has, whatever they name, until somebody resizes it.
-2. A larger size lets the next ones in at once. A smaller one takes nobody's slot: they go on, and
-   the next ones wait until fewer than the new size are left.
-3. Each grant has its own fencing token; they grow with each grant, but holders overlap, so a guard
-   that wants the highest token would refuse the older holders: ``guards`` is not taken.
-4. The size outlives its holders: ``/locks/<name>`` stays, empty, until somebody deletes it.
+1. The cluster keeps the size. The first contender sets it; later ones use the size that is kept,
+   whatever they name, until ``resize`` changes it.
+2. A larger size lets the next ones in at once. A smaller one takes nobody's slot away: the next
+   ones wait until fewer than the new size hold.
+3. Each grant has its own fencing token, and tokens grow. But holders overlap, so a guard, which
+   lets only the highest token pass, would refuse the older ones: ``guards`` is refused.
+4. The size outlives its holders: ``/locks/<name>`` stays, empty, until it is deleted.
 """
 
 from __future__ import annotations

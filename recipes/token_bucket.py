@@ -6,12 +6,12 @@
     if bucket.take():
         send()
 
-1. One request looks and takes: it carries what this client believes the bucket to be, and writes
-   only if that is so; else it brings back what the bucket is, and is sent again. A lock for each
-   take would be two requests, and everybody would wait for everybody.
+1. One request looks and takes: it carries what this client believes the bucket to hold, and writes
+   only if that is so. If not, it returns what the bucket holds, and is sent again. A lock for each
+   take would be two requests, and all clients would wait for each other.
 2. ``take(n)`` fetches a chunk for local use. With N clients that hold chunks of ``n`` the rate is
    exceeded by at most N x n permits, since what was taken is used some time later.
-3. The bucket refills by the members' wall clocks, as its znode's Stat tells them; a client whose
+3. The bucket refills by the members' wall clocks, as its znode's Stat says; a client whose
    own clock is off notices at its first take, which costs one burst at most. If the wall clocks of
    the members are more than ten seconds apart the rate is not kept. Nothing here is a lock.
 4. An unknown outcome is raised as such: the permits may have been taken.
@@ -58,7 +58,7 @@ class _Level:
             milli = at_ms = None
         if type(milli) is not int or type(at_ms) is not int:
             raise BadArgumentsError(f"{path}: expected a TokenBucket, found {data[:60]!r}")
-        # Another time than the members' was said by somebody whose clock was wrong.
+        # Another time than the members' comes from a client whose clock was wrong.
         if abs(at_ms - stat.mtime_ms) > _SKEW_MS:
             at_ms = stat.mtime_ms
         return cls(milli, at_ms, stat)
@@ -150,8 +150,8 @@ class TokenBucket(Generic[ClientT]):
                     path=self._path,
                     tries=failures,
                 )
-            if failures > 1:  # the first only told what the bucket is
-                # Somebody else was served, so nothing is overloaded: step out of step, no more.
+            if failures > 1:  # the first only read the bucket
+                # Another client was served, so nothing is overloaded: only step aside.
                 await asyncio.sleep(self.client.core.retry_delay_ms(1) / 1000)
 
     async def _exchange(self, level: _Level, milli: int) -> bool:

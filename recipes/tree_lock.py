@@ -1,13 +1,13 @@
 """The same fair lock, made by the client alone from nothing but znodes (ZooKeeper, "Locks").
 
-It stands in one queue with the contenders that the server runs: the znodes are the same,
+It is queued with the contenders that the server runs: the znodes are the same,
 ``/locks/<name>/lock-0000000042``, and so is the decision, ``recipes.contention``. Prefer ``Lock``:
 it waits in one request. This one shows that the plain tree is enough.
 
-1. Create an ephemeral sequential znode; its czxid is the fencing token, minted with the grant.
+1. Create an ephemeral sequential znode; its czxid is the fencing token.
 2. List the siblings. The lowest number holds; every other one watches its predecessor only.
 3. The watch begins at the listing's zxid, so a predecessor that went in between is noticed.
-4. After waking, decide anew. On every way out without a grant the own znode is deleted.
+4. After waking, decide again. On every way out without a grant the own znode is deleted.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ class _Place:
         )
         if is_try:  # a read first: without a leader nothing is begun, so nothing is unknown
             await self._core.exists(self._directory)
-        # A task of its own: whoever gives up must still learn what there is to delete.
-        # It is asked for until it is known, under one request number, while the session lives.
+        # A task of its own: a caller that gives up must still learn what there is to delete. It is
+        # asked for until it is known, under one request number, while the session lives.
         self._creating = self._core.chores.start(
             session.while_alive(self._create(create, is_try=is_try)), f"enter {self._directory}"
         )
@@ -201,7 +201,7 @@ class _Place:
         return self._session is not None and self._session.is_unheard
 
     def check_session(self) -> None:
-        """Raise SessionExpiredError if what is left goes with a session that can be lost only."""
+        """Raise SessionExpiredError if the session, with which the znode goes, is lost."""
         if self._session is not None and not self.is_unheard:
             self._session.check()
 
@@ -286,7 +286,7 @@ class _Place:
                 break  # gone already
             except CoordinatorError:
                 if self._session.is_lost:
-                    return False  # it goes with its session, some time
+                    return False  # it goes with its session, at the server's time
                 await asyncio.sleep(_AGAIN_S)
             else:
                 break

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from coordinator.client.request_ids import Lane
+from coordinator.client.request_ids import RequestIds
 from coordinator.client.transport import Request
 from coordinator.errors import BadArgumentsError
 from coordinator.wire.codec import encoded
@@ -30,12 +30,12 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     accept: str = Encoding.JSON.value
 
-    def request(self, timeout_ms: int | None, lane: Lane | None) -> Request:
+    def request(self, timeout_ms: int | None, ids: RequestIds | None) -> Request:
         headers = {"Accept": self.accept, **self.headers}
         if timeout_ms is not None:
             headers[TIMEOUT_HEADER] = str(timeout_ms)
-        if lane is not None:
-            headers.update(lane.headers())
+        if ids is not None:
+            headers.update(ids.headers())
         body = None
         if self.body is not None:
             headers["Content-Type"] = self.encoding.value

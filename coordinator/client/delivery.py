@@ -9,8 +9,8 @@
    one may still arrive. A read changes nothing, so for it the end is an ``UnavailableError``.
 4. One attempt gets a third of the whole time (a second at least, five at most), so a dead, slow
    or deaf member is left in time for the others.
-5. ``RequestForgotten`` on a first attempt is no retry: the lane gets a new id and the request is
-   sent anew. On a later attempt it is the truth, and raised.
+5. ``RequestForgotten`` on a first attempt is no retry: the request gets a new id and is sent
+   again. On a later attempt it is the truth, and raised.
 6. When the client is closed no call waits for another attempt: each ends at once, with what is
    known of it (3).
 """
@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from coordinator.client.calls import Call
-from coordinator.client.request_ids import Lane, Lanes
+from coordinator.client.request_ids import RequestIdPool, RequestIds
 from coordinator.client.retry import RetryPolicy
 from coordinator.client.transport import Request, Response, ResponseStream, Transport
 from coordinator.clock import Clock
@@ -128,7 +128,7 @@ class Delivery:
         """What the latest attempt of any call came to; None when it was answered."""
         self.writes_begun = 0
         """How many writes of the tree and of locks the program has asked for, for its watches."""
-        self.lanes = Lanes(lambda: self.index_seen)
+        self.request_ids = RequestIdPool(lambda: self.index_seen)
         self.readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         """Who waits for lines of a stream, and is told when there will be none."""
         self._transport = transport
@@ -143,17 +143,17 @@ class Delivery:
         deadline_ms = self.clock.monotonic_ms() + timeout_ms
         if self.index_seen == 0:
             await self._learn_floor(timeout_ms)
-        async with self.lanes.write(deadline_ms - self.clock.monotonic_ms()) as lane:
+        async with self.request_ids.write(deadline_ms - self.clock.monotonic_ms()) as ids:
             remaining_ms = deadline_ms - self.clock.monotonic_ms()
-            return await self._until_answered(call, parse, remaining_ms, lane)
+            return await self._until_answered(call, parse, remaining_ms, ids)
 
     async def attempt(
-        self, call: Call, parse: Callable[[Any], T], timeout_ms: int, lane: Lane | None = None
+        self, call: Call, parse: Callable[[Any], T], timeout_ms: int, ids: RequestIds | None = None
     ) -> T:
         """Send once, to the current member; raises what it answers, and leaves it if it fails."""
         endpoint = self.endpoints.current
         try:
-            request = call.request(_server_ms(timeout_ms), lane)
+            request = call.request(_server_ms(timeout_ms), ids)
             response = await self._transport.request(endpoint, request, timeout_ms)
             parsed = self._parsed(endpoint, response, parse)
         except (UnavailableError, OutcomeUnknownError) as error:
@@ -165,7 +165,12 @@ class Delivery:
         return parsed
 
     def stream(
-        self, call: Call, timeout_ms: int, lane: Lane | None = None, *, is_bounded: bool = False
+        self,
+        call: Call,
+        timeout_ms: int,
+        ids: RequestIds | None = None,
+        *,
+        is_bounded: bool = False,
     ) -> Streaming:
         """Open a stream of lines at the current member, or raise what it answers instead.
 
@@ -173,7 +178,7 @@ class Delivery:
         be there.
         """
         endpoint = self.endpoints.current
-        request = call.request(_server_ms(timeout_ms) if is_bounded else None, lane)
+        request = call.request(_server_ms(timeout_ms) if is_bounded else None, ids)
         return Streaming(self, endpoint, request, timeout_ms)
 
     def open_stream(
@@ -213,7 +218,7 @@ class Delivery:
         await self._transport.close()
 
     async def _until_answered(
-        self, call: Call, parse: Callable[[Any], T], timeout_ms: int, lane: Lane | None
+        self, call: Call, parse: Callable[[Any], T], timeout_ms: int, ids: RequestIds | None
     ) -> T:
         deadline_ms = self.clock.monotonic_ms() + timeout_ms
         trouble = Trouble()
@@ -221,21 +226,21 @@ class Delivery:
         while (remaining_ms := deadline_ms - self.clock.monotonic_ms()) > 0:
             attempt_ms = self.attempt_ms(timeout_ms, remaining_ms)
             try:
-                return await self.attempt(call, parse, attempt_ms, lane)
+                return await self.attempt(call, parse, attempt_ms, ids)
             except RequestForgottenError:
                 renewals += 1
-                if lane is None or trouble.unknown is not None or renewals > _RENEWALS_MAX:
+                if ids is None or trouble.unknown is not None or renewals > _RENEWALS_MAX:
                     raise
-                lane.renew(self.index_seen)
+                ids.renew(self.index_seen)
                 continue
             except (UnavailableError, OutcomeUnknownError) as error:
                 trouble.note(error)
             if not await self.pause(trouble, deadline_ms):
                 break
-        raise trouble.verdict(is_write=lane is not None)
+        raise trouble.verdict(is_write=ids is not None)
 
     async def _learn_floor(self, timeout_ms: int) -> None:
-        """Ask once for a log index before the first write: the floor of the first lane."""
+        """Ask once for a log index before the first write: the floor of the first client id."""
         try:
             # A third even of a short time: a silent member must leave some for the write itself.
             attempt_ms = min(self.attempt_ms(timeout_ms, timeout_ms), max(1, timeout_ms // 3))

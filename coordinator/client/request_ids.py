@@ -2,14 +2,14 @@
 
 The server remembers, for each client id, the outcomes of its last numbers (a window). A request
 that may wait for long, such as a lock that is queued for an hour, must not fall out of that window
-because its client wrote much meanwhile. So a client has several *lanes*: each has an id of its
-own and at most one request under way, and every number it ever issues is the newest of its lane.
+because its client wrote much in the meantime. So a client has several ids; each has its own numbers
+and at most one request under way, whose number is always the newest of its id.
 
-1. At most one request is under way in a lane; its number is the largest the lane has issued.
-2. A lane's floor is a log index known before its id was drawn (the server can so tell a client it
-   has never seen from one it has forgotten).
-3. Lanes are used again, the one used last first, so a client that sends one request at a time
-   has one.
+1. At most one request of an id is under way; its number is the largest that the id has used.
+2. The floor of an id is a log index known before the id was drawn. By it the server distinguishes a
+   client that it has never seen from one that it has forgotten.
+3. Ids are used again, the one used last first, so a client that sends one request at a time has
+   one id.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from coordinator.wire.messages import (
 _WRITES_AT_ONCE_MAX = 128
 
 
-class Lane:
-    """One client id with its numbers."""
+class RequestIds:
+    """One client id with its request numbers."""
 
     __slots__ = ("client_id", "floor_index", "number")
 
@@ -56,44 +56,44 @@ class Lane:
         }
 
 
-class Lanes:
-    """All lanes of one client. ``floor`` returns the largest log index the client has seen."""
+class RequestIdPool:
+    """The ids of one client. ``floor`` returns the largest log index the client has seen."""
 
     def __init__(self, floor: Callable[[], int]) -> None:
         self._floor = floor
-        self._free: list[Lane] = []
+        self._free: list[RequestIds] = []
         self._writes = asyncio.Semaphore(_WRITES_AT_ONCE_MAX)
 
     def write(self, wait_ms: int) -> Lending:
-        """Lend a lane for one write; waits up to ``wait_ms`` while very many are under way.
+        """Lend an id for one write; waits up to ``wait_ms`` while very many are under way.
 
         Raises:
             UnavailableError: as many were under way all the time.
         """
         return Lending(self, self._writes, wait_ms)
 
-    def take(self) -> Lane:
-        """Lend a lane, its next request begun, for as long as that request may wait."""
-        lane = self._free.pop() if self._free else Lane(self._floor())
-        lane.advance()
-        return lane
+    def take(self) -> RequestIds:
+        """Lend an id, its next request begun, for as long as that request may wait."""
+        ids = self._free.pop() if self._free else RequestIds(self._floor())
+        ids.advance()
+        return ids
 
-    def give_back(self, lane: Lane) -> None:
-        self._free.append(lane)
+    def give_back(self, ids: RequestIds) -> None:
+        self._free.append(ids)
 
 
 class Lending:
-    """``async with`` it for the lane; a class, for a write may be under way when its loop ends."""
+    """``async with`` it for the id; a class, for a write may be under way when its loop ends."""
 
-    __slots__ = ("_lane", "_lanes", "_wait_ms", "_writes")
+    __slots__ = ("_ids", "_pool", "_wait_ms", "_writes")
 
-    def __init__(self, lanes: Lanes, writes: asyncio.Semaphore, wait_ms: int) -> None:
-        self._lanes = lanes
+    def __init__(self, pool: RequestIdPool, writes: asyncio.Semaphore, wait_ms: int) -> None:
+        self._pool = pool
         self._writes = writes
         self._wait_ms = wait_ms
-        self._lane: Lane | None = None
+        self._ids: RequestIds | None = None
 
-    async def __aenter__(self) -> Lane:
+    async def __aenter__(self) -> RequestIds:
         try:
             async with asyncio.timeout(max(0, self._wait_ms) / 1000):
                 await self._writes.acquire()
@@ -102,10 +102,10 @@ class Lending:
                 f"expected fewer than {_WRITES_AT_ONCE_MAX} writes of this client under way, found "
                 f"as many for {self._wait_ms} ms; nothing was sent of this one"
             ) from None
-        self._lane = self._lanes.take()
-        return self._lane
+        self._ids = self._pool.take()
+        return self._ids
 
     async def __aexit__(self, *_exception: object) -> None:
-        assert self._lane is not None, "left what was not entered"
-        self._lanes.give_back(self._lane)
+        assert self._ids is not None, "left what was not entered"
+        self._pool.give_back(self._ids)
         self._writes.release()

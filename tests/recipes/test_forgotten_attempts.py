@@ -50,7 +50,7 @@ async def test_a_timeout_is_unknown_when_the_attempt_was_forgotten(world: Memory
         await forget_all_clients(world)
         network.loses_reply_of = lambda request: "locks" in request.target
 
-        with pytest.raises(OutcomeUnknownError, match="may stand in the queue"):
+        with pytest.raises(OutcomeUnknownError, match="may be queued"):
             await waiting
 
 

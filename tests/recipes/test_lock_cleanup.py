@@ -95,7 +95,7 @@ async def test_who_wakes_after_deadline_and_lease_is_not_told_that_nothing_is_le
         network.loses_reply_of = wake_late
         await first.release()
         await second
-        with pytest.raises(OutcomeUnknownError, match="may stand in the queue"):
+        with pytest.raises(OutcomeUnknownError, match="may be queued"):
             await waiting
 
         assert await world.queue(other, "daily") == ["second", "third"]

@@ -1,4 +1,4 @@
-"""Locks for who writes a recipe: a place in a queue, what was granted, how it is lost.
+"""Building blocks of recipes: a place in a queue, the grant, its loss.
 
 A recipe is built from these names, those of ``coordinator.client`` and the errors of
 ``coordinator.errors``; ours (the package ``recipes``) use nothing else. The page docs/recipes.md

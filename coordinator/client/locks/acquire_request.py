@@ -13,8 +13,8 @@ class AcquireRequest:
         label, host, pid, trace_id: who contends, for people to see.
         value: what an election publishes when won; bytes. Of the fields below an election has none.
         kind: ``exclusive``, ``shared`` or ``slot``.
-        owner: tells the owners of one session apart for the deadlock detection; "" is an owner of
-            its own.
+        owner: distinguishes the owners of one session for the deadlock detection; "" is an owner
+            of its own.
         size: how many slots a semaphore has that does not exist yet.
         lock_delay_ms: how long nobody is granted the lock after this grant was lost; 0 to 60,000.
         max_hold_ms: when the grant ends by itself; 0 for never.

@@ -1,11 +1,11 @@
-"""What this client's earlier attempts and grants may still have standing in a queue.
+"""Clean-ups of earlier attempts and grants that are still under way, by queue and owner.
 
-A release or a withdrawal that could not be delivered goes on in the background. Until it is done
-its contender stands in the queue, under the name of its owner; a new attempt of the same owner
-would be refused as one that waits for itself. So it waits for the old one to be gone first.
+A release or a withdrawal that could not be delivered is retried in the background. Until it is done
+its contender stays in the queue under the name of its owner, and a new attempt of the same owner
+would be refused as one that waits for itself. So the new attempt waits for the old one to be gone.
 
-The attempts under way are counted here too: where an owner has none, what stands in its name and
-is not held is left over.
+Attempts under way are counted here too: where an owner has none, its contenders that do not hold
+are left over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 
 class Leftovers:
-    """The clean-ups that are under way, by queue and owner; anonymous owners leave nothing."""
+    """The clean-ups under way, and the attempts; an owner without a name is not counted."""
 
     def __init__(self) -> None:
         self._contending: Counter[tuple[str, str]] = Counter()

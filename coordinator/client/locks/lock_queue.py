@@ -27,7 +27,7 @@ from coordinator.client.locks.acquire_request import AcquireRequest
 from coordinator.client.locks.acquired import Acquired
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.unclaimed import unclaimed
-from coordinator.client.request_ids import Lane
+from coordinator.client.request_ids import RequestIds
 from coordinator.client.session import Session
 from coordinator.errors import (
     BadArgumentsError,
@@ -74,7 +74,7 @@ _GRACE_MS = 500
 _LAST_MS_MIN = 300
 _FORGOTTEN_MAX = 3
 _ASK_AGAIN_MS = WAIT_MS_MAX // 2
-"""The server waits for an hour at most; who waits longer asks again, at the same place, in time."""
+"""The server waits for an hour at most; a longer wait asks again in time, at the same place."""
 
 
 class _AskAgain(Exception):
@@ -91,12 +91,12 @@ class _CallbackFailed(Exception):
 @dataclass(slots=True)
 class _Attempt:
     session: Session
-    lane: Lane
+    ids: RequestIds
     deadline_ms: int | None
     is_try: bool
     may_be_queued: bool = False
     was_served: bool = False
-    """A member told our position since the last failure."""
+    """A member reported our position since the last failure."""
     position: int | None = None
 
 
@@ -122,7 +122,7 @@ class LockQueue:
         self.is_election = is_election
         self._title = ", ".join(names)
         self._room = "elections" if is_election else "locks"
-        # What stands in several queues is withdrawn as one, in the name of any of them.
+        # A contender in several queues is withdrawn by the name of any of them.
         self._base = self._base_of(self.names[0])
         self._target = f"/v1/{self._room}" if len(names) > 1 else self._base
         self._delivery = delivery
@@ -139,7 +139,7 @@ class LockQueue:
     ) -> Acquired:
         """Wait for the grant, for ``wait_ms`` in all (0: try once; None: without end).
 
-        ``on_position(count)`` is called in the event loop with how many stand before this
+        ``on_position(count)`` is called in the event loop with how many are before this
         contender, holders included. What it raises ends the wait and is raised as it is.
 
         Raises:
@@ -164,7 +164,7 @@ class LockQueue:
         if deadline_ms is not None:
             limit_ms = max(0, deadline_ms - clock.monotonic_ms())
         session = await self._open_session(limit_ms)
-        attempt = _Attempt(session, self._delivery.lanes.take(), deadline_ms, wait_ms == 0)
+        attempt = _Attempt(session, self._delivery.request_ids.take(), deadline_ms, wait_ms == 0)
         try:
             acquired = await self._acquired(attempt, request, on_position)
         except _CallbackFailed as failed:
@@ -181,7 +181,7 @@ class LockQueue:
             await self._settle(attempt, request.owner, error)
             raise
         finally:
-            self._delivery.lanes.give_back(attempt.lane)
+            self._delivery.request_ids.give_back(attempt.ids)
         grant = acquired.grant
         try:
             await acquired.watch(self._timeout_ms)
@@ -224,7 +224,7 @@ class LockQueue:
         return await self._delivery.write(call, read_grant_reply, self._timeout_ms)
 
     async def note(self, grant: Grant, note: bytes) -> None:
-        """Leave ``note`` (up to 1 KiB) with the grant, for whoever holds next.
+        """Leave ``note`` (up to 1 KiB) with the grant, for the next holder.
 
         Raises:
             NotOwnerError: it does not hold any more.
@@ -307,7 +307,7 @@ class LockQueue:
                 forgotten += 1
                 if attempt.may_be_queued or forgotten > _FORGOTTEN_MAX:
                     raise
-                attempt.lane.renew(self._delivery.index_seen)
+                attempt.ids.renew(self._delivery.index_seen)
                 continue
             except _AskAgain:
                 continue
@@ -340,7 +340,7 @@ class LockQueue:
         try:
             call = self._call(attempt, request, remaining_ms)
             async with self._delivery.stream(
-                call, headers_ms, attempt.lane, is_bounded=attempt.is_try
+                call, headers_ms, attempt.ids, is_bounded=attempt.is_try
             ) as stream:
                 opened_ms = self._delivery.clock.monotonic_ms()
                 while True:
@@ -391,9 +391,9 @@ class LockQueue:
         """Withdraw what the failed attempt may have left; raise what is then known of it."""
         if not attempt.may_be_queued:
             return
-        lane = attempt.lane
-        target = f"{self._base}/attempts/{lane.client_id}/{lane.number}"
-        call = Call("DELETE", f"{target}?floor_index={lane.floor_index}")
+        ids = attempt.ids
+        target = f"{self._base}/attempts/{ids.client_id}/{ids.number}"
+        call = Call("DELETE", f"{target}?floor_index={ids.floor_index}")
         work = self._withdraw(call, attempt.session, owner)
         chore = self.clean_up(work, f"withdraw {target}", owner)
         # A second cancellation does not wait any longer; the chore goes on in any case.
@@ -408,7 +408,7 @@ class LockQueue:
             if not attempt.session.is_unheard:
                 attempt.session.check()
             raise OutcomeUnknownError(
-                f"{error.message}; it may stand in the queue until its withdrawal arrives or "
+                f"{error.message}; it may be queued until its withdrawal arrives or "
                 f"session {attempt.session.session_id} ends",
                 **error.fields,
             ) from error

@@ -1,8 +1,8 @@
-"""Who is elected, now and after each change; survives its members.
+"""A stream of who is elected, now and after each change; it continues at another member.
 
-1. The first thing told is who is elected now (or that nobody is).
-2. After a reconnect the present is told again only if it differs from what was told last; what
-   came and went in between is not told.
+1. The first item says who is elected now (or that nobody is).
+2. After a reconnect the present state is repeated only if it differs from the last item; what
+   happened in between is not reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from coordinator.wire.messages.elections import Elected, read_observe_line
 
 
 class ElectionStream:
-    """``async for elected in stream``; ``zxid`` is that of the last thing told."""
+    """``async for elected in stream``; ``zxid`` is that of the last item."""
 
     def __init__(self, delivery: Delivery, name: str, contact_timeout_ms: int | None) -> None:
         self.zxid: int | None = None
@@ -56,5 +56,5 @@ class ElectionStream:
 
     @staticmethod
     def _is_news(elected: Elected, last: Elected) -> bool:
-        # A member that lags behind the last one may tell its past first.
+        # A member that lags behind the last one may report its past first.
         return elected.zxid >= last.zxid and elected.elected != last.elected

@@ -1,13 +1,13 @@
-"""Who holds or waits inside one client: the asyncio task, or the thread, that asks.
+"""The owner on whose behalf a lock is acquired: the asyncio task, or the thread, that asks.
 
-A session may have many owners. The cluster tells them apart by these names when it looks for
+A session may have many owners. The cluster distinguishes them by these names when it looks for
 deadlocks: an owner that waits for what it holds itself waits for ever, while two tasks of one
 program that want the same lock do not.
 
-1. A name never belongs to two: it has a number that this process gives out once. (Identifiers of
-   tasks and threads are used again when these have ended.)
-2. A sync call runs in the client's own loop, but asks in the name of the thread that called.
-3. The words in a name are for people; only the number tells owners apart.
+1. No two owners have the same name: it contains a number that this process uses once. (Identifiers
+   of tasks and threads are used again when these have ended.)
+2. A sync call runs in the client's own loop, but its owner is the thread that called.
+3. The words in a name are for people; only the number distinguishes owners.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _caller: ContextVar[str] = ContextVar("coordinator_caller")
 
 
 def current_owner() -> str:
-    """Return the name of who asks: the thread behind a sync call, else the running task.
+    """Return the owner: the thread behind a sync call, else the running task.
 
     Outside both (a callback of the loop) it is the thread.
     """

@@ -1,7 +1,7 @@
-"""Contenders of a session that nobody waits for or holds by, found by looking at their queue.
+"""Contenders of a session that nothing waits for or holds by, found by looking at their queue.
 
-The way back of an attempt whose number the members have forgotten: they can not say what it came
-to, and refuse every copy of it that is still under way, so what stands there now is all there is.
+This is how an attempt is withdrawn whose number the members have forgotten. They cannot say what
+became of it, and they refuse every copy that is still under way, so what is queued now is all.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from coordinator.wire.messages.locks import Contender, LockView
 async def unclaimed(
     delivery: Delivery, base: str, session: Session, owner: str, timeout_ms: int
 ) -> tuple[str, ...]:
-    """Return the grant ids of what ``owner`` has standing at ``base`` and does not hold by.
+    """Return the grant ids of contenders that ``owner`` has at ``base`` and does not hold by.
 
-    They are nobody's if ``owner`` has no attempt under way there either, which the caller knows.
+    They are left over if ``owner`` has no attempt under way there either, which the caller knows.
     """
-    found = await _standing(delivery, base, timeout_ms)
+    found = await _queued(delivery, base, timeout_ms)
     return tuple(
         each.grant_id
         for each in found
@@ -30,7 +30,7 @@ async def unclaimed(
     )
 
 
-async def _standing(delivery: Delivery, base: str, timeout_ms: int) -> tuple[Contender, ...]:
+async def _queued(delivery: Delivery, base: str, timeout_ms: int) -> tuple[Contender, ...]:
     call = Call("GET", base)
     if base.startswith("/v1/elections/"):
         election = await delivery.read(call, ElectionView.from_body, timeout_ms)
