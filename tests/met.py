@@ -16,6 +16,6 @@ class Met(Counter[str]):
     def check(self, **least: int) -> None:
         """Fail if one was met less often than ``least`` says; ``_`` stands for a blank, too."""
         counts = {name.replace(" ", "_"): count for name, count in self.items()}
-        found = {name: counts.get(name, 0) for name in least}
+        found = {name: counts.get(name.replace(" ", "_"), 0) for name in least}
         short = {name: (found[name], n) for name, n in least.items() if found[name] < n}
         assert not short, f"too little of what this is about was met (found, least): {short}"
