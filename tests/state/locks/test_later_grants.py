@@ -213,3 +213,25 @@ def test_multi_locks_beyond_what_one_command_may_delete_are_refused() -> None:
     assert room.do(Multi((Delete(first), Delete(second), Delete(third)))).refusal is not None
     assert room.do(Multi((Delete(first), Delete(second)))).refusal is None
     assert room.do(Delete(QUEUE, is_recursive=True)).refusal is None
+
+
+@pytest.mark.parametrize("leaves", ["at once", "one by one"])
+def test_who_leaves_before_its_turn_leaves_nothing_to_go_on_with(leaves: str) -> None:
+    """Queues in which one alone was still to be granted are forgotten with it."""
+    room = Room()
+    names = [f"/locks/{letter}" for letter in "abcde"]
+    for session_id in ("s1", "s2"):
+        for name in names:
+            room.do(Enter((name,), "lock-", Kind.EXCLUSIVE, session_id, b""))
+    assert len(room.do(CloseSession("s1")).granted) == 3
+    assert room.machine.locks.has_ungranted
+    waiting = [room.machine.locks.contenders(name)[0] for name in names]
+
+    if leaves == "at once":
+        room.do(CloseSession("s2"))
+    else:
+        for each in waiting:
+            room.do(Revoke(each.path, each.czxid, "ops", "stuck"))
+
+    assert not room.machine.locks.has_ungranted
+    assert room.go_on() == (0, 0)
