@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection
+from types import TracebackType
 from typing import Literal
 
 from coordinator.client import HttpTransport, Request, Response
@@ -97,19 +97,8 @@ class Wire:
         self._maybe_drop(endpoint, request)
         return response
 
-    @asynccontextmanager
-    async def stream(
-        self, endpoint: str, request: Request, timeout_ms: int
-    ) -> AsyncIterator[ResponseStream]:
-        try:
-            async with asyncio.timeout(timeout_ms / 1000) as scope:
-                await self.until_mended(endpoint)
-        except TimeoutError as error:
-            if not scope.expired():
-                raise
-            raise _silence(endpoint, timeout_ms) from error
-        async with self._http.stream(endpoint, request, timeout_ms) as stream:
-            yield _WireStream(stream, self, endpoint, request)
+    def stream(self, endpoint: str, request: Request, timeout_ms: int) -> _WireStreaming:
+        return _WireStreaming(self, self._http, endpoint, request, timeout_ms)
 
     async def close(self) -> None:
         await self._http.close()
@@ -145,6 +134,38 @@ class _Drop:
     def __init__(self, matches: Callable[[Request], bool]) -> None:
         self.matches = matches
         self.fault: Fault | None = None
+
+
+class _WireStreaming:
+    """``async with`` it to stream; a class, for whoever leaves one open leaves no generator."""
+
+    def __init__(
+        self, wire: Wire, http: HttpTransport, endpoint: str, request: Request, timeout_ms: int
+    ) -> None:
+        self._wire = wire
+        self._endpoint = endpoint
+        self._request = request
+        self._timeout_ms = timeout_ms
+        self._streaming = http.stream(endpoint, request, timeout_ms)
+
+    async def __aenter__(self) -> ResponseStream:
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000) as scope:
+                await self._wire.until_mended(self._endpoint)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise _silence(self._endpoint, self._timeout_ms) from error
+        stream = await self._streaming.__aenter__()
+        return _WireStream(stream, self._wire, self._endpoint, self._request)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._streaming.__aexit__(kind, error, traceback)
 
 
 class _WireStream:

@@ -131,11 +131,17 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.parametrize("is_wired", [False, True], ids=["http", "test kit"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_left_open_at_the_end_prints_nothing(url: str, name: str) -> None:
-    """No traceback, no warning however little is suppressed; and its session is closed."""
+def test_what_is_left_open_at_the_end_prints_nothing(url: str, name: str, is_wired: bool) -> None:
+    """No traceback, no warning however little is suppressed; and its session is closed. So it is
+    over the wire of the test kit, whose users leave as much open."""
     program = "import asyncio, sys\nfrom coordinator import Lock, connect\nurl = sys.argv[1]\n"
-    program += textwrap.dedent(PROGRAMS[name]) + "\nasyncio.run(main())\n"
+    text = textwrap.dedent(PROGRAMS[name])
+    if is_wired:
+        program += "from coordinator.testing.client_wire import Wire\n"
+        text = text.replace("connect(url)", "connect(url, transport=Wire())")
+    program += text + "\nasyncio.run(main())\n"
     before = connect(url)
     sessions = len(before.sessions())
 
