@@ -26,7 +26,7 @@ NOT_DIGESTED = {
     r"\._term": "of the last entry; set with each, and not known to a restored member",
     r".*\._generation|.*\.generation": "how many snapshots this life of the member has made",
     r".*\._tree\.(zxid|wall_ms|_floor_before)": "of the transaction; set by begin",
-    r".*\._locks\.(is_changed|entered.*|groups_going.*|places_going)": "of the last command",
+    r".*\._locks\.(is_changed|entered.*|ended_now.*|(group|place)s_going.*)": "of the last command",
     r"\._handlers.*|.*\._runners.*": "code: the same in every state of a release",
     r"\._(contenders|lock_operations)\._limits.*": "the object in limits_record, by reference",
     r".*\._locks\.grants_max": "a limit, which is digested with the limits",

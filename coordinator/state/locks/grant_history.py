@@ -187,10 +187,6 @@ class GrantHistory:
         for each in self._ended:
             yield Grant.of(each.contender, each, None)
 
-    def ended_at(self, zxid: int) -> Iterator[Ended]:
-        """Iterate over the grants that the latest command ended, if that was ``zxid``."""
-        return takewhile(lambda each: each.ended_zxid == zxid, reversed(self._ended))
-
     def latest_first(self) -> Iterator[Ended]:
         return reversed(self._ended)
 

@@ -117,6 +117,8 @@ class LockTable:
         """Whether this command changed something here that has no event."""
         self.entered: dict[str, None] = {}
         """Queues that this command has made a contender in."""
+        self.ended_now: list[Ended] = []
+        """The grants that this command has ended, also those that the history does not keep."""
         self.groups_going: dict[str, int] = {}
         """The multi-locks that this command deletes, by their first place; how many places."""
         self.places_going = 0
@@ -180,6 +182,8 @@ class LockTable:
         self.is_changed = False
         if self.entered:
             self.entered.clear()
+        if self.ended_now:
+            self.ended_now.clear()
         if self.groups_going:
             self.groups_going.clear()
             self.places_going = 0
@@ -292,7 +296,9 @@ class LockTable:
             self._disown(contender)
         if contender.granted_zxid is not None:
             queue.held -= 1
-            self.history.add(Ended(contender, tree.zxid, tree.wall_ms, departure()))
+            ended = Ended(contender, tree.zxid, tree.wall_ms, departure())
+            self.ended_now.append(ended)
+            self.history.add(ended)
         if contender.group:
             for other in contender.group:
                 znode = tree.find(other)

@@ -130,8 +130,10 @@ class LockReads:
         return tuple(self._table.history.latest_first())
 
     def ended_at(self, zxid: int) -> tuple[Ended, ...]:
-        """Return the grants that the latest command ended, if that was ``zxid``; the last first."""
-        return tuple(self._table.history.ended_at(zxid))
+        """Return the grants that the latest command ended, if that was ``zxid``; the last first.
+        All of them, however few the history keeps: their holders are to be told."""
+        ended = self._table.ended_now
+        return tuple(reversed(ended)) if ended and ended[0].ended_zxid == zxid else ()
 
     def last_ended(self, directory: str) -> Ended | None:
         """Return how the grant of a queue ended that ended last, None when none is known."""

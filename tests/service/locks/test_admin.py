@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 
-from coordinator.config import Config, SessionConfig
+from coordinator.config import Config, LimitsConfig, SessionConfig
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
@@ -124,6 +125,25 @@ async def test_a_grant_deleted_over_the_tree_is_told_as_well() -> None:
 
         ack = await soon(world.follower.heartbeat(session_id, world.deadline()))
         assert [(each.path, each.how) for each in ack.lost] == [(held.path, "deleted")]
+
+
+@pytest.mark.parametrize("limits", [{"grant_history_max": 1}, {"grant_history_bytes_max": 1}])
+async def test_every_holder_is_told_however_short_the_history_is(limits: dict[str, int]) -> None:
+    """Several grants end in one command, more than the history keeps, or than any: all are told."""
+    config = replace(WITHOUT_LEASES, limits=replace(LimitsConfig(), **limits))
+    async with cluster(config=config) as world:
+        sessions = [await opened(world) for _ in range(3)]
+        held = [await soon(acquired(world, each, f"l{each}")) for each in sessions]
+        deletes = Multi(tuple([Delete(each.path) for each in held]))
+        await world.leader.submit(deletes, request=None, deadline_ms=world.deadline())
+
+        for session_id, grant in zip(sessions, held, strict=True):
+            for member in (world.leader, world.follower):
+                ack = await soon(member.heartbeat(session_id, world.deadline()))
+                assert [(each.path, each.how) for each in ack.lost] == [(grant.path, "deleted")]
+        again = await soon(acquired(world, sessions[0], "after"))
+        await released(world, again)
+        assert len(await history(world)) == (1 if "grant_history_max" in limits else 0)
 
 
 async def test_what_was_taken_is_known_after_a_snapshot() -> None:
