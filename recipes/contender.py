@@ -1,8 +1,8 @@
 """Contenders in queues that the server runs, and their grants.
 
-``Contender`` has the verbs that locks share; ``QueueContender`` is one contender in one queue, as
-``Lock`` and ``Semaphore`` are, which differ in their options alone. ``obtain`` goes from a request
-to grants, for them, ``MultiLock``, ``ReentrantLock`` and ``Election``.
+``LockContender`` has the verbs that locks share. ``QueueContender`` is one contender in one queue:
+``Lock`` and ``Semaphore``, which differ in their options alone. ``obtain`` goes from a request to
+grants, for these, ``MultiLock``, ``ReentrantLock`` and ``Election``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from recipes.hold import Hold
 from recipes.options import Options, Timeout, wait_ms_of
 
 
-class Contender(Context[HeldT_co, ClientT]):
+class LockContender(Context[HeldT_co, ClientT]):
     """One contender, which may acquire and release over and over; a subclass has ``_obtain``."""
 
     _options: Options
@@ -84,7 +84,7 @@ class Contender(Context[HeldT_co, ClientT]):
     release = both(_release)
 
 
-class QueueContender(Contender[Grant[ClientT], ClientT]):
+class QueueContender(LockContender[Grant[ClientT], ClientT]):
     """One contender for the lock ``name``."""
 
     name: str

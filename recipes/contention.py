@@ -45,7 +45,7 @@ def kind_of(name: str) -> Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueuePlace:
     """The place of a contender: ``position`` 0 holds, else it counts those before it (1 or more).
 
     ``predecessor`` is whom to watch. ``is_queued`` is False when the contender is not (or no
@@ -58,10 +58,11 @@ class Standing:
 
     @property
     def is_holder(self) -> bool:
+        """Whether it holds."""
         return self.is_queued and self.position == 0
 
 
-_ABSENT = Standing(is_queued=False, position=-1, predecessor=None)
+_ABSENT = QueuePlace(is_queued=False, position=-1, predecessor=None)
 
 
 def sorted_contenders(names: Iterable[str]) -> list[str]:
@@ -69,7 +70,7 @@ def sorted_contenders(names: Iterable[str]) -> list[str]:
     return [name for _, name in _numbered(names) if kind_of(name) != "closed"]
 
 
-def standing(names: Iterable[str], mine: str, size: int = 1) -> Standing:
+def place_of(names: Iterable[str], mine: str, size: int = 1) -> QueuePlace:
     """Decide for the contender ``mine``, a name among its siblings ``names``, in O(n).
 
     ``size`` is that of the semaphore, for slots.
@@ -103,9 +104,9 @@ def standing(names: Iterable[str], mine: str, size: int = 1) -> Standing:
     if not is_queued:
         return _ABSENT
     if blocking is None and (kind != "slot" or slots < size):
-        return Standing(is_queued=True, position=0, predecessor=None)
+        return QueuePlace(is_queued=True, position=0, predecessor=None)
     predecessor = None if blocking is None or kind == "slot" else blocking[1]
-    return Standing(is_queued=True, position=max(before, 1), predecessor=predecessor)
+    return QueuePlace(is_queued=True, position=max(before, 1), predecessor=predecessor)
 
 
 def holders(names: Iterable[str], size: int = 1) -> list[str]:

@@ -19,12 +19,12 @@ from typing import Unpack
 
 from coordinator.client import ClientT
 from coordinator.errors import BadArgumentsError
-from recipes.contender import Contender, obtain
+from recipes.contender import LockContender, obtain
 from recipes.grant import Grant
 from recipes.options import LockOptions, Options, name_of
 
 
-class MultiLock(Contender[tuple[Grant[ClientT], ...], ClientT]):
+class MultiLock(LockContender[tuple[Grant[ClientT], ...], ClientT]):
     """One contender for all the locks ``names`` (up to 64); see ``Lock`` for the options."""
 
     def __init__(self, client: ClientT, *names: str | int, **options: Unpack[LockOptions]) -> None:

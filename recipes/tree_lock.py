@@ -35,7 +35,7 @@ from coordinator.errors import (
     UnavailableError,
 )
 from recipes import contention
-from recipes.contender import Contender
+from recipes.contender import LockContender
 from recipes.grant import Grant
 from recipes.hold import Hold
 from recipes.options import DEFAULT_TIMEOUT_S, Options, Timeout, WhenUnsure, name_of
@@ -52,7 +52,7 @@ _AGAIN_S = 0.5
 _KNOWN_S_MAX = 3_600.0
 
 
-class TreeLock(Contender[Grant[ClientT], ClientT]):
+class TreeLock(LockContender[Grant[ClientT], ClientT]):
     """One contender for the lock ``name``, over the plain tree; otherwise like ``Lock``.
 
     ``on_before_watch`` is awaited between the listing and the watch; for tests of that gap.
@@ -249,16 +249,16 @@ class _Place:
 
     async def _holds_or_waits(self) -> bool:
         listing = await self._core.children(self._directory)
-        standing = contention.standing(listing.names, _name_of(self.path))
-        if not standing.is_queued:
+        place = contention.place_of(listing.names, _name_of(self.path))
+        if not place.is_queued:
             raise LockLostError(f"{self.path}: expected our place in the queue, found it gone")
-        if standing.predecessor is None:
+        if place.predecessor is None:
             return True
         if self._on_position is not None:
-            self._on_position(standing.position)
+            self._on_position(place.position)
         if self._on_before_watch is not None:
             await self._on_before_watch()
-        predecessor = f"{self._directory}/{standing.predecessor}"
+        predecessor = f"{self._directory}/{place.predecessor}"
         zxid = None if listing.stat is None else listing.stat.pzxid
         try:
             async with self._core.watch(predecessor, from_zxid=zxid, one_shot=True) as changes:

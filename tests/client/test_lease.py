@@ -26,7 +26,7 @@ def test_an_old_acknowledgement_never_shortens_the_lease() -> None:
 
 def test_there_are_three_heartbeats_in_each_lease() -> None:
     """The interval is a third of the timeout."""
-    assert Lease(0, 9_000, 225).interval_ms == 3_000
+    assert Lease(sent_ms=0, timeout_ms=9_000, margin_ms=225).interval_ms == 3_000
 
 
 @pytest.mark.parametrize("timeout_ms", [1_000, 2_000, 5_000, 10_000, 60_000, 3_600_000])

@@ -18,7 +18,8 @@ PHASES = 12
 
 def survived_ms(timeout_s: int) -> int:
     """Return how long trouble may last at the worst moment."""
-    lease = Lease(0, timeout_s * 1000, margin_ms(timeout_s * 1000))
+    timeout_ms = timeout_s * 1000
+    lease = Lease(sent_ms=0, timeout_ms=timeout_ms, margin_ms=margin_ms(timeout_ms))
     return lease.safe_until_ms - lease.interval_ms - lease.attempt_ms - lease.pause_ms_max
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipes.contention import holder, holders, sequence_of, sorted_contenders, standing
+from recipes.contention import holder, holders, place_of, sequence_of, sorted_contenders
 
 
 def test_lowest_sequence_holds_and_others_watch_their_predecessor() -> None:
     """Three contenders: the first holds, the third watches the second."""
     names = ["lock-0000000007", "lock-0000000009", "lock-0000000012"]
 
-    assert standing(names, names[0]).is_holder
-    assert standing(names, names[2]).predecessor == "lock-0000000009"
-    assert standing(names, names[2]).position == 2
+    assert place_of(names, names[0]).is_holder
+    assert place_of(names, names[2]).predecessor == "lock-0000000009"
+    assert place_of(names, names[2]).position == 2
 
 
 def test_prefixes_do_not_change_the_order() -> None:
@@ -22,7 +22,7 @@ def test_prefixes_do_not_change_the_order() -> None:
     names = ["zzz-0000000001", "aaa-0000000002"]
 
     assert holder(names) == "zzz-0000000001"
-    assert standing(names, "aaa-0000000002").predecessor == "zzz-0000000001"
+    assert place_of(names, "aaa-0000000002").predecessor == "zzz-0000000001"
 
 
 def test_numbers_wider_than_ten_digits_sort_as_numbers() -> None:
@@ -34,8 +34,8 @@ def test_numbers_wider_than_ten_digits_sort_as_numbers() -> None:
 
 def test_a_departed_contender_is_not_queued() -> None:
     """Who is not among the names holds nothing, even when nobody else does."""
-    assert not standing([], "lock-0000000001").is_queued
-    assert not standing([], "lock-0000000001").is_holder
+    assert not place_of([], "lock-0000000001").is_queued
+    assert not place_of([], "lock-0000000001").is_holder
 
 
 def test_readers_hold_together_and_watch_the_writer_before_them() -> None:
@@ -44,8 +44,8 @@ def test_readers_hold_together_and_watch_the_writer_before_them() -> None:
              "read-0000000005"]  # fmt: skip
 
     assert holders(names) == names[:2]
-    assert standing(names, "read-0000000005").predecessor == "lock-0000000003"
-    assert standing(names, "lock-0000000003").predecessor == "read-0000000002"
+    assert place_of(names, "read-0000000005").predecessor == "lock-0000000003"
+    assert place_of(names, "lock-0000000003").predecessor == "read-0000000002"
 
 
 def test_slots_hold_up_to_the_size() -> None:
@@ -53,9 +53,9 @@ def test_slots_hold_up_to_the_size() -> None:
     names = ["slot-0000000001", "slot-0000000002", "slot-0000000003"]
 
     assert holders(names, 2) == names[:2]
-    assert not standing(names, "slot-0000000003", 2).is_holder
-    assert standing(names, "slot-0000000003", 2).predecessor is None
-    assert standing(names, "slot-0000000002", 2).is_holder
+    assert not place_of(names, "slot-0000000003", 2).is_holder
+    assert place_of(names, "slot-0000000003", 2).predecessor is None
+    assert place_of(names, "slot-0000000002", 2).is_holder
 
 
 def test_a_closed_queue_grants_nobody_behind() -> None:
@@ -63,9 +63,9 @@ def test_a_closed_queue_grants_nobody_behind() -> None:
     names = ["read-0000000001", "delay-0-0000000001", "read-0000000002"]
 
     assert holders(names) == ["read-0000000001"]
-    assert standing(names, "read-0000000002").predecessor == "delay-0-0000000001"
+    assert place_of(names, "read-0000000002").predecessor == "delay-0-0000000001"
     assert sorted_contenders(names) == ["read-0000000001", "read-0000000002"]
-    assert not standing(names, "delay-0-0000000001").is_queued
+    assert not place_of(names, "delay-0-0000000001").is_queued
 
 
 def test_numbers_too_long_for_a_grant_id_are_no_numbers() -> None:
@@ -82,10 +82,10 @@ prefixes = st.sampled_from(["lock-", "read-", "slot-", "delay-"])
     st.integers(1, 3),
 )
 def test_each_decides_as_all_do_together(places: list[tuple[str, int]], size: int) -> None:
-    """``standing`` of one and ``holders`` of all are one decision."""
+    """``place_of`` one and ``holders`` of all are one decision."""
     names = [f"{prefix}{number:010d}" for prefix, number in places]
 
-    found = [name for name in sorted_contenders(names) if standing(names, name, size).is_holder]
+    found = [name for name in sorted_contenders(names) if place_of(names, name, size).is_holder]
 
     assert found == holders(names, size)
 
@@ -96,7 +96,7 @@ def test_strangers_are_ignored() -> None:
 
     assert sequence_of("lock-12") is None
     assert holder(names) == "lock-0000000003"
-    assert standing(names, "lock-0000000003").is_holder
+    assert place_of(names, "lock-0000000003").is_holder
 
 
 @given(st.sets(st.integers(min_value=0, max_value=10**12), min_size=1, max_size=40))
@@ -105,6 +105,6 @@ def test_each_contender_watches_exactly_the_one_before_it(numbers: set[int]) -> 
     names = [f"lock-{number:010d}" for number in numbers]
     order = sorted_contenders(names)
 
-    assert [standing(names, name).position for name in order] == list(range(len(order)))
-    assert [standing(names, name).predecessor for name in order] == [None, *order[:-1]]
+    assert [place_of(names, name).position for name in order] == list(range(len(order)))
+    assert [place_of(names, name).predecessor for name in order] == [None, *order[:-1]]
     assert holder(names) == order[0]

@@ -21,9 +21,14 @@ class Now:
         return self.now_ms
 
 
+def taken(path: str, token: int, how: str, **why: str) -> LostGrant:
+    return LostGrant(path=path, fencing_token=token, how=how, **why)
+
+
 def told(*lost: LostGrant, **holds: int) -> SessionLease:
     paths = {"one": PATH, "other": OTHER}
-    return SessionLease("s", 10_000, {paths[name]: ms for name, ms in holds.items()}, lost)
+    left_ms = {paths[name]: ms for name, ms in holds.items()}
+    return SessionLease(session_id="s", timeout_ms=10_000, holds=left_ms, lost=lost)
 
 
 def test_a_hold_is_counted_from_when_its_heartbeat_was_sent() -> None:
@@ -70,12 +75,12 @@ def test_a_taken_grant_is_told_once_to_who_attends_and_stays_known() -> None:
     heard: list[str] = []
     watch = GrantWatch(Now(), 0.0)
     watch.watch([PATH], 5, heard.append)
-    forced = LostGrant(PATH, 5, "forced", by="ops", reason="stuck")
+    forced = taken(PATH, 5, "forced", by="ops", reason="stuck")
 
-    watch.on_heartbeat(0, told(LostGrant(PATH, 4, "forced", by="x", reason="y")))
+    watch.on_heartbeat(0, told(taken(PATH, 4, "forced", by="x", reason="y")))
     assert heard == []
     for _ in range(3):
-        watch.on_heartbeat(0, told(forced, LostGrant(OTHER, 9, "deleted")))
+        watch.on_heartbeat(0, told(forced, taken(OTHER, 9, "deleted")))
 
     assert heard == ["ops took it by force: stuck"]
     assert watch.loss_reason([PATH]) == heard[0]
@@ -86,7 +91,7 @@ def test_a_taken_grant_is_told_once_to_who_attends_and_stays_known() -> None:
 
 def many(first: int, count: int = LOST_MAX) -> tuple[LostGrant, ...]:
     """Return lost grants with these tokens, as a heartbeat tells them at one time."""
-    return tuple(LostGrant(OTHER, token, "deleted") for token in range(first, first + count))
+    return tuple(taken(OTHER, token, "deleted") for token in range(first, first + count))
 
 
 def test_a_full_list_of_nothing_heard_before_may_have_been_cut() -> None:
