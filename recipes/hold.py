@@ -262,21 +262,27 @@ class Share:
 
     @property
     def reason(self) -> str:
+        """Why this part is not held any more; empty while it is."""
         return "it was released" if self.is_released else self._hold.reason
 
     def remaining_safe_ms(self) -> int:
+        """Return for how long no other client can be granted the lock, 0 when unknown."""
         return 0 if self.is_released else self._hold.remaining_safe_ms()
 
     def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback()`` once when the hold is lost; returns how to stop that."""
         return self._hold.on_lost(callback)
 
     def lose(self, reason: str) -> None:
+        """Say that the hold is lost, for all its parts."""
         self._hold.lose(reason)
 
     def next_write_number(self) -> int:
+        """Return a number that no other part has."""
         return self._hold.next_write_number()
 
     async def renew(self, timeout_ms: int) -> None:
+        """Renew the lease of the session now; raises as ``Session.renew``."""
         await self._hold.renew(timeout_ms)
 
     async def give_back(self) -> bool:
@@ -289,5 +295,6 @@ class Share:
         return await self._hold.give_back() if self._is_last else True
 
     def keep_releasing(self) -> None:
+        """Go on releasing in the background, if this was the last part."""
         if self._is_last:
             self._hold.keep_releasing()

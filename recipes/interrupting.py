@@ -29,9 +29,17 @@ class Losable(Protocol):
     """What is asked of a grant."""
 
     @property
-    def is_unsure(self) -> bool: ...
-    def loss(self) -> LockLostError: ...
-    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]: ...
+    def is_unsure(self) -> bool:
+        """Whether it is lost and was not released."""
+        ...
+
+    def loss(self) -> LockLostError:
+        """Return the error that says why."""
+        ...
+
+    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback()`` once when it is lost; returns how to stop that."""
+        ...
 
 
 class Interrupting:

@@ -14,7 +14,9 @@ class Page(Protocol):
     """One page of a list; ``next`` is where the next one begins, None on the last."""
 
     @property
-    def next(self) -> Any: ...
+    def next(self) -> Any:
+        """Where the next page begins, None on the last."""
+        ...
 
 
 PageT = TypeVar("PageT", bound=Page)

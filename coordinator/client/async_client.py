@@ -89,6 +89,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
 
     @property
     def clock(self) -> Clock:
+        """The clock of this client: the machine's, or a test's."""
         return self._delivery.clock
 
     def call(

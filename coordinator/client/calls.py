@@ -31,6 +31,7 @@ class Call:
     accept: str = Encoding.JSON.value
 
     def request(self, timeout_ms: int | None, ids: RequestIds | None) -> Request:
+        """Return the request that says this, with the deadline and the id it is sent under."""
         headers = {"Accept": self.accept, **self.headers}
         if timeout_ms is not None:
             headers[TIMEOUT_HEADER] = str(timeout_ms)

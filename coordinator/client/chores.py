@@ -20,14 +20,11 @@ class Chores:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Run ``work`` in a task of its own, which ``drain`` waits for."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._forget)
         return task
-
-    async def shielded(self, work: Coroutine[Any, Any, T], name: str) -> T:
-        """Await ``work``; if the waiter is cancelled the work still goes on to its end."""
-        return await asyncio.shield(self.start(work, name))
 
     async def drain(self, timeout_ms: int) -> None:
         """Let what is under way end, for at most ``timeout_ms``; then cancel the rest."""

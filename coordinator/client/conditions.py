@@ -23,11 +23,19 @@ class HoldsLock(Protocol):
     """Anything that names a lock (or an election) and a fencing token, as a Grant does."""
 
     @property
-    def lock(self) -> str: ...
+    def lock(self) -> str:
+        """The name of the lock or election."""
+        ...
+
     @property
-    def fencing_token(self) -> int: ...
+    def fencing_token(self) -> int:
+        """The token of the grant."""
+        ...
+
     @property
-    def is_election(self) -> bool: ...
+    def is_election(self) -> bool:
+        """Whether it is a leadership."""
+        ...
 
 
 Conditions = HoldsLock | Sequence[HoldsLock] | None

@@ -69,6 +69,7 @@ class Endpoints:
 
     @property
     def current(self) -> str:
+        """The URL of the member that is asked now."""
         return self._urls[self._at]
 
     def avoid(self, url: str) -> None:
@@ -89,6 +90,7 @@ class Trouble:
     refused: UnavailableError | None = None
 
     def note(self, error: UnavailableError | OutcomeUnknownError) -> None:
+        """Count a failed attempt, and keep what says most."""
         self.failures += 1
         if isinstance(error, OutcomeUnknownError):
             self.unknown = error
@@ -96,6 +98,7 @@ class Trouble:
             self.refused = error  # what a member said says more than a closed port
 
     def verdict(self, *, is_write: bool) -> CoordinatorError:
+        """Return what to raise when there is no time for another attempt."""
         if self.unknown is not None and is_write:
             return self.unknown
         if self.refused is not None:
@@ -209,9 +212,11 @@ class Delivery:
 
     @property
     def is_closed(self) -> bool:
+        """Whether no call is sent any more."""
         return self._closed.is_set()
 
     async def close(self) -> None:
+        """End the calls and streams under way, and the connections."""
         self._closed.set()
         for reader in list(self.readers):
             reader.hurry()
@@ -260,6 +265,7 @@ class Delivery:
             ) from error
 
     def note_index(self, headers: Mapping[str, str]) -> None:
+        """Remember the log index that an answer carries."""
         index = headers.get(INDEX_HEADER.lower(), "")
         if index.isascii() and index.isdigit():
             self.index_seen = max(self.index_seen, int(index))

@@ -185,16 +185,20 @@ class InProcessTransport:
 
     @property
     def endpoints(self) -> list[str]:
+        """The URLs of the members that it reaches."""
         return list(self._members)
 
     async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
+        """Send a request to a member and return the whole response."""
         await self._start()
         return await self._http.request(endpoint, request, timeout_ms)
 
     def stream(self, endpoint: str, request: Request, timeout_ms: int) -> _Streaming:
+        """Send a request to a member and return its response line by line."""
         return _Streaming(self._start, self._http.stream(endpoint, request, timeout_ms))
 
     async def close(self) -> None:
+        """Close the connections; the members live on."""
         await self._http.close()
         for runner in self._runners.values():
             await runner.cleanup()

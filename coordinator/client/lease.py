@@ -32,6 +32,7 @@ class Lease:
 
     @property
     def safe_until_ms(self) -> int:
+        """When the client gives up, on its monotonic clock."""
         return self.sent_ms + self.timeout_ms - self.margin_ms
 
     @property

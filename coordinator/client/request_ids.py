@@ -79,6 +79,7 @@ class RequestIdPool:
         return ids
 
     def give_back(self, ids: RequestIds) -> None:
+        """Take back what was lent; its request has ended."""
         self._free.append(ids)
 
 

@@ -93,10 +93,12 @@ class Session:
 
     @property
     def timeout_ms(self) -> int:
+        """After how much silence the cluster ends the session."""
         return self._lease.timeout_ms
 
     @property
     def state(self) -> SessionState:
+        """The state as of now, by the clock."""
         self.remaining_safe_ms()
         return self._state
 

@@ -120,6 +120,7 @@ class Client:
 
     @property
     def clock(self) -> Clock:
+        """The clock of this client: the machine's, or a test's."""
         return self.core.clock
 
     def call(
@@ -285,11 +286,17 @@ class Stream(Protocol[T_co]):
     """What the core's streams have in common."""
 
     @property
-    def zxid(self) -> int | None: ...
+    def zxid(self) -> int | None:
+        """That of the last item."""
+        ...
 
-    async def open(self) -> object: ...
+    async def open(self) -> object:
+        """Return once a member serves it."""
+        ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Stop listening."""
+        ...
 
     async def __anext__(self) -> T_co: ...
 

@@ -51,10 +51,14 @@ class ResponseStream(Protocol):
     """A response whose body is read line by line while it is being written."""
 
     @property
-    def status(self) -> int: ...
+    def status(self) -> int:
+        """The HTTP status."""
+        ...
 
     @property
-    def headers(self) -> Mapping[str, str]: ...
+    def headers(self) -> Mapping[str, str]:
+        """The headers, their names in lower case."""
+        ...
 
     async def line(self) -> bytes | None:
         """Return the next line without its end, None at the end of the stream."""
@@ -78,7 +82,9 @@ class Transport(Protocol):
         """Return the response once its headers are there, within ``timeout_ms``."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
 
 
 class _HttpStream:
@@ -166,6 +172,7 @@ class HttpTransport:
         self._streams: weakref.WeakSet[_HttpStreaming] = weakref.WeakSet()
 
     async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
+        """Send a request once and return the whole response."""
         scope = asyncio.timeout(timeout_ms / 1000)
         try:
             async with scope, await self.sent(endpoint, request, timeout_ms) as response:
@@ -178,11 +185,13 @@ class HttpTransport:
             raise _too_late(endpoint, timeout_ms) from error
 
     def stream(self, endpoint: str, request: Request, timeout_ms: int) -> _HttpStreaming:
+        """Send a request once and return its response line by line."""
         streaming = _HttpStreaming(self, endpoint, request, timeout_ms)
         self._streams.add(streaming)
         return streaming
 
     async def close(self) -> None:
+        """Close the connections."""
         self._is_closed = True
         for streaming in list(self._streams):
             streaming.let_go()
