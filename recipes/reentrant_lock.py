@@ -128,10 +128,10 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
         return was_held
 
     async def _undo_acquire(self, held: Grant[ClientT] | None) -> None:
-        for each in [each for own in self._taken.values() for each in own]:
-            if each.grant is held and each.is_body:
+        for each in self._taken_with(held):
+            if each.is_body:
                 await each.holding.undo_acquire(held)
-            elif each.grant is held:
+            else:
                 await self._undo_take(each)
 
     acquire = both(_acquire, undo=_undo_acquire)
@@ -142,9 +142,8 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
         return (await self._take(self._wait_ms, is_body=True)).grant
 
     async def _undo_enter(self, held: Grant[ClientT]) -> None:
-        for each in self._own(is_body=True):
-            if each.grant is held:
-                await self._undo_take(each)
+        for each in self._taken_with(held):
+            await self._undo_take(each)
 
     def _interrupt_on_loss(self) -> None:
         self._own(is_body=True)[-1].holding.interrupt_on_loss()
@@ -235,6 +234,10 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
             )
         caller = current_owner()
         return [each for each in taken if each.caller == caller] or taken
+
+    def _taken_with(self, grant: Grant[ClientT] | None) -> list[_Taken[ClientT]]:
+        """Return what was acquired with ``grant``, by whichever owner."""
+        return [each for own in self._taken.values() for each in own if each.grant is grant]
 
     def _forget(self, taken: _Taken[ClientT]) -> None:
         self._forget_all(lambda each: each is taken)
