@@ -264,7 +264,8 @@ def _check_exposure(config: Config, origin: Origin) -> None:
             origin("http", "bind_host"),
             "bind_host",
             "a loopback address such as 127.0.0.1, or is_insecure = true beside it, because there "
-            "is no TLS and no authentication of clients: whoever reaches this port may do anything",
+            "is no TLS and no authentication of clients: every client that reaches this port may "
+            "do anything",
             repr(config.http.bind_host),
         )
     bind_host = config.member.member_bind_host

@@ -149,7 +149,7 @@ class QuotaExceededError(RequestError):
 
 
 class CompactedError(RequestError):
-    """The watch asked for a zxid no longer kept; read the tree anew and watch from there."""
+    """The watch asked for a zxid no longer kept; read the tree again and watch from there."""
 
     code = "Compacted"
     http_status = 410

@@ -5,7 +5,7 @@
 2. A traceback keeps its lines; each is indented, so none of them looks like an event. In JSON it is
    the field ``exception``.
 3. Times are UTC, RFC 3339, in milliseconds.
-4. What other members cause (all that ``coordinator.raft`` logs) can not flood the log: of lines of
+4. What other members cause (all that ``coordinator.raft`` logs) cannot flood the log: of lines of
    one kind only so many are written in ten seconds, and the next one says how many were not.
 
 The server installs this for everything that its process logs. Beside it, ``service`` and ``wire``

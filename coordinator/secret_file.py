@@ -70,8 +70,8 @@ def read_secret(cluster: ClusterConfig) -> bytes:
         return b""
     if cluster.secret_file is None:
         raise ConfigError(
-            "cluster.secret_file: expected a file with the secret by which the members know each"
-            f" other, found none; {how_to_make('cluster-secret')}"
+            "cluster.secret_file: expected a file with the secret of the cluster's members,"
+            f" found none; {how_to_make('cluster-secret')}"
         )
     path = Path(cluster.secret_file)
     try:

@@ -239,8 +239,8 @@ def recover(config: Config, *, by: str, reason: str) -> str:
         )
     return (
         f"{data_dir} begins cluster {owner.cluster!r} again, id {owner.cluster_id.hex()}, at zxid"
-        f" {machine.zxid} (was {before}). What was acknowledged and was not in these data is lost."
-        f" The data of before are in {old}. Now {todo}."
+        f" {machine.zxid} (was {before}). Acknowledged writes that were not in these data are lost."
+        f" The former data are in {old}. Now {todo}."
     )
 
 
@@ -310,7 +310,7 @@ def _within_descriptors(config: Config) -> Config:
     """Return ``config`` with no more connections than there are file descriptors to spare.
 
     Clients must never take the descriptors that the log and the other members need: a member
-    that can not open its next file has to stop.
+    that cannot open its next file has to stop.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = config.http.connections_max + _DESCRIPTORS_KEPT

@@ -149,6 +149,6 @@ def _with_advice(error: DeadlockError) -> DeadlockError:
     else:
         advice = (
             "use ReentrantLock to nest, or owner='' for a grant that another task or thread "
-            "gives back"
+            "releases"
         )
     return DeadlockError(f"{error.message}; {advice}", **error.fields)

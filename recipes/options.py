@@ -191,7 +191,7 @@ def _check_purpose(purpose: Purpose | None, guards: Sequence[Guard], waiver: str
         raise BadArgumentsError(f"purpose: expected efficiency or correctness, found {purpose!r}")
     if purpose == "correctness" and not guards and not waiver.strip():
         raise BadArgumentsError(
-            "purpose: a lock alone can not make writes correct, because its holder may be paused "
+            "purpose: a lock alone cannot make writes correct, because its holder may be paused "
             "while the next one is granted; expected guards=[...] that refuse stale tokens "
             "(recipes.guards), or waiver='why it is correct without', found neither"
         )

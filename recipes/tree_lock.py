@@ -107,7 +107,7 @@ class TreeLock(LockContender[Grant[ClientT], ClientT]):
             raise
         if session.remaining_safe_ms() == 0:
             await contender.leave()
-            raise SessionExpiredError(f"lock {self.name!r}: granted too late, given back")
+            raise SessionExpiredError(f"lock {self.name!r}: granted too late, and released")
         reply = GrantReply(
             grant_id=contender.grant_id,
             lock=self.name,
@@ -123,7 +123,7 @@ class TreeLock(LockContender[Grant[ClientT], ClientT]):
             contender.check_session()
             return OutcomeUnknownError(
                 f"lock {self.name!r}: not granted in time, and it is not known whether the "
-                f"contender is gone; that goes on in the background"
+                f"contender is gone; its removal continues in the background"
             )
         if not contender.path or contender.is_unheard:
             return UnavailableError(f"lock {self.name!r}: no member could be reached in time")
@@ -180,7 +180,7 @@ class _Place:
         )
         created = await asyncio.shield(self._creating)
         if created is None:
-            raise LockTimeoutError(f"{self._directory}: another one holds it")
+            raise LockTimeoutError(f"{self._directory}: another contender holds it")
         while not await self._holds_or_waits():
             pass
 

@@ -466,7 +466,7 @@ def elect(
             if ending is not None and (is_over or holder.exit_code_by_signal is not None):
                 return ending
             if ending is not None and ending.message:
-                note(f"{job.title}: {ending.message}; standing again")
+                note(f"{job.title}: {ending.message}; contending again")
             await asyncio.sleep(_RETRY_S)
 
     sys.exit(_finished(settings, holder, lambda: asyncio.run(work())))

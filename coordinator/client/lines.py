@@ -91,7 +91,7 @@ class Lines(Generic[T]):
                 is_over = is_over or not await self._delivery.pause(trouble, deadline_ms)
                 if self._delivery.is_closed:
                     raise ClientClosedError(
-                        "this client was closed; nothing is told any more"
+                        "this client was closed; no more changes are delivered"
                     ) from None
                 if is_over:
                     raise trouble.verdict(is_write=False) from error

@@ -81,7 +81,7 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(start)
             except RuntimeError:
                 work.close()
-                raise ClientClosedError("this client was closed meanwhile") from None
+                raise ClientClosedError("this client was closed in the meantime") from None
             while not done.wait(_LOOK_S):
                 if not self._thread.is_alive() and not done.is_set():
                     if not started:
@@ -142,13 +142,13 @@ class LoopThread:
             try:
                 self.run(undo(task.result()))
             except Exception as failure:
-                error.add_note(f"and what the call had obtained is not given back yet: {failure}")
+                error.add_note(f"and what the call had acquired is not released yet: {failure}")
 
     def _refuse_where_it_cannot_run(self) -> None:
         if not self.is_ours:
             raise ClientClosedError(
                 f"this client belongs to process {self._pid}, found process {os.getpid()}; "
-                f"after a fork the child connects anew"
+                f"after a fork the child must connect again"
             )
         if self._is_stopped:
             raise ClientClosedError("this client is closed; connect() makes another one")

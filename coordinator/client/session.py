@@ -184,7 +184,7 @@ class Session:
         this by themselves, so it is only for who wants to know before a long step.
 
         Raises:
-            SessionExpiredError: the session has ended, or can not be relied upon any more.
+            SessionExpiredError: the session has ended, or cannot be relied upon any more.
             UnavailableError: no member answered in time; the session is as it was.
         """
         self.check()

@@ -4,7 +4,7 @@
 2. When a stream breaks, ends or falls silent, it is opened again at another member from the last
    zxid that was delivered. So the promise holds over reconnects: no event is missed.
 3. If the history no longer reaches back so far there would be a gap: ``CompactedError`` is raised
-   instead; read the tree anew and watch from there.
+   instead; read the tree again and watch from there.
 4. A reader that was too slow for the server's buffer is resumed in the same way, from the history.
 5. It begins when it is entered or awaited, at the latest with its first change. A write of this
    client before that could be missed, and whoever waits for it would wait for ever: so the first

@@ -159,7 +159,7 @@ class PySyncObjEngine:
             met=load_chapters(self._disk, self._data_dir).met, draw=self._salts,
         )  # fmt: skip
         self._transport.agree_on([fact_of_id(self._ownership.cluster_id)])
-        # Before the log, so that it can not be taken for one that was always there.
+        # Before the log, so that it cannot be taken for one that was always there.
         probation = Probation(
             self._disk, self._data_dir, self._member_id, len(self._member_ids),
             is_new=Journal.is_absent(log_directory, self._disk),

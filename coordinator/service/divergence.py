@@ -314,7 +314,7 @@ class Divergence:
                 f"member {member_id} has stopped answering: the states of members "
                 f"{', '.join(sorted(verdict.digests))} differ {at} ({known.differing(other)}) and "
                 "no quorum agrees; start all members again, so that the one that differs can be "
-                "told from the others"
+                "found"
             )
         self._stop(Difference(finding is Finding.DIFFERENT, sentence))
 

@@ -174,7 +174,7 @@ class Heartbeats:
             NoLeaderError: no leader confirmed it in time; the session may live on.
         """
         if len(session_id) > _SESSION_ID_CHARACTERS_MAX:
-            raise SessionExpiredError("there never was a session of so long an id")
+            raise SessionExpiredError("no session ever had an id of this length")
         try:
             async with self._timers.deadline(deadline_ms):
                 acks = await self._until_confirmed(session_id)

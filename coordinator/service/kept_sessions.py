@@ -159,7 +159,7 @@ class KeptSession:
             lost = [each for each in ack.lost if each.path in paths]
             if lost:
                 raise LockLostError(
-                    f"{lost[0].path} was granted, and taken away before the client was answered: "
+                    f"{lost[0].path} was granted, and lost before the client was answered: "
                     f"{lost[0].how}",
                     path=lost[0].path,
                 )

@@ -18,7 +18,7 @@ TEXTS = {
     "coordinator_engine_commands_total": "Commands that this member has applied.",
     "coordinator_engine_entries_total": "Entries of the log that this member has applied.",
     "coordinator_engine_disk_free_bytes": "Room on the file system of the data directory.",
-    "coordinator_engine_is_disk_full": "1 while this member takes nothing new for want of room.",
+    "coordinator_engine_is_disk_full": "1 while this member accepts no writes: its disk is full.",
     "coordinator_engine_is_disk_slow": "1 while syncs of this member's disk take too long to lead.",
     "coordinator_engine_is_unproven": "1 while this member may not vote: it has to catch up first.",
     "coordinator_engine_log_bytes": "Bytes of the log that are kept in memory.",

@@ -109,7 +109,7 @@ class Metrics:
             "leases_looked_at", "Leases that ticks looked at, because they may have run out."
         )
         self.lease_restarts = self._counter(
-            "lease_restarts", "Times all leases were started anew because the leader stalled."
+            "lease_restarts", "Times all leases were started again because the leader stalled."
         )
         self.sessions_expired = self._counter("sessions_expired", "Sessions ended by silence.")
         self.sessions_failed = self._counter(
@@ -122,7 +122,7 @@ class Metrics:
             "state_slices_compared", "Slices of the state compared with other members, as leader."
         )
         self.slices_missed = self._counter(
-            "state_slices_missed", "Digests not had because a member was past the index."
+            "state_slices_missed", "Digests not received because a member was past the index."
         )
         self.slices_different = self._counter(
             "state_slices_different", "Slices of the state in which members differed."

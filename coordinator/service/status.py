@@ -72,7 +72,7 @@ def what_is_wrong(engine: EngineStatus, *, is_stopping: bool, failure: str | Non
     if engine.leader_id is None:
         return f"{name} knows no leader: {_quorum(engine)}{_warnings(engine)}"
     if not engine.is_ready and engine.trouble:
-        return f"{name} can not keep up: {engine.trouble}"
+        return f"{name} cannot keep up: {engine.trouble}"
     if not engine.is_ready:
         behind = max(0, engine.commit_index - engine.applied_index)
         return f"{name} is catching up: {behind} committed entries are still to be applied"

@@ -59,7 +59,7 @@ class History:
         if from_zxid < self.floor_zxid:
             raise CompactedError(
                 f"expected a zxid of at least {self.floor_zxid}, found {from_zxid}: this member no "
-                "longer keeps the changes after it; read the state anew and watch from its zxid",
+                "longer keeps the changes after it; read the state again and watch from its zxid",
                 floor_zxid=self.floor_zxid,
             )
 

@@ -143,7 +143,9 @@ class HttpGuard:
             try:
                 connection.connect()
             except OSError as error:
-                raise UnavailableError(f"{host}: the proxy takes no connection: {error}") from error
+                raise UnavailableError(
+                    f"{host}: the proxy accepts no connection: {error}"
+                ) from error
             target = f"{FENCE_PATH}?resource={quote(self.resource, safe='')}"
             connection.request(method, self._parts.path.rstrip("/") + target, headers=headers)
             answer = connection.getresponse()

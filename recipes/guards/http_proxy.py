@@ -1,4 +1,4 @@
-"""An HTTP reverse proxy that keeps stale writers from a service that can not check tokens itself.
+"""An HTTP reverse proxy that keeps stale writers from a service that cannot check tokens itself.
 
 ::
 
@@ -259,7 +259,7 @@ class FencingProxy:
         if self._options.secret is None and token > most:
             raise BadArgumentsError(
                 f"fencing token: expected at most {most} after {highest or 'none'}, found {token}; "
-                "a higher one would shut the resource for all grants to come"
+                "a higher one would close the resource to all later grants"
             )
 
     def _rest(self, turn: asyncio.Lock) -> None:
@@ -305,7 +305,7 @@ class FencingProxy:
                 while len(content) <= limit and (more := await answer.content.read(limit + 1)):
                     content += more
         except aiohttp.ClientConnectorError as error:
-            raise UnavailableError(f"the upstream takes no connection: {error}") from error
+            raise UnavailableError(f"the upstream accepts no connection: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise OutcomeUnknownError(
                 f"the upstream's answer was lost: {type(error).__name__}: {error}"
@@ -420,7 +420,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--secret-file",
         type=Path,
         metavar="FILE",
-        help="whoever writes must prove to know what is in it (HttpGuard(..., secret=...))",
+        help="whoever writes must prove that it knows what is in it (HttpGuard(..., secret=...))",
     )
     options = parser.parse_args(arguments)
     secret = None if options.secret_file is None else options.secret_file.read_bytes().strip()

@@ -3,7 +3,7 @@
 1. A holder that was stopped before its first successor wrote would still be let through by a guard
    that has not seen the successor's token. So the guards are raised after the grant and before the
    body: from then on every earlier holder is refused.
-2. If a guard can not be raised the grant is given back and the guard's error raised. So is the
+2. If a guard cannot be raised the grant is given back and the guard's error raised. So is the
    wait, after the client's overall deadline: a guard that hangs must not hold the lock for ever.
    A grant that was lost meanwhile is LockLostError: nobody gets it.
 3. Readers hold together, and their raises arrive in any order. So a guard that has seen a higher
@@ -78,7 +78,7 @@ async def raise_guards(grant: Grant[Any], guards: Sequence[Guard]) -> None:
                     raise  # the store's own
                 raise OutcomeUnknownError(
                     f"{grant.lock}: {guard!r} was not raised to token {grant.fencing_token} within "
-                    f"{deadline_s} s; the grant was given back"
+                    f"{deadline_s} s; the grant was released"
                 ) from error
         if guards:
             grant.check()
@@ -123,4 +123,4 @@ async def _give_back(grant: Grant[Any], error: BaseException) -> None:
         await grant.give_back()
     except CoordinatorError as failure:
         grant.keep_releasing()
-        error.add_note(f"and the grant could not be given back yet: {failure}")
+        error.add_note(f"and the grant could not be released yet: {failure}")

@@ -225,7 +225,7 @@ class S3Guard:
     def _foreign(self) -> BadArgumentsError:
         return BadArgumentsError(
             f"{self.resource}: expected an object written by this guard, found one without its "
-            f"line; something else writes here, or did before"
+            f"line; something else writes here, or did in the past"
         )
 
 

@@ -259,5 +259,5 @@ def test_who_lost_an_election_stands_again(start: Start, tmp_path: Path) -> None
 
     first, second = map(int, epochs.read_text().split())
     assert first < second
-    assert "standing again" in err
+    assert "contending again" in err
     assert code == 128 + signal.SIGTERM

@@ -219,7 +219,7 @@ async def test_a_token_that_no_grant_will_reach_is_refused(ledger: Path) -> None
         assert await world.put("/a", b"first", str(2**53 + 1)) == 400
         assert await world.put("/a", b"first", "34") == 201
         assert await world.put("/a", b"high", str(2**63 - 1)) == 400
-        with pytest.raises(BadArgumentsError, match="shut the resource"):
+        with pytest.raises(BadArgumentsError, match="close the resource"):
             await asyncio.to_thread(HttpGuard(world.url, "/a").raise_to, 2**63 - 1)
 
         assert await world.put("/a", b"next", "35") == 201

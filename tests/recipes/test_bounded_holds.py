@@ -85,7 +85,7 @@ async def test_what_is_left_of_the_bound_is_known_before_the_grant_is(world: Mem
         await client.session()
         network.loses_reply_of = lambda request: request.target.endswith("/heartbeat")
 
-        with pytest.raises(OutcomeUnknownError, match="given back"):
+        with pytest.raises(OutcomeUnknownError, match="released"):
             await Lock(client, "daily", max_hold=60).acquire()
         await asyncio.sleep(3)
 

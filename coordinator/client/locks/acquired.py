@@ -81,12 +81,12 @@ class Acquired:
                         await asyncio.sleep(_AGAIN_S)
         except TimeoutError:
             raise OutcomeUnknownError(
-                f"{self.grant.lock}: grant {self.grant.grant_id} was given back, because the "
+                f"{self.grant.lock}: grant {self.grant.grant_id} was released, because the "
                 f"leader did not say how much is left of its {self.grant.max_hold_ms} ms"
             ) from None
         except UnavailableError as error:
             raise OutcomeUnknownError(
-                f"{self.grant.lock}: grant {self.grant.grant_id} is being given back, because no "
+                f"{self.grant.lock}: grant {self.grant.grant_id} is being released, because no "
                 f"member said how much is left of it: {error.message}"
             ) from error
 

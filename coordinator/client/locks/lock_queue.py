@@ -188,7 +188,7 @@ class LockQueue:
             if session.remaining_safe_ms() == 0:
                 raise SessionExpiredError(
                     f"{self._title}: the grant {grant.grant_id} came when its session had no safe "
-                    f"time left, and was given back",
+                    f"time left, and was released",
                     session_id=session.session_id,
                 )
         except BaseException:

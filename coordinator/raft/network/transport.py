@@ -7,7 +7,7 @@ cannot be delivered is dropped: the log is made for that, and a request is told.
 
 Limits: the length of a frame is checked before anything is kept for it; it is 13 KiB until the peer
 is proved, within a deadline; of too many unproved callers the oldest goes (members prove themselves
-at once, so that strangers can not keep them out); a peer that does not read its socket is
+at once, so that strangers cannot keep them out); a peer that does not read its socket is
 disconnected when its send buffer is full.
 
 ``MemberTransport`` is the seam: a simulated network takes the place of this one in tests.

@@ -11,7 +11,7 @@ then zeros up to ``FILE_BYTES``. Format 1 is the same without the zeros; it is r
 4. A full disk does not stop a vote. A *spare* file as large as the other lies beside it: without
    room for a new file the spare is written over, which takes none, synced, and then the two change
    their names. It is never read, so nothing depends on it, and only one that is not the term file,
-   stably, is written over. Where it was lost, or files can not have two names, or writing over
+   stably, is written over. Where it was lost, or files cannot have two names, or writing over
    takes room (copy on write), it is as without: ``save`` raises DiskFullError and has changed
    nothing.
 """
@@ -115,7 +115,7 @@ def _encode(state: TermState) -> bytes:
 
 
 def _write_over_spare(disk: Disk, directory: str, data: bytes) -> bool:
-    """Let the spare become the file and the file the spare; False where that can not be done.
+    """Let the spare become the file and the file the spare; False where that cannot be done.
 
     The names change so that a crash leaves one of the two, whole, under ``NAME``: the file gets a
     second name, the spare takes its first, and when that is stable the second becomes ``SPARE``."""

@@ -198,7 +198,7 @@ def take(
         raise StorageError(
             f"{directory}: expected the data of a cluster of the members {', '.join(configured)},"
             f" found those of one of {', '.join(found.member_ids)}; nothing was changed there:"
-            " correct [[cluster.members]], for the list of members can not be changed yet",
+            " correct [[cluster.members]], for the list of members cannot be changed yet",
             path=directory,
         )
     return Ownership(disk, directory, found, member_ids=configured, draw=draw)

@@ -478,7 +478,7 @@ def _releasing(attempt: Attempt, mine: _Mine) -> Leave:
 
 def _stands_error(path: str) -> ConnectionLostError:
     return ConnectionLostError(
-        f"this member can wait no longer, and the attempt may still stand in the queue ({path}): "
+        f"this member can wait no longer, and the attempt may still be queued ({path}): "
         "repeat it with the same request number, at any member, or abandon it",
         path=path,
     )

@@ -93,7 +93,7 @@ class AcquireRequest:
             if not scope.expired():
                 raise
             raise ConnectionLostError(
-                "this member is stopping; the attempt may still stand in the queue. Repeat it at "
+                "this member is stopping; the attempt may still be queued. Repeat it at "
                 "another member with the same request number, or abandon it"
             ) from None
 

@@ -185,7 +185,7 @@ OPERATIONS: dict[str, Described] = {
         errors=(409, 410, 413), is_write=True,
     ),
     "release_lock": Described(
-        "DELETE", _LOCK + _GRANT, "Release a grant; idempotent, never somebody else's.",
+        "DELETE", _LOCK + _GRANT, "Release a grant; idempotent, never another client's.",
         gives="Released", errors=(409, 410), is_write=True,
     ),
     "abandon_lock_attempt": Described(
@@ -197,7 +197,7 @@ OPERATIONS: dict[str, Described] = {
         takes=("Conditions",), gives="GrantReply", errors=(409, 413), is_write=True,
     ),
     "note_lock": Described(
-        "PUT", f"{_LOCK}{_GRANT}/note", "Keep a checkpoint note for whoever is granted next.",
+        "PUT", f"{_LOCK}{_GRANT}/note", "Keep a checkpoint note for the next holder.",
         takes=("NoteRequest",), gives="Noted", errors=(409, 413), is_write=True,
     ),
     "resize_semaphore": Described(
@@ -205,7 +205,7 @@ OPERATIONS: dict[str, Described] = {
         takes=("Resize",), gives="Size", errors=(404, 409, 413), is_write=True,
     ),
     "revoke_lock": Described(
-        "POST", f"{_LOCK}/revoke", "End a grant against its holder's will; who and why is kept.",
+        "POST", f"{_LOCK}/revoke", "End a grant by force; who did it and why is recorded.",
         takes=("Revoke",), gives="Revoked", errors=(409, 413), is_write=True,
     ),
     "list_grants": Described(
@@ -218,11 +218,11 @@ OPERATIONS: dict[str, Described] = {
         },
     ),
     "get_grant": Described(
-        "GET", "/v1/grants/{lock}/{grant_id}", "What became of a grant, and who was next.",
+        "GET", "/v1/grants/{lock}/{grant_id}", "How a grant ended, and who was next.",
         gives="GrantStory", is_read=True, errors=(404,), query={"election": FLAG},
     ),
     "get_election": Described(
-        "GET", _ELECTION, "Who is elected and who else stands; ?observe streams each change.",
+        "GET", _ELECTION, "Who is elected, and the other candidates; ?observe streams each change.",
         gives="ElectionView", streams="ObserveLine", is_read=True, query={"observe": FLAG},
         stream_types=(messages.EVENT_STREAM_TYPE, messages.NDJSON_TYPE),
     ),
@@ -278,14 +278,14 @@ _REASONS = {
     403: "not allowed",
     404: "no such znode",
     408: "the body did not come in time",
-    409: "it conflicts with what is there, with a limit, or with who holds",
+    409: "it conflicts with existing data, a limit, or the holder",
     410: "the session or the grant has ended, or the zxid is no longer kept",
     412: "another version than the expected one",
     413: "the data or the body is too large",
     429: "too much is waiting; try again",
-    500: "an unexpected failure; nobody knows what happened",
+    500: "an unexpected failure; the outcome is unknown",
     503: "no leader, or stopping; nothing happened, try again",
-    504: "nobody knows whether it happened",
+    504: "the outcome is unknown",
 }
 
 

@@ -72,7 +72,7 @@ MULTI_ACQUIRE = {
     "owner": {
         "type": "string",
         "maxLength": OWNER_CHARACTERS_MAX,
-        "description": "tells owners within a session apart (deadlocks)",
+        "description": "distinguishes owners within a session (deadlocks)",
     },
     "lock_delay_ms": integer(0, LOCK_DELAY_MS_MAX, description="closes it after an unclean loss"),
     "max_hold_ms": integer(0, MAX_HOLD_MS_MAX, description="ends the grant by itself; 0: never"),
@@ -87,7 +87,7 @@ LOCK_ACQUIRE = {
 }
 GRANT_LEASE = {
     "lease_ms": maybe(integer(1, description="of a lease of its own; null with session_id")),
-    "safe_ms": maybe(integer(description="safe for so long after the answer left, not renewed")),
+    "safe_ms": maybe(integer(description="how long it is safe, counted from the answer")),
 }
 GRANT_FIELDS = {
     **GRANT_LEASE,

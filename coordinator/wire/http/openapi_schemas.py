@@ -95,7 +95,7 @@ SCHEMAS: dict[str, Schema] = {
             "code": {**TEXT, "description": "stable, for machines; docs/http-api.md lists all"},
             "definite": {
                 **BOOLEAN,
-                "description": "true: it certainly did not happen; false: nobody knows",
+                "description": "true: it certainly did not happen; false: unknown",
             },
         }
     )

@@ -149,8 +149,8 @@ class HttpServer:
 def _say_what_is_open(config: HttpConfig) -> None:
     if not is_loopback(config.bind_host):
         logger.warning(
-            "clients are taken on %s without TLS and authentication: whoever reaches this address "
-            "may read and change everything",
+            "clients are taken on %s without TLS and authentication: every client that reaches "
+            "this address may read and change everything",
             config.bind_host or "every address",
         )
     if ANY in (name.strip() for name in (config.allowed_hosts or "").split(",")):
@@ -165,8 +165,8 @@ def _refuse_open_door(config: HttpConfig) -> None:
         return
     raise ConfigError(
         f"http.bind_host: expected a loopback address such as 127.0.0.1, found "
-        f"{config.bind_host!r}; anybody who reaches this address could read and change "
-        f"everything. Put http.is_insecure = true into the file if the network is trusted."
+        f"{config.bind_host!r}; every client that reaches this address could read and "
+        f"change everything. Put http.is_insecure = true into the file if the network is trusted."
     )
 
 

@@ -19,7 +19,7 @@ def _trial(run: Callable[[Bench], None], danger: str) -> Trial:
 
 
 TRIALS: Sequence[Trial] = (
-    _trial(trials.growing_tokens, "Nobody can write, or a new holder can not."),
+    _trial(trials.growing_tokens, "Nobody can write, or a new holder cannot."),
     _trial(trials.lower_tokens, "A replaced holder overwrites its successor's data."),
     _trial(
         trials.equal_tokens,
