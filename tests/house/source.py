@@ -21,6 +21,7 @@ _PROSE = ("*.md", "docs/*.md")
 _CITING = (
     *(f"{package}/**/*.py" for package in ("coordinator", "recipes", "tests", "examples", "bench")),
     "tests/traces/*.txt",
+    "tests/mutants/patches/*.patch",
     *_PROSE,
 )
 
