@@ -202,6 +202,7 @@ def repair_tail(
     segment, end = replay.segments[-1], replay.valid_bytes
     stable_bytes = max(stable_bytes, replay.synced_bytes)
     if stable_bytes >= end == len(data) and end % BLOCK_BYTES == 0:
+        tail_copy.drop(disk, directory)
         return
     start = stable_bytes - stable_bytes % BLOCK_BYTES
     filling = fill(end, stable_bytes, segment.salt) if end % BLOCK_BYTES else b""

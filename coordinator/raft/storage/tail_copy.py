@@ -6,9 +6,10 @@ end of the log is filled up to a block. A sector in which the power goes may be 
 
     magic 8 · sequence of the segment 8 · offset in it 8 · header of the segment 40 · crc 4 · bytes
 
-A start that finds one writes it back where the log has other bytes. It never holds anything but
-what is, or was about to be, in that place: bytes of a segment do not change once they are stable.
-So one that is left over says nothing new, and its removal need not be stable. A torn one is none.
+A start that finds one makes the segment again what the copy says: these bytes there, and nothing
+behind them. What a torn write left there must go, also when it is whole: the start that made the
+copy has filled the gap in front of it, and the next one would read on. So the copy is gone, and
+that is stable (``recovery``), before anything is added. A torn copy is none.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _HEADER_BYTES = _FIELDS.size + 4
 
 
 class TailCopy(NamedTuple):
-    """``data`` as it is to be at ``offset`` of the segment with this sequence and header."""
+    """``data`` as it is to be from ``offset`` on, to the end, of the segment with this sequence and
+    header."""
 
     sequence: int
     offset: int
@@ -50,7 +52,8 @@ def drop(disk: Disk, directory: str) -> None:
 
 
 def restore(disk: Disk, directory: str, sequence: int, path: str) -> None:
-    """Write back what the segment at ``path`` lacks of a copy that was made of its tail.
+    """Write back what the segment at ``path`` lacks of a copy that was made of its tail, and cut
+    what is behind that.
 
     There is room for all but what fills the last block; without that the log is whole, too."""
     tail = _load(disk, directory)
@@ -59,10 +62,12 @@ def restore(disk: Disk, directory: str, sequence: int, path: str) -> None:
     data = disk.read(path)
     start, end = tail.offset, tail.offset + len(tail.data)
     is_its = start == 0 or data.startswith(tail.segment_header)
-    if not is_its or len(data) < start or data[start:end] == tail.data:
+    if not is_its or len(data) < start or data[start:] == tail.data:
         return
     file = disk.open_append(path)
     try:
+        if len(data) > end:
+            file.truncate(end)
         with suppress(DiskFullError):
             file.write_at(start, tail.data)
         file.sync()
