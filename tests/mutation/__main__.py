@@ -59,7 +59,8 @@ TESTS = {
         f"{LOCKS}/test_lock_laws.py",
     ],
     "coordinator/service/leases.py": [
-        "tests/service/test_lease_rules.py", "tests/service/test_leases.py",
+        "tests/service/test_lease_rules.py", "tests/service/test_lease_starts.py",
+        "tests/service/test_leases.py",
     ],
 }  # fmt: skip
 """The fast tests that hold each module, those that find most first."""
