@@ -11,9 +11,9 @@ from coordinator.cli.history import login_name
 from coordinator.cli.output import document, one_line, show_table
 from coordinator.cli.wording import moment
 from coordinator.client import AsyncClient
+from coordinator.model.fields import ANY_VERSION
 from coordinator.model.limits import LimitsView
 from coordinator.wire.codec import to_body
-from coordinator.wire.messages.operations import ANY_VERSION
 
 
 class Limit(click.ParamType[tuple[str, int]]):

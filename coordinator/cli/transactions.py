@@ -10,10 +10,11 @@ from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document
 from coordinator.cli.znodes import if_held_option
 from coordinator.client import AsyncClient, IfHeld
+from coordinator.model.operations import Guarded, MultiReply, Result
+from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding, data_fields, decode
 from coordinator.wire.messages.if_held import read_if_held
-from coordinator.wire.messages.operations import Guarded, MultiReply, Result, read_multi
-from coordinator.wire.messages.znodes import stat_body
+from coordinator.wire.multi import read_multi
 
 
 @click.command()
@@ -65,7 +66,7 @@ def _result_body(result: Result) -> dict[str, Any]:
     if result.op == "delete":
         body["deleted_count"] = result.deleted_count
     elif result.op != "check":
-        body["stat"] = None if result.stat is None else stat_body(result.stat)
+        body["stat"] = None if result.stat is None else to_body(result.stat)
     return body
 
 

@@ -10,7 +10,8 @@ from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, note, one_line
 from coordinator.client import AsyncClient
 from coordinator.client.async_client import WatchKind
-from coordinator.wire.messages.watches import Change
+from coordinator.model.events import Change
+from coordinator.wire.codec import to_body
 
 
 @click.command()
@@ -68,7 +69,7 @@ def watch(
 
 def _show(change: Change, is_json: bool) -> None:
     if is_json:
-        body = change.to_body()
+        body = to_body(change)
         click.echo(document({"zxid": body["zxid"], "events": body["events"]}))
         return
     for event in change.events:

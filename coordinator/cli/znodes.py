@@ -15,9 +15,11 @@ from coordinator.cli.output import document, show_table
 from coordinator.client import AsyncClient, IfHeld, Session
 from coordinator.client.async_client import Mode
 from coordinator.errors import BadArgumentsError, NoNodeError
+from coordinator.model.fields import ANY_VERSION
+from coordinator.model.operations import Check, Create, SetData
+from coordinator.model.znodes import Stat
+from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding, data_fields
-from coordinator.wire.messages.operations import ANY_VERSION, Check, Create, SetData
-from coordinator.wire.messages.znodes import Stat, stat_body
 
 _PAGE = 1_000
 
@@ -135,7 +137,7 @@ def get(settings: Settings, path: str, stale: bool, at_least_zxid: int | None) -
     znode = settings.run(lambda client: client.get(path, stale=stale, at_least_zxid=at_least_zxid))
     if settings.is_json:
         body: dict[str, Any] = {"path": znode.path, **data_fields(znode.data, Encoding.JSON)}
-        click.echo(document({**body, "stat": stat_body(znode.stat)}))
+        click.echo(document({**body, "stat": to_body(znode.stat)}))
         return
     # A person wants the prompt on a line of its own; a pipe wants the bytes as they are.
     needs_line_end = sys.stdout.isatty() and not znode.data.endswith(b"\n")
@@ -262,7 +264,7 @@ def ls(settings: Settings, path: str, is_long: bool, stale: bool) -> None:
         children: list[Any] = list(names)
         if is_long:
             children = [
-                {"name": name, "stat": stat_body(stat)}
+                {"name": name, "stat": to_body(stat)}
                 for name, stat in zip(names, stats, strict=True)
             ]
         click.echo(document({"path": path, "children": children}))
@@ -287,7 +289,7 @@ def stat(settings: Settings, path: str) -> None:
       coordinator stat /app/config
     """
     znode = settings.run(lambda client: client.get(path))
-    body = stat_body(znode.stat)
+    body = to_body(znode.stat)
     if settings.is_json:
         click.echo(document({"path": path, "stat": body}))
         return
@@ -317,7 +319,7 @@ def _data(text: str | None, file: BinaryIO | None) -> bytes | None:
 
 
 def _show_written(settings: Settings, path: str, stat: Stat, text: str) -> None:
-    click.echo(document({"path": path, "stat": stat_body(stat)}) if settings.is_json else text)
+    click.echo(document({"path": path, "stat": to_body(stat)}) if settings.is_json else text)
 
 
 def _long_row(name: str, stat: Stat) -> tuple[object, ...]:

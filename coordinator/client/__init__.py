@@ -38,9 +38,25 @@ if TYPE_CHECKING:
     from coordinator.client.transport import Response as Response
     from coordinator.client.transport import Transport as Transport
     from coordinator.client.watching import ChangeStream as ChangeStream
+    from coordinator.model.events import Change as Change
+    from coordinator.model.events import Event as Event
+    from coordinator.model.operations import Check as Check
+    from coordinator.model.operations import Create as Create
+    from coordinator.model.operations import Delete as Delete
+    from coordinator.model.operations import Deleted as Deleted
+    from coordinator.model.operations import MultiReply as MultiReply
+    from coordinator.model.operations import Operation as Operation
+    from coordinator.model.operations import Read as Read
+    from coordinator.model.operations import Result as Result
+    from coordinator.model.operations import SetData as SetData
     from coordinator.model.sessions import SessionInfo as SessionInfo
     from coordinator.model.status import MemberInfo as MemberInfo
     from coordinator.model.status import Status as Status
+    from coordinator.model.znodes import Children as Children
+    from coordinator.model.znodes import CreateMode as CreateMode
+    from coordinator.model.znodes import Stat as Stat
+    from coordinator.model.znodes import Written as Written
+    from coordinator.model.znodes import Znode as Znode
     from coordinator.wire.messages.elections import Elected as Elected
     from coordinator.wire.messages.elections import ElectionView as ElectionView
     from coordinator.wire.messages.history import GrantRecord as GrantRecord
@@ -53,21 +69,6 @@ if TYPE_CHECKING:
     from coordinator.wire.messages.locks import LockSummary as LockSummary
     from coordinator.wire.messages.locks import LockView as LockView
     from coordinator.wire.messages.locks import Spread as Spread
-    from coordinator.wire.messages.operations import Check as Check
-    from coordinator.wire.messages.operations import Create as Create
-    from coordinator.wire.messages.operations import Delete as Delete
-    from coordinator.wire.messages.operations import MultiReply as MultiReply
-    from coordinator.wire.messages.operations import Operation as Operation
-    from coordinator.wire.messages.operations import Read as Read
-    from coordinator.wire.messages.operations import Result as Result
-    from coordinator.wire.messages.operations import SetData as SetData
-    from coordinator.wire.messages.watches import Change as Change
-    from coordinator.wire.messages.watches import Event as Event
-    from coordinator.wire.messages.znodes import Children as Children
-    from coordinator.wire.messages.znodes import Deleted as Deleted
-    from coordinator.wire.messages.znodes import Stat as Stat
-    from coordinator.wire.messages.znodes import Written as Written
-    from coordinator.wire.messages.znodes import Znode as Znode
 
 _HOMES = {
     "coordinator.client.async_client": ("AsyncClient",),
@@ -86,10 +87,11 @@ _HOMES = {
     "coordinator.wire.messages.history": ("GrantRecord", "GrantStory", "Previous"),
     "coordinator.wire.messages.holding": ("RevokeReply", "SizeReply"),
     "coordinator.wire.messages.locks": ("Closed", "Contender", "LockSummary", "LockView", "Spread"),
-    "coordinator.wire.messages.operations": (
+    "coordinator.model.operations": (
         "Check",
         "Create",
         "Delete",
+        "Deleted",
         "MultiReply",
         "Operation",
         "Read",
@@ -98,8 +100,8 @@ _HOMES = {
     ),
     "coordinator.model.sessions": ("SessionInfo",),
     "coordinator.model.status": ("MemberInfo", "Status"),
-    "coordinator.wire.messages.watches": ("Change", "Event"),
-    "coordinator.wire.messages.znodes": ("Children", "Deleted", "Stat", "Written", "Znode"),
+    "coordinator.model.events": ("Change", "Event"),
+    "coordinator.model.znodes": ("Children", "CreateMode", "Stat", "Written", "Znode"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -117,6 +119,7 @@ __all__ = [
     "Delete",
     "Check",
     "Read",
+    "CreateMode",
     "IfHeld",
     "HoldsLock",
     "Conditions",

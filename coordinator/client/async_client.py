@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 from coordinator.client.calls import (
     PACKED,
@@ -36,22 +36,25 @@ from coordinator.errors import (
     NoNodeError,
     SessionExpiredError,
 )
-from coordinator.model.sessions import SessionList
-from coordinator.wire.messages.history import GrantPage
-from coordinator.wire.messages.if_held import if_held_body
-from coordinator.wire.messages.locks import LockList
-from coordinator.wire.messages.operations import (
-    ANY_VERSION,
+from coordinator.model.events import WatchKind as EventKind
+from coordinator.model.events import WatchSelector
+from coordinator.model.fields import ANY_VERSION
+from coordinator.model.operations import (
     Check,
     Create,
+    Deleted,
     Guarded,
     Multi,
     MultiReply,
     Operation,
     SetData,
 )
-from coordinator.wire.messages.watches import WatchSelector
-from coordinator.wire.messages.znodes import Children, Deleted, Stat, Written, Znode
+from coordinator.model.sessions import SessionList
+from coordinator.model.znodes import Children, Stat, Written, Znode
+from coordinator.wire.codec import reader, to_body
+from coordinator.wire.messages.history import GrantPage
+from coordinator.wire.messages.if_held import if_held_body
+from coordinator.wire.messages.locks import LockList
 
 T = TypeVar("T")
 PageT = TypeVar("PageT", LockList, GrantPage, SessionList)
@@ -135,9 +138,10 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         session = await self.session() if mode.startswith("ephemeral") else None
         session_id = None if session is None else session.session_id
         create = Create(path, data, mode, session_id, ttl_ms, parents)
-        call = packed("POST", tree_target(path), {**create.to_body(PACKED), **held})
+        body = {**to_body(create, PACKED, given=("path",)), **held}
+        call = packed("POST", tree_target(path), body)
         try:
-            return await self._write(call, Written.from_body)
+            return await self._write(call, reader(Written))
         except SessionExpiredError as error:
             if session is not None:
                 session.heed(error)
@@ -157,7 +161,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
             UnavailableError: no member answered in time.
         """
         query = read_mode(stale, at_least_zxid)
-        return await self._read(packed("GET", tree_target(path, query)), Znode.from_body)
+        return await self._read(packed("GET", tree_target(path, query)), reader(Znode))
 
     @answering
     async def set(
@@ -177,8 +181,9 @@ class AsyncClient(LockVerbs, OperatorVerbs):
             UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """
         held = if_held_body(conditions_of(if_held))
-        body = {**SetData(path, data, expected_version).to_body(PACKED), **held}
-        return await self._write(packed("PUT", tree_target(path), body), Written.from_body)
+        asked = SetData(path, data, expected_version)
+        body = {**to_body(asked, PACKED, given=("path",)), **held}
+        return await self._write(packed("PUT", tree_target(path), body), reader(Written))
 
     @answering
     async def delete(
@@ -202,7 +207,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
             query.append(("recursive", ""))
         if expected_version != ANY_VERSION:
             query.append(("expected_version", str(expected_version)))
-        return await self._write(packed("DELETE", tree_target(path, query)), Deleted.from_body)
+        return await self._write(packed("DELETE", tree_target(path, query)), reader(Deleted))
 
     @answering
     async def exists(
@@ -241,7 +246,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
             query.append(("limit", str(limit)))
         if with_stat:
             query.append(("stat", ""))
-        return await self._read(packed("GET", tree_target(path, query)), Children.from_body)
+        return await self._read(packed("GET", tree_target(path, query)), reader(Children))
 
     async def multi(
         self,
@@ -258,8 +263,8 @@ class AsyncClient(LockVerbs, OperatorVerbs):
             UnavailableError, OutcomeUnknownError: nothing was done; it may have been.
         """
         held = if_held_body(conditions_of(if_held))
-        body = {**Multi(tuple(operations)).to_body(PACKED), **held}
-        return await self._write(packed("POST", "/v1/multi", body), MultiReply.from_body, timeout)
+        body = {**to_body(Multi(tuple(operations)), PACKED), **held}
+        return await self._write(packed("POST", "/v1/multi", body), reader(MultiReply), timeout)
 
     async def guarded(
         self,
@@ -277,8 +282,8 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         """
         held = if_held_body(conditions_of(if_held))
         guarded = Guarded(tuple(conditions), tuple(then), tuple(otherwise))
-        body = {**guarded.to_body(PACKED), **held}
-        return await self._write(packed("POST", "/v1/multi", body), MultiReply.from_body, timeout)
+        body = {**to_body(guarded, PACKED), **held}
+        return await self._write(packed("POST", "/v1/multi", body), reader(MultiReply), timeout)
 
     async def update(
         self,
@@ -336,7 +341,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         self._refuse_when_closed()
         return ChangeStream(
             self._delivery,
-            [WatchSelector(path, kind) for path in paths],
+            [WatchSelector(path, cast(EventKind, kind)) for path in paths],
             from_zxid=from_zxid,
             is_one_shot=one_shot,
             contact_timeout_ms=_maybe_ms(contact_timeout),

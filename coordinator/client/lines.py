@@ -23,8 +23,8 @@ from coordinator.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
+from coordinator.model.events import StreamError
 from coordinator.wire.encoding import decode
-from coordinator.wire.messages.watches import StreamError
 
 T = TypeVar("T")
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from coordinator.client.asking import Asking
 from coordinator.client.calls import Call
+from coordinator.model.fields import ANY_VERSION
 from coordinator.model.limits import LimitsChange, LimitsView
 from coordinator.model.sessions import SessionInfo, SessionList
 from coordinator.model.status import Status
 from coordinator.wire.codec import reader
-from coordinator.wire.messages.operations import ANY_VERSION
 
 
 class OperatorVerbs(Asking):

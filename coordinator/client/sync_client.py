@@ -42,11 +42,11 @@ from coordinator.errors import (
     ClientClosedError,
     UnavailableError,
 )
+from coordinator.model.events import Change
+from coordinator.model.znodes import Written
 from coordinator.wire.messages.elections import Elected
 from coordinator.wire.messages.history import GrantRecord
 from coordinator.wire.messages.locks import LockSummary
-from coordinator.wire.messages.watches import Change
-from coordinator.wire.messages.znodes import Written
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.client.conditions import Conditions
 from coordinator.errors import TooManyRetriesError
-from coordinator.wire.messages.znodes import Written, Znode
+from coordinator.model.znodes import Written, Znode
 
 if TYPE_CHECKING:
     from coordinator.client.async_client import AsyncClient

@@ -20,8 +20,7 @@ from coordinator.client.calls import Call
 from coordinator.client.delivery import Delivery
 from coordinator.client.lines import Lines
 from coordinator.errors import BadArgumentsError
-from coordinator.wire.messages import NDJSON_TYPE
-from coordinator.wire.messages.watches import (
+from coordinator.model.events import (
     Bookmark,
     Change,
     Resync,
@@ -29,8 +28,9 @@ from coordinator.wire.messages.watches import (
     WatchLine,
     WatchRequest,
     WatchSelector,
-    read_watch_line,
 )
+from coordinator.wire.codec import union_from_body
+from coordinator.wire.messages import NDJSON_TYPE
 
 
 class ChangeStream:
@@ -57,7 +57,7 @@ class ChangeStream:
         self._selectors = tuple(selectors)
         self._is_one_shot = is_one_shot
         self._lines: Lines[WatchLine] = Lines(
-            delivery, self._call, read_watch_line, contact_timeout_ms
+            delivery, self._call, _read_line, contact_timeout_ms
         )
         self._is_finished = False
 
@@ -120,4 +120,9 @@ class ChangeStream:
 
     def _call(self) -> Call:
         request = WatchRequest(self._selectors, self.zxid, self._is_one_shot)
-        return Call("POST", "/v1/watch", request.to_body(), accept=NDJSON_TYPE)
+        return Call("POST", "/v1/watch", request, accept=NDJSON_TYPE)
+
+
+def _read_line(body: Any) -> WatchLine:
+    line: WatchLine = union_from_body(WatchLine, body, "line")
+    return line

@@ -19,6 +19,7 @@ from contextlib import suppress
 from coordinator.clock import Clock
 from coordinator.config import Config
 from coordinator.errors import BadArgumentsError, NoNodeError, SessionExpiredError, StorageError
+from coordinator.model.events import WatchSelector
 from coordinator.model.sessions import SessionInfo, SessionLease, SessionList
 from coordinator.model.status import Status
 from coordinator.raft.engine import Engine, Role
@@ -58,7 +59,8 @@ from coordinator.service.session_ends import ENDED_AT_ONCE, SessionEnds
 from coordinator.service.status import status_of, what_is_wrong
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
-from coordinator.service.watches import WatchHub, WatchSelector, WatchStream
+from coordinator.service.watch_stream import WatchStream
+from coordinator.service.watches import WatchHub
 from coordinator.state import paths
 from coordinator.state.commands import CloseSession, IfHeld, OpenSession, Operation, RequestId
 from coordinator.state.limits import MachineLimits

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError
+from coordinator.model.events import EventType
 from coordinator.raft.engine import Engine
 from coordinator.service.leadership import Leadership
 from coordinator.service.metrics import Metrics
@@ -25,7 +26,6 @@ from coordinator.service.replica import MachineReplica
 from coordinator.service.tasks import Tasks
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Reap
-from coordinator.state.events import EventType
 from coordinator.state.outcomes import Outcome, Reaped
 from coordinator.state.paths import split
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from coordinator.errors import CompactedError
-from coordinator.state.events import Change
+from coordinator.model.events import Change
 from coordinator.waiting import let_go
 
 # Rough cost in memory: a Change and its dict entry; an Event and its path beyond its characters.

@@ -9,26 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator.state.events import Change, Event
+from coordinator.model.events import Bookmark, Change, Event, Resync
 
 _REPLAY_ZXIDS_AT_ONCE = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Bookmark:
-    """Everything up to ``zxid`` has been delivered; resume from here."""
-
-    zxid: int
-
-
-@dataclass(frozen=True, slots=True)
-class Resync:
-    """Changes may be missing: read the state anew, which is at least at ``zxid``. The end."""
-
-    zxid: int
 
 
 WatchItem = Change | Bookmark | Resync

@@ -14,50 +14,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
 from coordinator.config import LimitsConfig
 from coordinator.errors import BadArgumentsError, QuotaExceededError, ThrottledError
+from coordinator.model.events import Change, Event, EventType, WatchKind, WatchSelector
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
 from coordinator.service.wakes import Wakes
 from coordinator.service.watch_history import History
-from coordinator.service.watch_stream import Bookmark, Resync, WatchItem, WatchStream
+from coordinator.service.watch_stream import WatchStream
 from coordinator.state import paths
 from coordinator.state.commands import Command
-from coordinator.state.events import Change, Event, EventType
 from coordinator.state.outcomes import Outcome
-
-__all__ = [
-    "Bookmark",
-    "Resync",
-    "WatchHub",
-    "WatchItem",
-    "WatchKind",
-    "WatchSelector",
-    "WatchStream",
-]
-
-
-class WatchKind(StrEnum):
-    """What a selector matches.
-
-    ZNODE: creation, data change and deletion of the path itself. CHILDREN: creation and deletion
-    of its direct children. SUBTREE: everything at or below it.
-    """
-
-    ZNODE = "znode"
-    CHILDREN = "children"
-    SUBTREE = "subtree"
-
-
-@dataclass(frozen=True, slots=True)
-class WatchSelector:
-    """One thing to watch; ``kind`` may be given as its word."""
-
-    path: str
-    kind: WatchKind | str = WatchKind.ZNODE
 
 
 class Selection:

@@ -16,9 +16,9 @@ Values are packed in ``packing``, the only file of this room that knows msgpack.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+from coordinator.model.events import Event, EventType
 from coordinator.state.commands import (
     Abandon,
     Check,
@@ -47,7 +47,6 @@ from coordinator.state.commands import (
     SetData,
     SetLimits,
 )
-from coordinator.state.events import Event, EventType
 from coordinator.state.outcomes import (
     Abandoned,
     Checked,
@@ -278,7 +277,7 @@ def decode_command(data: bytes) -> Command:
 def _as_former(operation: Any) -> Any:
     """Return an operation of before format 5, by which any znode could stand in a queue."""
     if type(operation) is Create or type(operation) is Delete:
-        return replace(operation, is_former=True)
+        return operation.as_former()
     if type(operation) is Multi:
         return Multi(tuple([_as_former(each) for each in operation.operations]))
     if type(operation) is Guarded:

@@ -4,133 +4,28 @@ A command is one operation with everything uncertain already decided by who prop
 for ``ctime``/``mtime``, session ids, the identity of the caller, the request number that makes a
 retry safe. Values only; nothing here decides anything.
 
-``expected_version``: ``ANY_VERSION`` (-1) accepts any version, as in ZooKeeper
-(Programmer's Guide, "ZooKeeper Data Model").
+The operations on znodes are those of ``coordinator.model.operations``, just as clients send them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-ANY_VERSION = -1
+import coordinator.model.operations as znode_operations
+from coordinator.model.fields import ANY_VERSION as ANY_VERSION
+from coordinator.model.operations import Check as Check
+from coordinator.model.operations import Create as Create
+from coordinator.model.operations import Delete as Delete
+from coordinator.model.operations import Guarded as Guarded
+from coordinator.model.operations import Multi as Multi
+from coordinator.model.operations import Read as Read
+from coordinator.model.operations import SetData as SetData
+from coordinator.model.znodes import CreateMode as CreateMode
 
-
-class CreateMode(StrEnum):
-    """How long a znode lives and how it is named (ZooKeeper's create modes)."""
-
-    PERSISTENT = "persistent"
-    PERSISTENT_SEQUENTIAL = "persistent_sequential"
-    EPHEMERAL = "ephemeral"
-    EPHEMERAL_SEQUENTIAL = "ephemeral_sequential"
-    CONTAINER = "container"
-    TTL = "ttl"
-    TTL_SEQUENTIAL = "ttl_sequential"
-
-    @property
-    def is_sequential(self) -> bool:
-        return self.value.endswith("sequential")
-
-    @property
-    def is_ephemeral(self) -> bool:
-        return self.value.startswith("ephemeral")
-
-    @property
-    def is_ttl(self) -> bool:
-        return self.value.startswith("ttl")
-
-
-# --- operations on znodes: allowed alone, in a multi, and in the branches of a guarded write
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Create a znode. Sequential modes append the parent's next number, ten digits or more.
-
-    ``session_id`` is required for ephemeral modes, ``ttl_ms`` (1..) for ttl modes; both must be
-    absent otherwise. ``parents`` says what to create missing ancestors as (PERSISTENT or
-    CONTAINER); None means that a missing parent is refused with NoNode. Only ephemerals stand in
-    the queue of a lock or an election. ``is_former``: read from a command of a format before 5,
-    when others could, too.
-    """
-
-    path: str
-    data: bytes = b""
-    mode: CreateMode = CreateMode.PERSISTENT
-    session_id: str | None = None
-    ttl_ms: int | None = None
-    parents: CreateMode | None = None
-    is_former: bool = field(default=False, kw_only=True, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class SetData:
-    """Replace the data of a znode, if its version is the expected one."""
-
-    path: str
-    data: bytes
-    expected_version: int = ANY_VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete a znode; ``is_recursive`` takes the whole subtree, children before parents.
-
-    ``expected_czxid`` binds the request to one incarnation of the znode (None: any). With a place
-    of a multi-lock its other places go, too, and of several multi-locks all places count towards
-    what one recursive delete may take. ``is_former``: of a format before 5, which counted none.
-    """
-
-    path: str
-    expected_version: int = ANY_VERSION
-    expected_czxid: int | None = None
-    is_recursive: bool = False
-    is_former: bool = field(default=False, kw_only=True, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A condition on one znode; every field that is not None (or -1) must hold.
-
-    ``exists=False`` asks for absence; then the other fields must be left alone.
-    ``has_children`` is False for a missing znode. A check that asks for nothing asks that the
-    znode exists, as ZooKeeper's does.
-    """
-
-    path: str
-    exists: bool | None = None
-    expected_version: int = ANY_VERSION
-    expected_czxid: int | None = None
-    has_children: bool | None = None
-    expected_owner: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Read a znode inside a multi or a guarded write; its Stat may be absent (no such znode)."""
-
-    path: str
-
-
-ZnodeOperation = Create | SetData | Delete | Check | Read
-
-
-@dataclass(frozen=True, slots=True)
-class Multi:
-    """All of these, in order, or none (the first that is refused refuses all)."""
-
-    operations: tuple[ZnodeOperation, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Guarded:
-    """If all conditions hold then ``then`` else ``otherwise``; the branch is all or nothing."""
-
-    conditions: tuple[Check, ...]
-    then: tuple[ZnodeOperation, ...] = ()
-    otherwise: tuple[ZnodeOperation, ...] = ()
-
+ZnodeOperation = znode_operations.Operation
+"""What is allowed alone, in a multi, and in the branches of a guarded write."""
 
 # --- operations on sessions
 

@@ -11,66 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coordinator.errors import CoordinatorError, from_code
-from coordinator.state.events import Event
-
-
-class Stat(NamedTuple):
-    """What is known of a znode besides its data (ZooKeeper's Stat, units in the names).
-
-    ``version`` counts changes of the data, ``cversion`` of the children, ``aversion`` of the access
-    rules; ``pzxid`` is the zxid of the last change of the children. ``ephemeral_owner`` is the
-    session id of an ephemeral znode, None otherwise. ``mode`` is the create mode as it was asked.
-    A named tuple, as all that is built for every command: a frozen dataclass takes far longer.
-    """
-
-    czxid: int
-    mzxid: int
-    pzxid: int
-    ctime_ms: int
-    mtime_ms: int
-    version: int
-    cversion: int
-    aversion: int
-    ephemeral_owner: str | None
-    data_length: int
-    num_children: int
-    mode: str = "persistent"
-    ttl_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Created:
-    path: str
-    stat: Stat
-
-
-@dataclass(frozen=True, slots=True)
-class DataSet:
-    path: str
-    stat: Stat
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    path: str
-    deleted_count: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReadDone:
-    """``stat`` is None when there is no such znode; ``data`` is then empty."""
-
-    path: str
-    data: bytes
-    stat: Stat | None
-
-
-ZnodeResult = Created | DataSet | Deleted | Checked | ReadDone
+from coordinator.model.events import Event
+from coordinator.model.operations import Checked as Checked
+from coordinator.model.operations import Created as Created
+from coordinator.model.operations import DataSet as DataSet
+from coordinator.model.operations import Deleted as Deleted
+from coordinator.model.operations import ReadDone as ReadDone
+from coordinator.model.operations import ZnodeResult as ZnodeResult
+from coordinator.model.znodes import Stat as Stat
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ class Family:
 
         ``encode`` and ``decode`` are for a class with fields that are not primitives.
         """
-        names: tuple[str, ...] = vars(kind)["__match_args__"]
+        names: tuple[str, ...] = kind.__match_args__  # type: ignore[attr-defined]
         assert len(names) == len(elements), f"{kind.__name__}: each field has its element"
         self.add_former(tag, kind, *elements, decode=decode)
         self._encoders[kind] = encode or _encoder(tag, names)

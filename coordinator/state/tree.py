@@ -21,9 +21,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from coordinator.model.events import Event, EventType
 from coordinator.state.captured_map import CapturedMap, Hold
 from coordinator.state.commands import CreateMode
-from coordinator.state.events import Event, EventType
 from coordinator.state.outcomes import Stat
 from coordinator.state.paths import ROOT, join, split, utf8_length
 

@@ -130,9 +130,10 @@ class _Form:
 def _form(kind: inspect.Type, *, is_strict: bool) -> _Form:
     match kind:
         case inspect.Metadata(inner, _, extra):
+            form = _form(inner, is_strict=is_strict)
             if extra is not None and "one_of" in extra and is_strict:
-                return _words(extra["one_of"])
-            return _form(inner, is_strict=is_strict)
+                return _words(extra["one_of"], form)
+            return form
         case inspect.IntType(ge=low, le=high) if is_strict:
             return _integer(INTEGER_MIN if low is None else low, high or INTEGER_MAX)
         case inspect.IntType():
@@ -151,7 +152,12 @@ def _form(kind: inspect.Type, *, is_strict: bool) -> _Form:
             return _object(cls)
         case inspect.UnionType(types):
             several = [each for each in types if not isinstance(each, inspect.NoneType)]
-            return _tagged(several) if len(several) > 1 else _form(several[0], is_strict=is_strict)
+            if len(several) == 1:
+                return _form(several[0], is_strict=is_strict)
+            texts = [each for each in several if isinstance(each, inspect.StrType)]
+            objects = [each for each in several if each not in texts]
+            form = _tagged(objects) if len(objects) > 1 else _form(objects[0], is_strict=is_strict)
+            return _text_or(form) if texts else form
         case inspect.CustomType(cls) if cls is CoordinatorError:
             return _Form("an object", _read_problem, lambda error, _: to_problem(error))
     raise TypeError(f"no body carries {kind}")
@@ -179,15 +185,28 @@ def _text(length: int | None) -> _Form:
     return _Form("text", read)
 
 
-def _words(words: Collection[str]) -> _Form:
+def _words(words: Collection[str], form: _Form) -> _Form:
+    """Return ``form`` for these words alone."""
     expected = "one of " + ", ".join(words)
 
     def read(value: Any) -> Any:
         if not isinstance(value, str) or value not in words:
             _refuse(expected, value)
-        return value
+        return form.read(value)
 
-    return _Form(expected, read)
+    return _Form(expected, read, form.write)
+
+
+def _text_or(form: _Form) -> _Form:
+    """Return the form of a text, or of an object."""
+
+    def read(value: Any) -> Any:
+        return value if isinstance(value, str) else form.read(value)
+
+    def write(value: Any, encoding: Encoding) -> Any:
+        return to_body(value, encoding) if isinstance(value, Struct) else value
+
+    return _Form("text or an object", read, write)
 
 
 def _members(kind: type[Any], *, is_strict: bool) -> _Form:
@@ -290,7 +309,7 @@ def _tagged(kinds: list[Any]) -> _Form:
     """Return the form of one of several kinds: a field of it says which."""
     name = kinds[0].tag_field
     by_tag = {each.tag: each.cls for each in kinds}
-    word = _words(by_tag)
+    word = _words(by_tag, _text(None))
 
     def read(value: Any) -> Any:
         if not isinstance(value, dict):
@@ -439,7 +458,7 @@ class ObjectForm:
             _refuse("an object", body)
         if self._is_strict and (given or not body.keys() <= self._known):
             self._refuse_unknown(body, given, beside)
-        if self._tag_field is not None and body.get(self._tag_field, self._tag) != self._tag:
+        if self._tag_field is not None and body.get(self._tag_field) not in (None, self._tag):
             raise _Wrong(
                 f"expected one of {self._tag}, found {found(body[self._tag_field])}",
                 f".{self._tag_field}",

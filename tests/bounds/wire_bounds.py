@@ -18,7 +18,8 @@ from coordinator.service.locks import contenders, holder_info
 from coordinator.wire import strict_json
 from coordinator.wire.codec import from_body
 from coordinator.wire.http import queries
-from coordinator.wire.messages import acquire, holding, if_held, operations
+from coordinator.wire.messages import acquire, holding, if_held
+from coordinator.wire.multi import read_multi
 from recipes.guards import tokens
 from tests.bounds.machine_bounds import Bound
 
@@ -94,7 +95,7 @@ def of_bodies() -> Iterator[Bound]:
     yield Bound("if_held.IF_HELD_MAX", if_held.IF_HELD_MAX, lambda n: is_read(
         lambda: if_held.read_if_held({"if_held": [one] * n})))  # fmt: skip
     yield Bound("fields.VERSION_MAX", fields.VERSION_MAX, lambda n: is_read(
-        lambda: operations.read_multi({"operations": [
+        lambda: read_multi({"operations": [
             {"op": "delete", "path": "/a", "expected_version": n}]})))  # fmt: skip
 
 

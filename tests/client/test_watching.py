@@ -9,7 +9,7 @@ import pytest
 from coordinator.client import ChangeStream, Create, RetryPolicy
 from coordinator.client.delivery import Delivery
 from coordinator.errors import CompactedError, UnavailableError
-from coordinator.wire.messages.watches import WatchSelector
+from coordinator.model.events import WatchSelector
 from tests.client.fake_members import REFUSED, A, B, FakeMembers, FakeStream, refusal
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.virtual_time import LoopClock, run

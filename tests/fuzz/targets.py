@@ -19,7 +19,7 @@ from coordinator.state.machine import StateMachine
 from coordinator.wire.encoding import Encoding, encode
 from coordinator.wire.encoding import decode as decode_body
 from coordinator.wire.http.queries import Query
-from coordinator.wire.messages.operations import read_multi
+from coordinator.wire.multi import read_multi
 from tests.fuzz.test_machine import drawn_corpus
 from tests.fuzz.test_members import recorded
 from tests.state.rich_state import LIMITS, rich_machine

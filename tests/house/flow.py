@@ -134,7 +134,7 @@ def _parts(value: Any) -> list[Any]:
         return [each for pair in list(value.items())[:_ITEMS_MAX] for each in pair]
     if dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
         return [getattr(value, field.name, None) for field in dataclasses.fields(kind)]
-    if hasattr(kind, "__struct_fields__"):
+    if hasattr(kind, "__struct_fields__") and not isinstance(value, type):
         return [getattr(value, name, None) for name in kind.__struct_fields__]
     if kind.__module__ == "aiohttp.web_request":
         return [value.path]

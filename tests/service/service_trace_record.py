@@ -11,12 +11,13 @@ from collections.abc import Callable
 
 from coordinator.config import Config
 from coordinator.errors import CoordinatorError
+from coordinator.model.events import Bookmark, Resync
 from coordinator.model.sessions import SessionLease
 from coordinator.raft.engine import Applied
 from coordinator.service.locks.service import Grant
 from coordinator.service.locks.views import LockView
 from coordinator.service.reads import ReadReply
-from coordinator.service.watches import Bookmark, Resync, WatchItem
+from coordinator.service.watch_stream import WatchItem
 from coordinator.state import commands as do
 from coordinator.state.codec import decode_command
 from coordinator.state.outcomes import Outcome, SessionEnded

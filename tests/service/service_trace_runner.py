@@ -43,12 +43,13 @@ from typing import Any, TypeVar
 
 from coordinator.config import Config, LimitsConfig, SessionConfig
 from coordinator.errors import CoordinatorError
+from coordinator.model.events import WatchSelector
 from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.queues import Wish
 from coordinator.service.locks.service import Grant, HolderInfo
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, ReadReply, at_least
-from coordinator.service.watches import WatchSelector, WatchStream
+from coordinator.service.watch_stream import WatchStream
 from coordinator.state import commands as do
 from coordinator.state.codec import encode_command
 from tests.golden_traces import Words, commands_of, parsed, text_of

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from coordinator.errors import NoLeaderError, ShuttingDownError
+from coordinator.model.events import WatchSelector
 from coordinator.service.divergence import DIGEST_KIND, DOUBT_MS, Finding, judge
 from coordinator.service.reads import LINEARIZABLE, STALE
-from coordinator.service.watches import WatchSelector
 from coordinator.state.commands import Create, CreateMode, Enter, Kind, RequestId, SetData
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome

@@ -15,12 +15,12 @@ from coordinator.errors import (
     ShuttingDownError,
     StorageError,
 )
+from coordinator.model.events import WatchSelector
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.locks.service import HolderInfo
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE, at_least
 from coordinator.service.tasks import Tasks
-from coordinator.service.watches import WatchSelector
 from coordinator.state.commands import Create, CreateMode, RequestId
 from tests.service.fake_cluster import cluster, settle, soon
 

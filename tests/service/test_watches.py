@@ -14,9 +14,10 @@ from coordinator.errors import (
     QuotaExceededError,
     ThrottledError,
 )
+from coordinator.model.events import Bookmark, Change, Resync, WatchSelector
 from coordinator.service.reads import STALE
 from coordinator.service.wakes import WOKEN_AT_ONCE
-from coordinator.service.watches import Bookmark, Resync, WatchItem, WatchSelector, WatchStream
+from coordinator.service.watch_stream import WatchItem, WatchStream
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import (
     Command,
@@ -27,7 +28,6 @@ from coordinator.state.commands import (
     Operation,
     SetData,
 )
-from coordinator.state.events import Change
 from tests.service.fake_cluster import World, cluster, counted, settle, soon
 
 

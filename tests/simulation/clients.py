@@ -25,8 +25,8 @@ from coordinator.errors import (
     SessionExpiredError,
     UnknownRouteError,
 )
-from coordinator.wire.messages.operations import Check, Create, Delete, SetData
-from coordinator.wire.messages.watches import Change
+from coordinator.model.events import Change
+from coordinator.model.operations import Check, Create, Delete, SetData
 from tests.simulation.contending import Contending
 from tests.simulation.link import ClientLink
 from tests.simulation.loop import OwnClock, Owner

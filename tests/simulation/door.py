@@ -16,26 +16,19 @@ import coordinator.state.commands as commands
 from coordinator.client.transport import Request, Response
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, UnknownRouteError, to_problem
+from coordinator.model.events import StreamError, Watching, WatchRequest
 from coordinator.model.sessions import SessionClosed, SessionLease, SessionRequest
+from coordinator.model.znodes import Children, Written, Znode
 from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.holder_info import HolderInfo
 from coordinator.service.locks.queues import Wish
 from coordinator.service.member import Member
 from coordinator.service.reads import ReadReply
-from coordinator.service.watches import Bookmark, Resync, WatchSelector
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
-from coordinator.wire.codec import encoded, from_body
-from coordinator.wire.encoding import Encoding, data_fields, decode
-from coordinator.wire.fields import Fields
-from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.convert import (
-    change_message,
-    create_command,
-    multi_command,
-    result_body,
-    written_body,
-)
+from coordinator.wire.codec import encoded, from_body, to_body
+from coordinator.wire.encoding import Encoding, decode
+from coordinator.wire.http.conditions import IF_HELD, conditions
 from coordinator.wire.http.convert_locks import (
     contender_body,
     grant_shape,
@@ -43,10 +36,9 @@ from coordinator.wire.http.convert_locks import (
     record_shape,
 )
 from coordinator.wire.http.queries import READ_MODES, Query
-from coordinator.wire.messages import acquire, elections, operations, watches
+from coordinator.wire.messages import acquire, elections
 from coordinator.wire.messages import holding as shapes
-from coordinator.wire.messages.if_held import IF_HELD_FIELD
-from coordinator.wire.messages.znodes import stat_body
+from coordinator.wire.multi import read_multi
 from coordinator.wire.strict_json import encode_json
 
 DEADLINE_MS = 10_000
@@ -183,20 +175,19 @@ class Door:
                 query = Query(raw_query, (*READ_MODES, "children"))
                 if query.flag("children"):
                     listed = await member.children(path, query.read_mode(), deadline_ms)
-                    names, stat = list(listed.value.names), stat_body(listed.value.stat)
-                    page = {"path": path, "children": names, "stat": stat, "next": None}
+                    page = Children(path, listed.value.names, listed.value.stat)
                     return _Shown(page, listed)
                 read = await member.get(path, query.read_mode(), deadline_ms)
                 data, found = read.value
-                shown = {"path": path, **data_fields(data, Encoding.MSGPACK)}
-                return _Shown({**shown, "stat": stat_body(found)}, read)
+                return _Shown(Znode(path, data, found), read)
             case "POST":
-                fields = Fields(_body(request), "body", operations.Create.FIELDS | {IF_HELD_FIELD})
-                operation = create_command(operations.Create.from_fields(path, fields))
+                operation = from_body(
+                    commands.Create, _body(request), given={"path": path}, beside=IF_HELD
+                )
             case "PUT":
-                fields = Fields(_body(request), "body", operations.SetData.FIELDS | {IF_HELD_FIELD})
-                shape = operations.SetData.from_fields(path, fields)
-                operation = commands.SetData(path, shape.data, shape.expected_version)
+                operation = from_body(
+                    commands.SetData, _body(request), given={"path": path}, beside=IF_HELD
+                )
             case _:
                 query = Query(raw_query, ("recursive", "expected_version"))
                 version = query.integer("expected_version")
@@ -207,8 +198,8 @@ class Door:
                 )
         done: Any = await self._done(request, operation, deadline_ms)
         if isinstance(operation, commands.Delete):
-            return {"path": done.path, "deleted_count": done.deleted_count}
-        return written_body(done)
+            return to_body(done, given=("op",))
+        return Written(done.path, done.stat)
 
     async def _done(
         self, request: Request, operation: commands.Operation, deadline_ms: int
@@ -222,16 +213,16 @@ class Door:
         return committed.outcome.unwrap()
 
     async def _multi(self, request: Request) -> Any:
-        shape = operations.read_multi(_body(request))
+        operation = read_multi(_body(request))
         committed = await self._member.submit(
-            multi_command(shape),
+            operation,
             request=_request_id(request),
             deadline_ms=self._deadline(request),
         )
         done: Any = committed.outcome.unwrap()
-        results = [result_body(each, Encoding.MSGPACK) for each in done.results]
+        results = [to_body(each, Encoding.MSGPACK) for each in done.results]
         body = {"results": results, "zxid": committed.outcome.zxid}
-        if isinstance(shape, operations.Guarded):
+        if isinstance(operation, commands.Guarded):
             body["branch"] = "then" if done.is_then else "otherwise"
         return body
 
@@ -245,25 +236,18 @@ class Door:
     # --- streams
 
     def _watch(self, request: Request) -> Lines:
-        asked = watches.WatchRequest.from_body(_body(request))
+        asked = from_body(WatchRequest, _body(request))
         stream = self._member.watch(
-            [WatchSelector(each.path, each.kind) for each in asked.watches],
+            asked.watches,
             from_zxid=asked.from_zxid,
             is_one_shot=asked.is_one_shot,
         )
 
         async def lines() -> Lines:
             try:
-                yield encode_json(watches.Watching(stream.start_zxid).to_body())
+                yield encoded(Watching(stream.start_zxid))
                 async for item in stream:
-                    match item:
-                        case Bookmark(zxid):
-                            line: watches.WatchLine = watches.Bookmark(zxid)
-                        case Resync(zxid):
-                            line = watches.Resync(zxid)
-                        case change:
-                            line = change_message(change)
-                    yield encode_json(line.to_body())
+                    yield encoded(item)
             finally:
                 stream.close()
 
@@ -367,7 +351,7 @@ async def _waiting(
             granted = acquire.Granted(waiting.result())
             yield encode_json(granted.to_body(is_election=is_election))
         except CoordinatorError as error:
-            yield encode_json(watches.StreamError(error).to_body())
+            yield encoded(StreamError(error))
     finally:
         waiting.cancel()
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from coordinator.model.events import Event, EventType
 from coordinator.state.commands import (
     Abandon,
     CloseSession,
@@ -28,7 +29,6 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
 )
-from coordinator.state.events import Event, EventType
 from coordinator.state.outcomes import Entered
 from tests.simulation.log import CLOCK_RATE_LEAST, Entry
 from tests.simulation.waiting import Owner, Place, stuck_owners

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from coordinator.model.events import Event, EventType
 from coordinator.state.commands import (
     Abandon,
     Create,
@@ -21,7 +22,6 @@ from coordinator.state.commands import (
     SetData,
     ZnodeOperation,
 )
-from coordinator.state.events import Event, EventType
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import GuardedDone, Outcome, SessionEnded, SessionOpened
 from tests.history.checker import check

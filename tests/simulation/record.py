@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from coordinator.model.events import EventType
 from coordinator.raft.engine import Replica
 from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import ExpireSession
-from coordinator.state.events import EventType
 from coordinator.state.outcomes import Outcome, SessionEnded, SessionOpened
 from tests.met import Met
 from tests.simulation.lock_model import BY_OTHERS, LockModel

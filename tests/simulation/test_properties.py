@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from coordinator.client.transport import Request, Response
+from coordinator.model import events as watches
+from coordinator.model.events import Event
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import (
     CloseSession,
@@ -22,10 +24,8 @@ from coordinator.state.commands import (
     RequestId,
     SetData,
 )
-from coordinator.state.events import Event
 from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
-from coordinator.wire.messages import watches
 from tests.history.operations import Recorder
 from tests.simulation import properties
 from tests.simulation.log import Entry

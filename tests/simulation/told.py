@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator.model.events import Change
 from coordinator.wire.messages.acquire import Grant
 from coordinator.wire.messages.locks import LockView
-from coordinator.wire.messages.watches import Change
 
 
 @dataclass

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
+
+from tests.state.values import changed, is_value, names_of
 
 
 class Alteration(NamedTuple):
@@ -43,10 +44,10 @@ def other(value: Any) -> Iterator[tuple[str, Any]]:
         for at in chosen(len(value)):
             for part, each in other(value[at]):
                 yield f"[*]{part}", (*value[:at], each, *value[at + 1 :])
-    elif is_dataclass(value) and value.__dataclass_params__.frozen:  # type: ignore[attr-defined]
-        for field in fields(value):
-            for part, each in other(getattr(value, field.name)):
-                yield f".{field.name}{part}", replace(value, **{field.name: each})  # type: ignore[type-var]
+    elif is_value(value):
+        for name in names_of(value):
+            for part, each in other(getattr(value, name)):
+                yield f".{name}{part}", changed(value, **{name: each})
     elif isinstance(value, Mapping) and value:
         yield "[-]", dict(list(value.items())[:-1])
 
@@ -114,7 +115,7 @@ def _is_ours(value: Any) -> bool:
         return True
     if isinstance(value, tuple | Enum):
         return False
-    if is_dataclass(value) and value.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+    if is_value(value):
         return False
     return type(value).__module__.startswith("coordinator.")
 

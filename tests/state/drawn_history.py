@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from coordinator.state.commands import (
@@ -34,6 +33,7 @@ from coordinator.state.commands import (
 from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import Contender
 from coordinator.state.machine import StateMachine
+from tests.state.values import changed, is_value, names_of
 
 CLIENTS = ("c1", "c2")
 TERM = 1
@@ -212,8 +212,8 @@ class DrawnHistory:
     def spoil(self, operation: _O) -> _O:
         """Change one field, so that everything else is still as it should be."""
         names = operation._fields if isinstance(operation, Enter) else ()
-        if is_dataclass(operation):
-            names = tuple(each.name for each in fields(operation))
+        if is_value(operation):
+            names = names_of(operation)
         odd = [each for each in names if each in _ODD or each.endswith("zxid")]
         if not odd:
             return operation
@@ -227,7 +227,7 @@ class DrawnHistory:
             found = self.chance.choice(_ODD[name])
         if isinstance(operation, Enter):
             return operation._replace(**{name: found})  # type: ignore[return-value]
-        return replace(operation, **{name: found})  # type: ignore[type-var]
+        return changed(operation, **{name: found})
 
     def _request(self) -> RequestId:
         client_id = self.chance.choice(CLIENTS)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.model.events import Event, EventType
 from coordinator.state.codec import (
     COMMAND_FORMAT,
     decode_command,
@@ -35,7 +36,6 @@ from coordinator.state.commands import (
     Read,
     Release,
 )
-from coordinator.state.events import Event, EventType
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import (
     Checked,
@@ -272,7 +272,7 @@ def test_outcome_with_everything_round_trips() -> None:
 FORMER_COMMANDS = {
     "95019701ae2f6c6f636b732f612f6c6f636b2dc4017803a27331c004cf0000018bcfe56800c0a0": Command(
         Create("/locks/a/lock-", b"x", CreateMode.EPHEMERAL_SEQUENTIAL, "s1", None,
-               CreateMode.CONTAINER),
+               CreateMode.CONTAINER).as_former(),
         1_700_000_000_000,
     ),
     "9501930aa273310705c0a0": Command(ExpireSession("s1", 7), 5),

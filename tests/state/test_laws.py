@@ -12,6 +12,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from coordinator.model.events import EventType
 from coordinator.state.codec import decode_command, encode_command, encode_outcome
 from coordinator.state.commands import (
     Abandon,
@@ -23,7 +24,6 @@ from coordinator.state.commands import (
     FinishSession,
     RequestId,
 )
-from coordinator.state.events import EventType
 from coordinator.state.locks.contender import Contender
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine

@@ -18,7 +18,6 @@ DECIDES_NOTHING = {
     "snapshot": "how values are written",
     "rules": "this table",
     "slices": "how states are compared; the format has a number of its own",
-    "commands.ANY_VERSION": "a value of commands, written in them",
     "locks.grant_history._NUMBER": "an accessor",
     "locks.grant_history._ENDED_ZXID": "an accessor",
     "locks.grant_history._GRANTED_ZXID": "an accessor",

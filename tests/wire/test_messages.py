@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from coordinator.errors import BadArgumentsError, NoNodeError
-from coordinator.model import sessions
+from coordinator.model import events as watches
+from coordinator.model import operations, sessions
 from coordinator.model.status import MemberInfo, Status
-from coordinator.wire.codec import from_body, to_body
+from coordinator.model.znodes import Children, Stat, Znode
+from coordinator.wire.codec import from_body, to_body, union_from_body
 from coordinator.wire.encoding import Encoding, decode, encode
 from coordinator.wire.messages import (
     acquire,
@@ -19,10 +21,8 @@ from coordinator.wire.messages import (
     holding,
     if_held,
     locks,
-    operations,
-    watches,
 )
-from coordinator.wire.messages.znodes import Children, Stat, Znode, stat_body
+from coordinator.wire.multi import read_multi
 
 STAT = Stat(3, 4, 5, 6, 7, 1, 2, 0, "00000000000000aa", 4, 0, "ephemeral", None)
 GRANT = acquire.Grant("42-1337", "daily", 1337, "aa", "/locks/daily/lock-0000000042", 1340)
@@ -56,8 +56,8 @@ def test_operations_survive(encoding: Encoding) -> None:
     multi = operations.Multi(every)
     guarded = operations.Guarded((operations.Check("/b", exists=False),), every, (every[-1],))
 
-    assert operations.read_multi(over_the_wire(multi.to_body(encoding), encoding)) == multi
-    assert operations.read_multi(over_the_wire(guarded.to_body(encoding), encoding)) == guarded
+    assert read_multi(over_the_wire(to_body(multi, encoding), encoding)) == multi
+    assert read_multi(over_the_wire(to_body(guarded, encoding), encoding)) == guarded
 
 
 @pytest.mark.parametrize("encoding", Encoding)
@@ -105,7 +105,7 @@ def test_replies_survive(encoding: Encoding) -> None:
     view = elections.ElectionView("e", ELECTED, (), 9)
     body = over_the_wire(view.to_body(encoding), encoding)
     assert elections.ElectionView.from_body(body) == view
-    assert Stat.from_body(over_the_wire(stat_body(STAT), encoding)) == STAT
+    assert from_body(Stat, over_the_wire(to_body(STAT, encoding), encoding)) == STAT
 
 
 def test_requests_survive() -> None:
@@ -125,22 +125,22 @@ def test_requests_survive() -> None:
     campaign = acquire.Acquire(None, 5_000, value=b"\x00")
     body = campaign.to_body(Encoding.MSGPACK)
     assert acquire.Acquire.from_body(body, is_election=True) == campaign
-    watch = watches.WatchRequest((watches.WatchSelector("/a", "subtree"),), 7, True)
-    assert watches.WatchRequest.from_body(watch.to_body()) == watch
+    watch = watches.WatchRequest((watches.WatchSelector("/a", watches.WatchKind.SUBTREE),), 7, True)
+    assert from_body(watches.WatchRequest, to_body(watch)) == watch
     assert elections.read_proclaim(elections.proclaim_body(b"\xff")) == b"\xff"
 
 
 def test_stream_lines_survive() -> None:
     """Every kind of line is read as what was said, errors as their class."""
-    event = watches.Event("NodeCreated", "/a", 0, 3, "aa")
+    event = watches.Event(watches.EventType.CREATED, "/a", 0, 3, "aa")
     for line in (
         watches.Watching(1),
         watches.Change(3, (event,)),
         watches.Bookmark(4),
         watches.Resync(5),
     ):
-        assert watches.read_watch_line(line.to_body()) == line
-    told = watches.read_watch_line(watches.StreamError(NoNodeError("gone")).to_body())
+        assert union_from_body(watches.WatchLine, to_body(line)) == line
+    told = union_from_body(watches.WatchLine, to_body(watches.StreamError(NoNodeError("gone"))))
     assert isinstance(told, watches.StreamError)
     assert isinstance(told.error, NoNodeError)
     assert acquire.read_acquire_line(acquire.Queued(2).to_body()) == acquire.Queued(2)
@@ -161,18 +161,19 @@ def test_an_election_says_epoch_where_a_lock_says_lock() -> None:
 
 def test_a_client_lives_with_fields_of_a_later_server() -> None:
     """A response may grow; a request may not."""
-    grown = {"path": "/a", "data": "x", "stat": {**stat_body(STAT), "new": 1}, "new": [1]}
+    grown = {"path": "/a", "data": "x", "stat": {**to_body(STAT), "new": 1}, "new": [1]}
 
-    assert Znode.from_body(grown) == Znode("/a", b"x", STAT)
+    assert from_body(Znode, grown) == Znode("/a", b"x", STAT)
     with pytest.raises(BadArgumentsError, match="unknown field 'new'"):
-        operations.read_multi({"operations": [{"op": "read", "path": "/a", "new": 1}]})
+        read_multi({"operations": [{"op": "read", "path": "/a", "new": 1}]})
 
 
 def test_children_come_with_or_without_stat() -> None:
     """A listing carries names, or names with their Stats."""
-    plain = Children.from_body({"path": "/", "children": ["a"], "stat": None, "next": "a"})
-    child = {"name": "a", "stat": stat_body(STAT)}
-    full = Children.from_body({"path": "/", "children": [child], "stat": None, "next": None})
+    common = {"path": "/", "stat": to_body(STAT)}
+    plain = from_body(Children, {**common, "children": ["a"], "next": "a"})
+    child = {"name": "a", "stat": to_body(STAT)}
+    full = from_body(Children, {**common, "children": [child], "next": None})
 
     assert (plain.names, plain.stats, plain.next) == (("a",), (), "a")
     assert (full.names, full.stats, full.next) == (("a",), (STAT,), None)
@@ -297,4 +298,4 @@ def test_nothing_is_held_without_a_lease(body: dict[str, Any], said: str) -> Non
 def test_a_multi_that_is_none_is_refused(body: Any) -> None:
     """Wrong shapes never reach the state machine."""
     with pytest.raises(BadArgumentsError, match=r"body"):
-        operations.read_multi(body)
+        read_multi(body)

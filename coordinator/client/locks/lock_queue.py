@@ -42,6 +42,7 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
+from coordinator.model.events import StreamError
 from coordinator.wire.encoding import Encoding, decode
 from coordinator.wire.messages import NDJSON_TYPE
 from coordinator.wire.messages.acquire import (
@@ -58,7 +59,6 @@ from coordinator.wire.messages.acquire import (
 from coordinator.wire.messages.elections import ElectionView
 from coordinator.wire.messages.holding import NoteReply, note_body
 from coordinator.wire.messages.locks import LockView
-from coordinator.wire.messages.watches import StreamError
 
 T = TypeVar("T")
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Unpack
 
 from coordinator.errors import BadVersionError, LockLostError, NoNodeError, NotOwnerError
+from coordinator.model.events import Bookmark, Resync, WatchKind, WatchSelector
 from coordinator.service.locks.contenders import (
     ELECTIONS,
     Contender,
@@ -23,7 +24,7 @@ from coordinator.service.proposals import Proposals
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.service.slices import in_slices
-from coordinator.service.watches import Bookmark, Resync, WatchHub, WatchKind, WatchSelector
+from coordinator.service.watches import WatchHub
 from coordinator.state.commands import (
     Check,
     IfHeld,

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from coordinator.clock import Clock
 from coordinator.errors import OutcomeUnknownError, UnavailableError
+from coordinator.model.events import EventType
 from coordinator.raft.engine import Engine
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
@@ -24,7 +25,6 @@ from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timer, Timers
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, EndHold, Reopen
-from coordinator.state.events import EventType
 from coordinator.state.locks.contender import Closing, Contender
 from coordinator.state.outcomes import Outcome
 from coordinator.waiting import in_turns

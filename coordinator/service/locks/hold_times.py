@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from functools import cache
 
 from coordinator.clock import Clock
+from coordinator.model.events import EventType
 from coordinator.service.leadership import Leadership
 from coordinator.service.locks.contenders import LOCKS, grant_id_of, recipe_at
 from coordinator.service.locks.denials import Denials
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Command
-from coordinator.state.events import EventType
 from coordinator.state.outcomes import Outcome
 from coordinator.waiting import in_turns, let_go
 

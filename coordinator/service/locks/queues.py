@@ -38,6 +38,7 @@ from coordinator.errors import (
     ThrottledError,
     UnavailableError,
 )
+from coordinator.model.events import EventType
 from coordinator.service.leadership import Leadership
 from coordinator.service.locks.contenders import Contender, Recipe, find, first_holder
 from coordinator.service.locks.hold_times import LockClasses
@@ -59,7 +60,6 @@ from coordinator.state.commands import (
     Release,
     RequestId,
 )
-from coordinator.state.events import EventType
 from coordinator.state.outcomes import Created, Entered, Outcome
 from coordinator.state.repeats import check_answers
 

@@ -25,9 +25,9 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from coordinator.model.events import Event, EventType
 from coordinator.state.captured_map import CapturedMap, Hold
 from coordinator.state.commands import Kind
-from coordinator.state.events import Event, EventType
 from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import (
     CONTENDER_DEPTH,

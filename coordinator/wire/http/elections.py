@@ -11,9 +11,9 @@ from typing import Any
 from aiohttp import web
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
+from coordinator.model.events import Bookmark
 from coordinator.service.locks.elections import CandidateView, ElectionService, ElectionView
 from coordinator.service.locks.service import AcquireOptions
-from coordinator.service.watches import Bookmark
 from coordinator.wire import messages
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.http.conditions import conditions

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from coordinator.errors import BadArgumentsError
+from coordinator.model.fields import ANY_VERSION, VERSION_MAX
 from coordinator.state.outcomes import Stat
 from coordinator.wire.http.paths import TREE_PREFIX
 from coordinator.wire.http.routes import Handler
-from coordinator.wire.messages.operations import ANY_VERSION, VERSION_MAX
 from coordinator.wire.strict_json import shortened
 
 _TAG = re.compile(r'"(\d{1,10})(?:-(\d{1,19}))?"', re.ASCII)

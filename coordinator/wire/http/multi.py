@@ -6,14 +6,16 @@ from typing import Any
 
 from aiohttp import web
 
-from coordinator.state.commands import IfHeld, Operation
+from coordinator.model.operations import Guarded, Multi, ReadDone, ZnodeResult
+from coordinator.state.commands import IfHeld
+from coordinator.wire.codec import to_body
+from coordinator.wire.encoding import Encoding
 from coordinator.wire.http.bodies import MANY
 from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.convert import multi_command, result_body
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.queries import CONDITIONS, Query
 from coordinator.wire.http.routes import Route
-from coordinator.wire.messages.operations import Guarded, Multi, read_multi
+from coordinator.wire.multi import read_multi
 
 Conditions = tuple[IfHeld, ...]
 
@@ -31,7 +33,7 @@ class MultiRoutes:
         """Do all operations or none; of a guarded write, those of the branch that applies."""
         door = self._door
         query = Query(request.rel_url.raw_query_string, CONDITIONS)
-        shape, operation, if_held = await door.body_read(
+        operation, if_held = await door.body_read(
             request, lambda body: _read(query, body), MANY
         )
         committed = await door.member.submit(
@@ -43,14 +45,21 @@ class MultiRoutes:
         done: Any = committed.outcome.unwrap()
         encoding = door.reply_encoding(request)
         body: dict[str, Any] = {
-            "results": [result_body(each, encoding) for each in done.results],
+            "results": [_result_body(each, encoding) for each in done.results],
             "zxid": committed.outcome.zxid,
         }
-        if isinstance(shape, Guarded):
+        if isinstance(operation, Guarded):
             body["branch"] = "then" if done.is_then else "otherwise"
         return door.reply(request, body, zxid=committed.outcome.zxid, index=committed.index)
 
 
-def _read(query: Query, body: Any) -> tuple[Multi | Guarded, Operation, Conditions]:
-    shape = read_multi(body)
-    return shape, multi_command(shape), conditions(query, body)
+def _read(query: Query, body: Any) -> tuple[Multi | Guarded, Conditions]:
+    operation = read_multi(body)
+    return operation, conditions(query, body)
+
+
+def _result_body(result: ZnodeResult, encoding: Encoding) -> dict[str, Any]:
+    body: dict[str, Any] = to_body(result, encoding)
+    if isinstance(result, ReadDone) and result.stat is None:
+        del body["data" if "data" in body else "data_base64"]  # of no znode
+    return body

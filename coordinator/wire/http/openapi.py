@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.model.events import WatchKind
 from coordinator.wire import messages
 from coordinator.wire.http.openapi_parameters import (
     FLAG,
@@ -21,7 +22,7 @@ from coordinator.wire.http.openapi_parameters import (
     WRITE_QUERY,
     described,
 )
-from coordinator.wire.http.openapi_schemas import CREATE, SCHEMAS
+from coordinator.wire.http.openapi_schemas import CREATE_FIELDS, SCHEMAS
 from coordinator.wire.http.openapi_shapes import (
     CZXID,
     EXPECTED_VERSION,
@@ -33,7 +34,6 @@ from coordinator.wire.http.openapi_shapes import (
     reference,
 )
 from coordinator.wire.messages.history import ENDS
-from coordinator.wire.messages.watches import WATCH_KINDS
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"
@@ -83,7 +83,6 @@ TAGS = {
 
 _RAW_QUERY = {"raw": FLAG}
 _PAGE = {"after": TEXT, "limit": integer(1, 10_000)}
-_CREATE_QUERY = {name: CREATE[name] for name in ("mode", "session_id", "ttl_ms", "parents")}
 
 _TREE = "/v1/tree/{path}"
 _SESSION = "/v1/sessions/{session_id}"
@@ -112,7 +111,7 @@ OPERATIONS: dict[str, Described] = {
     "create_znode": Described(
         "POST", _TREE, "Create a znode; a sequential mode answers with the full name.",
         takes=("Create",), gives="Written", status=201, errors=(404, 409, 410, 413),
-        query={**_CREATE_QUERY, **_RAW_QUERY}, is_write=True, is_raw=True,
+        query={**CREATE_FIELDS, **_RAW_QUERY}, is_write=True, is_raw=True,
     ),
     "set_data": Described(
         "PUT", _TREE, "Replace the data, if the version is the expected one; ?create upserts.",
@@ -136,7 +135,7 @@ OPERATIONS: dict[str, Described] = {
         streams="WatchLine", errors=(409, 410),
         stream_types=(messages.EVENT_STREAM_TYPE, messages.NDJSON_TYPE),
         query={
-            "path": array(TEXT), "kind": choice(*WATCH_KINDS), "from_zxid": integer(),
+            "path": array(TEXT), "kind": choice(*WatchKind), "from_zxid": integer(),
             "one_shot": FLAG,
         },
     ),

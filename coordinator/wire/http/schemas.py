@@ -23,63 +23,78 @@ _BOUNDS = {
 
 
 class Schemas:
-    """The schemas of some kinds of values; those with a name are referred to by it."""
+    """The schemas of some kinds of values; those with a name are referred to by it.
 
-    def __init__(self, names: Mapping[str, Any]) -> None:
-        self._name_of = {kind: name for name, kind in names.items()}
+    A tagged kind is an item of a union, or ``alone``: then it need not say which kind it is."""
+
+    def __init__(self, names: Mapping[str, Any], alone: Mapping[str, Any] | None = None) -> None:
+        self._name_of = {_key(inspect.type_info(kind)): name for name, kind in names.items()}
+        self._alone = {_key(inspect.type_info(kind)): name for name, kind in (alone or {}).items()}
 
     def of(
-        self, kind: Any, *, given: Collection[str] = (), beside: Mapping[str, Schema] | None = None
+        self,
+        kind: Any,
+        *,
+        given: Collection[str] = (),
+        beside: Mapping[str, Schema] | None = None,
+        is_alone: bool = False,
     ) -> Schema:
         """Return the schema of ``kind``, without the fields ``given`` elsewhere (see ``codec``).
 
         ``beside`` are the schemas of fields that belong to somebody else."""
-        info = inspect.type_info(kind)
+        info: Any = inspect.type_info(kind)
         if isinstance(info, inspect.UnionType):
             return {"oneOf": [self._referred(each) for each in info.types]}
-        return self._object(info, given, beside or {})
-
-    def _object(self, info: Any, given: Collection[str], beside: Mapping[str, Schema]) -> Schema:
         is_strict = getattr(info, "forbid_unknown_fields", False)
         required: list[str] = []
         properties: dict[str, Schema] = {}
         if not given and getattr(info, "tag_field", None) is not None:
-            required.append(info.tag_field)
-            properties[info.tag_field] = {"const": info.tag}
+            constant = {"const": info.tag}
+            properties[info.tag_field] = maybe(constant) if is_alone else constant
+            required += [] if is_alone else [info.tag_field]
         for field in info.fields:
-            kind, extra = bare(field.type)
-            if field.name in given or extra.get("is_internal"):
+            if field.name in given or bare(field.type)[1].get("is_internal"):
                 continue
-            name, schema = field.encode_name, self._value(field.type)
-            types = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
-            if any(isinstance(each, inspect.BytesType) for each in types):
-                pair = _bytes(name, schema["description"])
-                properties |= {
-                    each: maybe(pair[each]) if is_strict else pair[each] for each in pair
-                }
-                continue
-            is_required = field.required if is_strict else not extra.get("is_left_out")
-            is_nullable = any(isinstance(each, inspect.NoneType) for each in types)
-            if is_required:
-                required.append(name)
-            elif is_nullable and not is_strict:  # null leaves it out
-                schema = {**schema.pop("anyOf")[0], **schema}
-            is_maybe = is_strict and not is_required and not is_nullable
-            properties[name] = maybe(schema) if is_maybe else schema
-        properties |= {name: maybe(schema) for name, schema in beside.items()}
-        schema = {"type": "object", "required": required, "properties": properties}
+            is_required, schemas = self._field(field, is_strict)
+            properties |= schemas
+            required += [field.encode_name] if is_required else []
+        properties |= {name: maybe(schema) for name, schema in (beside or {}).items()}
+        schema: Schema = {"type": "object", "required": required, "properties": properties}
         return {**schema, "additionalProperties": False} if is_strict else schema
 
-    def _referred(self, info: Any) -> Schema:
-        name = self._name_of.get(info.cls)
-        return reference(name) if name is not None else self._object(info, (), {})
+    def of_fields(self, kind: Any, *names: str) -> dict[str, Schema]:
+        """Return the schemas of some fields of ``kind``, as parameters of a query."""
+        info: Any = inspect.type_info(kind)
+        fields = {each.encode_name: each for each in info.fields}
+        return {name: _not_null(self._value(fields[name].type)) for name in names}
+
+    def _field(self, field: inspect.Field, is_strict: bool) -> tuple[bool, dict[str, Schema]]:
+        """Return whether there must be a field, and its schema, or those of its two forms."""
+        kind, extra = bare(field.type)
+        name, schema = field.encode_name, self._value(field.type)
+        types = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+        if any(isinstance(each, inspect.BytesType) for each in types):
+            pair = _bytes(name, schema["description"])
+            return False, {each: maybe(pair[each]) if is_strict else pair[each] for each in pair}
+        is_nullable = any(isinstance(each, inspect.NoneType) for each in types)
+        if is_strict:
+            is_given = field.required or is_nullable
+            return field.required, {name: schema if is_given else maybe(schema)}
+        if extra.get("is_left_out") and is_nullable and not extra.get("is_null_said"):
+            schema = _not_null(schema)
+        return not extra.get("is_left_out"), {name: schema}
+
+    def _referred(self, info: Any, *, is_alone: bool = False) -> Schema:
+        """Return the schema of an object that is a part of another value."""
+        is_alone = is_alone and getattr(info, "tag_field", None) is not None
+        name = (self._alone if is_alone else self._name_of).get(_key(info))
+        return reference(name) if name is not None else self.of(info.cls, is_alone=is_alone)
 
     def _value(self, kind: inspect.Type) -> Schema:
         match kind:
             case inspect.Metadata(inner, said, extra):
-                words = (extra or {}).get("one_of")
-                schema = choice(*words) if words is not None else self._value(inner)
-                return {**schema, **(said or {})}
+                schema, words = self._value(inner), (extra or {}).get("one_of")
+                return {**_chosen(schema, words), **(said or {})}
             case inspect.IntType(ge=low, le=high):
                 return integer(
                     INTEGER_MIN if low is None else low, INTEGER_MAX if high is None else high
@@ -96,14 +111,38 @@ class Schemas:
                 schema = {"type": "object", "additionalProperties": self._value(item)}
                 return _bounded(schema, kind)
             case inspect.UnionType(types):
-                several = [each for each in types if not isinstance(each, inspect.NoneType)]
-                if len(several) > 1:
-                    return {"oneOf": [self._referred(each) for each in several]}
-                schema = self._value(several[0])
-                return schema if len(types) == 1 else maybe(schema)
+                return self._union(kind, [e for e in types if not isinstance(e, inspect.NoneType)])
             case inspect.CustomType(cls) if cls is CoordinatorError:
                 return reference("Problem")
-        return self._referred(kind)
+        return self._referred(kind, is_alone=True)
+
+    def _union(self, kind: inspect.UnionType, types: list[inspect.Type]) -> Schema:
+        if len(types) == 1:
+            schema = self._value(types[0])
+            return maybe(schema) if len(kind.types) > 1 else schema
+        name = self._name_of.get(_key(kind))
+        if name is not None:
+            return reference(name)
+        return {"anyOf": [self._value(each) for each in types]}
+
+
+def _key(info: Any) -> Any:
+    """Return what a kind, or a union of kinds, is found by."""
+    if isinstance(info, inspect.UnionType):
+        return frozenset([getattr(each, "cls", type(each)) for each in info.types])
+    return info.cls
+
+
+def _not_null(schema: Schema) -> Schema:
+    """Return ``schema`` without the null that stands for absence."""
+    return {**schema.pop("anyOf")[0], **schema} if "anyOf" in schema else schema
+
+
+def _chosen(schema: Schema, words: Any) -> Schema:
+    """Return the schema of a text with its words, if they are restricted; null stays."""
+    if words is None:
+        return schema
+    return maybe(choice(*words)) if "anyOf" in schema else choice(*words)
 
 
 def _bounded(schema: Schema, kind: Any) -> Schema:

@@ -18,8 +18,9 @@ from typing import Any
 from aiohttp import web
 
 from coordinator.errors import CoordinatorError
+from coordinator.model.events import StreamError
 from coordinator.wire import messages
-from coordinator.wire.messages.watches import StreamError
+from coordinator.wire.codec import to_body
 from coordinator.wire.strict_json import encode_json
 
 logger = logging.getLogger("coordinator.http")
@@ -60,7 +61,7 @@ class LineStream:
 
     async def send_error(self, error: CoordinatorError) -> None:
         """Send the last line of a stream that ends with ``error``."""
-        await self.send(StreamError(error).to_body())
+        await self.send(to_body(StreamError(error)))
 
     async def keep_alive(self) -> None:
         """Send what says nothing."""

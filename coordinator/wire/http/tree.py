@@ -6,16 +6,18 @@ from typing import Any
 
 from aiohttp import web
 
-import coordinator.state.commands as commands
 from coordinator.errors import BadArgumentsError
+from coordinator.model.fields import ANY_VERSION, VERSION_MAX
+from coordinator.model.operations import Check, Create, Delete, Guarded, SetData
+from coordinator.model.znodes import Child, Children, Written, Znode
 from coordinator.service.proposals import Committed
+from coordinator.state.commands import IfHeld, Operation
 from coordinator.state.outcomes import GuardedDone
 from coordinator.wire import messages
-from coordinator.wire.encoding import Encoding, data_fields
-from coordinator.wire.fields import Fields
+from coordinator.wire.codec import from_body, to_body
+from coordinator.wire.encoding import Encoding
 from coordinator.wire.http.bodies import DATA
-from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.convert import create_command, written_body
+from coordinator.wire.http.conditions import IF_HELD, conditions
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.etags import (
     Expected,
@@ -27,9 +29,6 @@ from coordinator.wire.http.etags import (
 from coordinator.wire.http.paths import path_url, znode_path
 from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.http.routes import Route
-from coordinator.wire.messages import operations as shapes
-from coordinator.wire.messages.if_held import IF_HELD_FIELD
-from coordinator.wire.messages.znodes import stat_body
 
 CHILDREN_LIMIT_DEFAULT = 1_000
 CHILDREN_LIMIT_MAX = 10_000
@@ -77,9 +76,7 @@ class TreeRoutes:
             return door.reply_bytes(read, None, etag, status=304)
         if query.flag("raw"):
             return door.reply_bytes(read, data, {**etag, **_RAW_HEADERS})
-        body = {"path": path, **data_fields(data, door.reply_encoding(request))}
-        body["stat"] = stat_body(stat)
-        return door.reply_read(request, body, read, etag)
+        return door.reply_read(request, Znode(path, data, stat), read, etag)
 
     async def _list(self, request: web.Request, path: str, query: Query) -> web.Response:
         door = self._door
@@ -97,15 +94,11 @@ class TreeRoutes:
             with_stat=query.flag("stat"),
         )
         page = read.value
-        body = {
-            "path": path,
-            "children": page.names,
-            "stat": stat_body(page.stat),
-            "next": page.next,
-        }
+        listed = Children(path, page.names, page.stat, page.next)
         if not query.flag("stat"):
-            return door.reply_read(request, body, read)
+            return door.reply_read(request, listed, read)
         children = tuple(zip(page.names, page.stats, strict=True))
+        body = to_body(listed)
         return await door.reply_listed(request, body, {"children": (children, _child_body)}, read)
 
     async def create(self, request: web.Request) -> web.Response:
@@ -118,14 +111,13 @@ class TreeRoutes:
             fields: dict[str, Any] = {name: query.text(name) for name in _CREATE_FIELDS}
             fields["ttl_ms"] = query.integer("ttl_ms")
             body, data = None, await door.raw_data(request, DATA)
-            shape = shapes.Create.from_fields(path, Fields(fields, "query"), data)
+            operation = from_body(Create, fields, "query", given={"path": path, "data": data})
         else:
             _refuse_without_raw(query, _CREATE_FIELDS)
             body = await door.body(request, DATA)
-            known = shapes.Create.FIELDS | {IF_HELD_FIELD}
-            shape = shapes.Create.from_fields(path, Fields(body, "body", known))
+            operation = from_body(Create, body, given={"path": path}, beside=IF_HELD)
         if_held = conditions(query, body)
-        committed = await self._submit(request, create_command(shape), if_held)
+        committed = await self._submit(request, operation, if_held)
         return self._written(request, committed, committed.outcome.unwrap(), status=201)
 
     async def set_data(self, request: web.Request) -> web.Response:
@@ -140,13 +132,12 @@ class TreeRoutes:
         else:
             _refuse_without_raw(query, ("expected_version",))
             body = await door.body(request, DATA)
-            known = shapes.SetData.FIELDS | {IF_HELD_FIELD}
-            shape = shapes.SetData.from_fields(path, Fields(body, "body", known))
-            data, given = shape.data, shape.expected_version
-        operation = commands.SetData(path, data, _one_version(tag.version, given))
+            asked = from_body(SetData, body, given={"path": path}, beside=IF_HELD)
+            data, given = asked.data, asked.expected_version
+        operation = SetData(path, data, _one_version(tag.version, given))
         if_held = conditions(query, body)
         if query.flag("create"):
-            if tag.is_given or given != shapes.ANY_VERSION:
+            if tag.is_given or given != ANY_VERSION:
                 raise BadArgumentsError("query: expected create or an expected version, found both")
             return await self._upsert(request, operation, if_held)
         committed = await self._submit(request, _bound(operation, tag), if_held)
@@ -157,12 +148,12 @@ class TreeRoutes:
     async def _upsert(
         self,
         request: web.Request,
-        operation: commands.SetData,
-        if_held: tuple[commands.IfHeld, ...],
+        operation: SetData,
+        if_held: tuple[IfHeld, ...],
     ) -> web.Response:
-        guarded = commands.Guarded(
-            conditions=(commands.Check(operation.path, exists=False),),
-            then=(commands.Create(operation.path, operation.data),),
+        guarded = Guarded(
+            conditions=(Check(operation.path, exists=False),),
+            then=(Create(operation.path, operation.data),),
             otherwise=(operation,),
         )
         committed = await self._submit(request, guarded, if_held)
@@ -178,7 +169,7 @@ class TreeRoutes:
         if request.body_exists:
             raise BadArgumentsError("body: expected none (conditions are in the query), found one")
         tag = expected(request)
-        operation = commands.Delete(
+        operation = Delete(
             path=path,
             expected_version=_one_version(tag.version, _queried_version(query)),
             expected_czxid=_one_czxid(tag.czxid, query.integer("expected_czxid", minimum=0)),
@@ -186,14 +177,14 @@ class TreeRoutes:
         )
         committed = await self._submit(request, operation, conditions(query))
         done: Any = committed.outcome.unwrap()
-        body = {"path": done.path, "deleted_count": done.deleted_count}
+        body = to_body(done, given=("op",))
         return door.reply(request, body, zxid=committed.outcome.zxid, index=committed.index)
 
     async def _submit(
         self,
         request: web.Request,
-        operation: commands.Operation,
-        if_held: tuple[commands.IfHeld, ...],
+        operation: Operation,
+        if_held: tuple[IfHeld, ...],
     ) -> Committed:
         door = self._door
         return await door.member.submit(
@@ -211,7 +202,7 @@ class TreeRoutes:
             headers["Location"] = path_url(result.path)
         return self._door.reply(
             request,
-            written_body(result),
+            Written(result.path, result.stat),
             zxid=committed.outcome.zxid,
             index=committed.index,
             status=status,
@@ -219,17 +210,16 @@ class TreeRoutes:
         )
 
 
-def _child_body(child: tuple[str, Any], _encoding: Encoding) -> dict[str, Any]:
-    name, stat = child
-    return {"name": name, "stat": stat_body(stat)}
+def _child_body(child: tuple[str, Any], encoding: Encoding) -> Any:
+    return to_body(Child(*child), encoding)
 
 
 def _one_version(in_header: int, given: int) -> int:
-    if in_header != shapes.ANY_VERSION and given not in (shapes.ANY_VERSION, in_header):
+    if in_header != ANY_VERSION and given not in (ANY_VERSION, in_header):
         raise BadArgumentsError(
             f"expected_version: expected the same as in If-Match ({in_header}), found {given}"
         )
-    return given if in_header == shapes.ANY_VERSION else in_header
+    return given if in_header == ANY_VERSION else in_header
 
 
 def _one_czxid(in_header: int | None, given: int | None) -> int | None:
@@ -240,23 +230,23 @@ def _one_czxid(in_header: int | None, given: int | None) -> int | None:
     return given if in_header is None else in_header
 
 
-def _bound(operation: commands.SetData, tag: Expected) -> commands.Operation:
+def _bound(operation: SetData, tag: Expected) -> Operation:
     """Return ``operation``, bound to the incarnation of the znode that ``tag`` names, if it does.
 
     The check that fails is done again, so that its refusal is that of the whole."""
     if tag.czxid is None:
         return operation
-    check = commands.Check(
+    check = Check(
         operation.path, expected_version=operation.expected_version, expected_czxid=tag.czxid
     )
-    return commands.Guarded(conditions=(check,), then=(operation,), otherwise=(check,))
+    return Guarded(conditions=(check,), then=(operation,), otherwise=(check,))
 
 
 def _queried_version(query: Query) -> int:
     version = query.integer(
-        "expected_version", minimum=shapes.ANY_VERSION, maximum=shapes.VERSION_MAX
+        "expected_version", minimum=ANY_VERSION, maximum=VERSION_MAX
     )
-    return shapes.ANY_VERSION if version is None else version
+    return ANY_VERSION if version is None else version
 
 
 def _refuse_without_raw(query: Query, names: tuple[str, ...]) -> None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
 
 from aiohttp import web
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
-from coordinator.service.watches import Bookmark, Resync, WatchSelector, WatchStream
-from coordinator.state.events import Change
+from coordinator.model.events import (
+    Change,
+    Watching,
+    WatchKind,
+    WatchRequest,
+    WatchSelector,
+)
+from coordinator.service.watch_stream import WatchStream
 from coordinator.wire import messages
+from coordinator.wire.codec import encoded, reader, to_body
 from coordinator.wire.http.bodies import MANY
-from coordinator.wire.http.convert import change_message
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.queries import Query, parsed_integer
 from coordinator.wire.http.routes import Route
 from coordinator.wire.http.streams import LineStream, wants
-from coordinator.wire.messages import watches as shapes
-from coordinator.wire.strict_json import encode_json
 
 _QUERY = frozenset({"path", "kind", "from_zxid", "one_shot"})
 _LINES_MAX = 256
@@ -44,36 +47,34 @@ class WatchRoutes:
         self._door.refuse_body(request)
         query = Query(request.rel_url.raw_query_string, _QUERY, repeatable=("path",))
         kind = query.text("kind") or "znode"
-        if kind not in shapes.WATCH_KINDS:
+        if kind not in set(WatchKind):
             raise BadArgumentsError(
-                f"query.kind: expected one of {', '.join(shapes.WATCH_KINDS)}, found {kind[:20]!r}"
+                f"query.kind: expected one of {', '.join(WatchKind)}, found {kind[:20]!r}"
             )
-        asked = shapes.WatchRequest(
-            watches=tuple(shapes.WatchSelector(path, kind) for path in query.texts("path")),
+        asked = WatchRequest(
+            watches=tuple(WatchSelector(path, WatchKind(kind)) for path in query.texts("path")),
             from_zxid=query.integer("from_zxid", minimum=0),
             is_one_shot=query.flag("one_shot"),
         )
-        watch = await self._begun(request, asked, _selectors(asked))
+        watch = await self._begun(request, asked)
         del asked, query
         return await self._stream(request, watch)
 
     async def watch_body(self, request: web.Request) -> web.StreamResponse:
         """Stream the changes that the selectors in the body ask for."""
         Query(request.rel_url.raw_query_string)
-        asked, selectors = await self._door.body_read(request, _asked, MANY)
-        watch = await self._begun(request, asked, selectors)
-        del asked, selectors  # thousands of selectors, which nobody asks for again while it streams
+        asked = await self._door.body_read(request, reader(WatchRequest), MANY)
+        watch = await self._begun(request, asked)
+        del asked  # thousands of selectors, which nobody asks for again while it streams
         return await self._stream(request, watch)
 
-    async def _begun(
-        self, request: web.Request, asked: shapes.WatchRequest, selectors: list[WatchSelector]
-    ) -> WatchStream:
+    async def _begun(self, request: web.Request, asked: WatchRequest) -> WatchStream:
         door = self._door
         from_zxid = _resumed(request, asked.from_zxid)
         if from_zxid is not None:
             await door.member.reached(from_zxid, door.deadline_ms(request))
         return door.member.watch(
-            selectors,
+            asked.watches,
             from_zxid=from_zxid,
             is_one_shot=asked.is_one_shot,
         )
@@ -84,13 +85,13 @@ class WatchRoutes:
         stream = LineStream(request, is_sse=is_sse, labels=door.labels())
         try:
             with door.told_of_closing(watch.close):
-                await stream.send(shapes.Watching(watch.start_zxid).to_body())
+                await stream.send(to_body(Watching(watch.start_zxid)))
                 async for item in watch:
                     if isinstance(item, Change):
                         line = self._lines.of(item)
                         await stream.send_encoded(line, "change", item.zxid)
                     else:
-                        await stream.send(_end_or_bookmark(item).to_body())
+                        await stream.send(to_body(item))
         except CoordinatorError as error:
             if not stream.is_open:
                 raise
@@ -113,26 +114,13 @@ class ChangeLines:
         kept = self._by_id.get(id(change))
         if kept is not None:
             return kept[1]
-        line = encode_json(change_message(change).to_body())
+        line = encoded(change)
         self._by_id[id(change)] = change, line  # while it is held, no other one has its id
         self._bytes += len(line)
         while self._bytes > _LINES_BYTES_MAX or len(self._by_id) > _LINES_MAX:
             _, (_, oldest) = self._by_id.popitem(last=False)
             self._bytes -= len(oldest)
         return line
-
-
-def _end_or_bookmark(item: Bookmark | Resync) -> shapes.WatchLine:
-    return shapes.Bookmark(item.zxid) if isinstance(item, Bookmark) else shapes.Resync(item.zxid)
-
-
-def _asked(body: Any) -> tuple[shapes.WatchRequest, list[WatchSelector]]:
-    asked = shapes.WatchRequest.from_body(body)
-    return asked, _selectors(asked)
-
-
-def _selectors(asked: shapes.WatchRequest) -> list[WatchSelector]:
-    return [WatchSelector(each.path, each.kind) for each in asked.watches]
 
 
 def _resumed(request: web.Request, from_zxid: int | None) -> int | None:

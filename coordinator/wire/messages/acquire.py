@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from coordinator.errors import BadArgumentsError, from_problem
+from coordinator.model.events import StreamError
 from coordinator.model.fields import TEXT_CHARACTERS_MAX as TEXT_CHARACTERS_MAX
 from coordinator.model.sessions import safe_ms as safe_ms
 from coordinator.wire.encoding import Encoding, bytes_fields
 from coordinator.wire.fields import Fields, read_bytes
 from coordinator.wire.messages.history import Previous
 from coordinator.wire.messages.if_held import IF_HELD_FIELD
-from coordinator.wire.messages.watches import StreamError
 from coordinator.wire.strict_json import found
 
 WAIT_MS_DEFAULT = 10_000

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.errors import BadArgumentsError, from_problem
+from coordinator.model.events import StreamError
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.fields import Fields
 from coordinator.wire.messages.acquire import VALUE_FIELDS, read_value, value_fields
 from coordinator.wire.messages.if_held import IF_HELD_FIELD
 from coordinator.wire.messages.locks import Contender, maybe_contender
-from coordinator.wire.messages.watches import StreamError
 
 
 @dataclass(frozen=True, slots=True)

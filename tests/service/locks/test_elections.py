@@ -9,11 +9,11 @@ import pytest
 
 from coordinator.config import Config
 from coordinator.errors import LockTimeoutError, NotOwnerError
+from coordinator.model.events import Bookmark
 from coordinator.service.locks.elections import ElectionView
 from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE
-from coordinator.service.watches import Bookmark
 from coordinator.state.commands import RequestId
 from tests.service.fake_cluster import World, cluster, settle, soon
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, Phase, given, settings
 
+from coordinator.model.events import EventType
 from coordinator.state.commands import (
     CloseSession,
     Command,
@@ -14,7 +15,6 @@ from coordinator.state.commands import (
     Note,
     Resize,
 )
-from coordinator.state.events import EventType
 from coordinator.state.locks.contender import Contender, Ending, is_queue, kind_of, number_of
 from coordinator.state.locks.grant_history import Grant, GrantQuery
 from coordinator.state.machine import StateMachine
