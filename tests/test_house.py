@@ -276,6 +276,16 @@ def test_pages_are_as_wide_as_code() -> None:
     assert source.wide_lines(ROOT, prose_only=True) == []
 
 
+def test_pages_use_the_standard_words() -> None:
+    """A reader stumbles over words that the field does not use (CONTRIBUTING.md)."""
+    odd = re.compile(r"\b(?:anew|somebody|whoever|(?:is|was) had|can not)\b", re.IGNORECASE)
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+    for page in pages:
+        found = odd.search(" ".join(page.read_text(encoding="utf-8").split()))
+        assert not found, f"{page}: {found[0]!r}; say it in the words of the vocabulary"
+
+
 def test_nothing_cites_what_is_not_here() -> None:
     """A number of a list of requirements says nothing to who does not have the list."""
     assert source.citations(ROOT) == []
