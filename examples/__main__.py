@@ -10,7 +10,7 @@ from types import ModuleType
 from coordinator.testing import local_cluster
 from examples.stage import Stage
 
-CHAPTERS = {
+INCARNATIONS = {
     "Why a lock": (
         "one_job_two_workers", "one_seat", "stock_without_a_lock", "report_or_leave",
         "daily_report", "at_most_at_least_once",
@@ -41,12 +41,12 @@ CHAPTERS = {
 
 def stories() -> list[str]:
     """Return the names of all stories, in the order to read them in."""
-    return [name for names in CHAPTERS.values() for name in names]
+    return [name for names in INCARNATIONS.values() for name in names]
 
 
 def list_all() -> None:
-    """Print every story under its chapter, with its first line."""
-    for title, names in CHAPTERS.items():
+    """Print every story under its incarnation, with its first line."""
+    for title, names in INCARNATIONS.items():
         print(f"{title}:")
         for name in names:
             about = (_module(name).__doc__ or "").partition("\n")[0]

@@ -368,10 +368,10 @@ def _toml(value: Any) -> str:
 def test_every_setting_is_documented_with_its_default() -> None:
     """docs/operations.md has a row for each key, and no row for a key that is not there."""
     document = (Path(__file__).resolve().parent.parent / "docs" / "operations.md").read_text()
-    _, *chapters = re.split(r"^### \[(\w+)\]$", document, flags=re.MULTILINE)
+    _, *incarnations = re.split(r"^### \[(\w+)\]$", document, flags=re.MULTILINE)
     rows = {
         (section, key): default
-        for section, text in zip(chapters[::2], chapters[1::2], strict=True)
+        for section, text in zip(incarnations[::2], incarnations[1::2], strict=True)
         for key, default in re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", text, re.MULTILINE)
     }
 

@@ -11,7 +11,7 @@
    if the claim is true both stop there before more is acknowledged, if it is a lie it costs an
    election. The member goes on: its end would heal nothing, and let one frame stop it.
 5. A leader counts its own entries only as far as they are durable (row 3).
-6. A member that may have forgotten what it promised promises nothing (``probation``).
+6. A member that may have forgotten what it promised promises nothing (``recovering``).
 
 Elections have a file of their own (``elections``).
 """
@@ -31,7 +31,7 @@ from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
 from coordinator.raft.rejoin.acknowledgement_seals import is_own, sealed
-from coordinator.raft.rejoin.recovering import Probation, Proof, ask_after_ms
+from coordinator.raft.rejoin.recovering import Proof, Recovering, ask_after_ms
 from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.replication import Replication
 
@@ -65,7 +65,7 @@ class Consensus:
         on_snapshot_needed: Callable[[str], None],
         may_lead: Callable[[], bool],
         applied_index: int,
-        probation: Probation,
+        recovering: Recovering,
         trust: Trust,
     ) -> None:
         self.member_id = member_id
@@ -96,9 +96,9 @@ class Consensus:
             entries=entries,
             applied_index=applied_index,
         )
-        self.probation = probation
+        self.recovering = recovering
         if log[-1][1:] != (1, 0):
-            probation.note_history()
+            recovering.note_history()
         self._asks_terms_from_ms = now_ms() + ask_after_ms(raft.election_timeout_ms_max)
         self._elections = Elections(
             member_id,
@@ -111,7 +111,7 @@ class Consensus:
             send_now=send_now,
             send_durable=send_durable,
             may_lead=may_lead,
-            probation=probation,
+            recovering=recovering,
             trust=trust,
         )
         self._leader_of_term = (0, "")
@@ -179,7 +179,7 @@ class Consensus:
 
     def on_older_copy(self, why: str) -> None:
         """This member has forgotten a part of what it promised; it leads nobody any more."""
-        self.probation.begin(why)
+        self.recovering.begin(why)
         if self.core.role is not Role.FOLLOWER:
             self.core.adopt_term(self.core.term + 1)
 
@@ -229,7 +229,7 @@ class Consensus:
 
     def send(self, member_id: str, message: Message) -> None:
         """Send once everything written to the log and the vote by now is durable."""
-        self._send_durable(member_id, sealed(self.probation.key, message))
+        self._send_durable(member_id, sealed(self.recovering.key, message))
 
     def broadcast_vote_request(self, request: say.VoteRequest) -> None:
         self._elections.broadcast(request)
@@ -258,8 +258,8 @@ class Consensus:
     def accept_leader(self, member_id: str, term: int) -> bool:
         """Follow the leader of ``term``, or tell a stale one; return whether to go on."""
         core = self.core
-        if not self.probation.may_follow(member_id):
-            self.probation.note_other_leader()
+        if not self.recovering.may_follow(member_id):
+            self.recovering.note_other_leader()
             self._ask_for_terms()
             return False
         if term < core.term:
@@ -290,7 +290,7 @@ class Consensus:
             return
         if self.first_commit_index is None:
             self.first_commit_index = message.commit_index
-        self.probation.note_told(message.commit_index)
+        self.recovering.note_told(message.commit_index)
         core, log = self.core, self._log
         if log.is_full:
             # It says that it is there, and not what it lacks: that would be sent again and again.
@@ -331,16 +331,16 @@ class Consensus:
             if commit_index > core.commit_index:
                 core.hear_leader(member_id, message.term, commit_index)
             self.send(member_id, say.Appended(core.term, message.epoch, index + 1, True))
-        if not self.probation.is_proven:
+        if not self.recovering.is_proven:
             self._maybe_prove(message)
 
     def _maybe_prove(self, message: say.Append) -> None:
-        """End probation once everything that this leader had committed is here (rule 3 of it)."""
+        """End recovery once everything that this leader had committed is here (rule 3 of it)."""
         commit_index = self.core.commit_index
         term = self._log[commit_index - self._log[0][1]][2]
         if message.commit_index <= commit_index and term == message.term:
-            if self.probation.is_enough(commit_index):
-                self.probation.note_caught_up(Proof(term, commit_index))
+            if self.recovering.is_enough(commit_index):
+                self.recovering.note_caught_up(Proof(term, commit_index))
             else:
                 self._ask_for_terms()
 
@@ -415,30 +415,30 @@ class Consensus:
         now_ms = self._now_ms()
         if now_ms >= self._asks_terms_from_ms:
             self._asks_terms_from_ms = now_ms + self._raft.heartbeat_interval_ms
-            number = self.probation.ask(1 + self._random.getrandbits(32))
+            number = self.recovering.ask(1 + self._random.getrandbits(32))
             for member_id in self._others:
                 self.send_now(member_id, say.TermQuestion(number))
 
     def _on_term_question(self, member_id: str, message: say.TermQuestion) -> None:
         self._entries.owes_one = self.is_leader_ready
-        if self.probation.is_proven:
+        if self.recovering.is_proven:
             answer = say.TermAnswer(message.number, self.core.term)
             self.send(member_id, answer)
 
     def _on_term_answer(self, member_id: str, message: say.TermAnswer) -> None:
         self._on_term_notice(member_id, say.TermNotice(message.term))
-        self.probation.on_answer(member_id, message.number)
+        self.recovering.on_answer(member_id, message.number)
 
     def _on_log_lost(self, member_id: str, message: say.LogLost) -> None:
         core, last_index = self.core, self._log[-1][1]
         is_its_leader = message.term == core.term and core.leader_id == member_id
-        if not (is_its_leader and self.probation.is_proven and last_index < message.last_index):
+        if not (is_its_leader and self.recovering.is_proven and last_index < message.last_index):
             return
-        if not is_own(self.probation.key, message):
+        if not is_own(self.recovering.key, message):
             why = f"cannot show that entries up to {message.last_index} were acknowledged to it"
             self._trust.distrust(member_id, why)
         else:
-            self.probation.begin(
+            self.recovering.begin(
                 f"entries {last_index + 1} to {message.last_index}, which it had acknowledged to "
                 f"member {member_id}, are not here; was an old copy of its data put back?"
             )

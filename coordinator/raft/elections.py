@@ -6,8 +6,8 @@
 3. Votes count for one longest election timeout after they were asked for, by the clock, whatever
    the candidate did meanwhile: later one of those who gave theirs may have lost its disk, and been
    proven again by others.
-4. A member on probation votes in a first election at most, and stands only with everybody's
-   pre-vote (``probation``).
+4. A member that recovers votes in a first election at most, and stands only with everybody's
+   pre-vote (``recovering``).
 5. A member whose disk is not fit to lead lets the others stand first.
 6. A member that a quorum of members refuses, because it differs in what must be equal on all
    (``agreement``), neither stands nor votes; those that refuse it may be of no list of its own.
@@ -26,7 +26,7 @@ from coordinator.raft.engine import Role
 from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
-from coordinator.raft.rejoin.recovering import Probation
+from coordinator.raft.rejoin.recovering import Recovering
 from coordinator.raft.rejoin.trust import Trust
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Elections:
         send_now: Callable[[str, Message], bool],
         send_durable: Callable[[str, Message], None],
         may_lead: Callable[[], bool],
-        probation: Probation,
+        recovering: Recovering,
         trust: Trust,
     ) -> None:
         self._member_id = member_id
@@ -70,7 +70,7 @@ class Elections:
         self._send_now = send_now
         self._send_durable = send_durable
         self._may_lead = may_lead
-        self._probation = probation
+        self._recovering = recovering
         self._trust = trust
         self._votes: set[str] = set()
         self._counts_until_ms = 0
@@ -114,7 +114,7 @@ class Elections:
         """Do what is due on a member that does not lead."""
         if now_ms < self._core.election_due_ms:
             self._late_until_ms = None
-        elif self._probation.may_campaign and not self._trust.is_refused:
+        elif self._recovering.may_campaign and not self._trust.is_refused:
             self._maybe_ask_for_pre_votes(now_ms)
         else:
             self._heard_leader_ms = None
@@ -129,8 +129,8 @@ class Elections:
         self._votes = set()
         self._counts_until_ms = self._now_ms() + self._raft.election_timeout_ms_max
         request = request._replace(
-            is_new=self._probation.is_new, is_handed_over=self._is_handed_over,
-            is_founding=self._probation.is_founding,
+            is_new=self._recovering.is_new, is_handed_over=self._is_handed_over,
+            is_founding=self._recovering.is_founding,
         )  # fmt: skip
         for member_id in self._others:
             self._send_durable(member_id, request)
@@ -157,14 +157,14 @@ class Elections:
     def _pre_vote_request(self) -> say.PreVoteRequest:
         last_term, last_index = self._last()
         return say.PreVoteRequest(
-            self._pre_vote_term, last_index, last_term, self._probation.is_new,
-            self._probation.is_founding,
+            self._pre_vote_term, last_index, last_term, self._recovering.is_new,
+            self._recovering.is_founding,
         )  # fmt: skip
 
     def _tell_missing(self) -> None:
         """Say once whom the first election waits for, when it was asked for in vain."""
         missing = {each for each in self._others if each not in self._pre_votes}
-        is_first = self._probation.is_new or self._probation.is_founding
+        is_first = self._recovering.is_new or self._recovering.is_founding
         is_waiting = is_first and self._pre_vote_term and missing
         if is_waiting and missing != self._said_missing:
             self._said_missing = missing
@@ -174,23 +174,23 @@ class Elections:
             )  # fmt: skip
 
     def _maybe_campaign(self) -> None:
-        if not self._probation.may_campaign:
+        if not self._recovering.may_campaign:
             return
-        # A new member is only elected where nobody has anything (rule 1 of probation).
-        is_first = self._probation.is_new or self._probation.is_founding
+        # A new member is only elected where nobody has anything (rule 1 of recovery).
+        is_first = self._recovering.is_new or self._recovering.is_founding
         needed = len(self._others) + 1 if is_first else self._majority
         if len(self._pre_votes) >= needed:
             self._pre_vote_term = 0
             self._said_missing.clear()
             if not self._others:
-                self._probation.end()  # there is nobody who could know better
+                self._recovering.end()  # there is nobody who could know better
             self._core.campaign()
 
     def on_stand_now(self, member_id: str, message: say.StandNow) -> None:
         """The leader stops and wants this member to follow it; no pre-vote is needed for that."""
         core = self._core
         is_from_leader = message.term == core.term and core.leader_id == member_id
-        is_able = self._probation.is_proven and self._may_lead()
+        is_able = self._recovering.is_proven and self._may_lead()
         is_able = is_able and not self._trust.is_refused
         if is_from_leader and core.role is Role.FOLLOWER and is_able:
             self._pre_vote_term = 0
@@ -209,10 +209,10 @@ class Elections:
         core = self._core
         if message.term != core.term or core.role is not Role.CANDIDATE:
             return
-        if self._now_ms() > self._counts_until_ms or not self._probation.may_campaign:
+        if self._now_ms() > self._counts_until_ms or not self._recovering.may_campaign:
             return
-        if not self._probation.is_founding:
-            self._probation.end()  # Before an entry of this term leaves.
+        if not self._recovering.is_founding:
+            self._recovering.end()  # Before an entry of this term leaves.
         if member_id not in self._votes:
             self._votes.add(member_id)
             core.count_vote(member_id, message.term)
@@ -246,13 +246,13 @@ class Elections:
         if not self._may_vote_for(message):
             return
         if not message.is_founding:
-            self._probation.end()  # Before the vote leaves; of a first election all are proven.
+            self._recovering.end()  # Before the vote leaves; of a first election all are proven.
         if message.term == core.term and core.voted_for == member_id:
             self._send_durable(member_id, say.VoteGrant(message.term))
         else:
             core.consider_vote(member_id, message)
         if message.is_founding and (core.term, core.voted_for) == (message.term, member_id):
-            self._probation.note_founder(member_id)
+            self._recovering.note_founder(member_id)
 
     def _hears_another_leader(self, than_id: str) -> bool:
         if self._core.role is Role.LEADER:
@@ -263,18 +263,18 @@ class Elections:
         return self._now_ms() - heard_ms < self._raft.election_timeout_ms_min
 
     def _may_vote_for(self, request: say.PreVoteRequest | say.VoteRequest) -> bool:
-        """Whether probation, this member's or the candidate's, allows it (rule 1 of it)."""
+        """Whether recovery, this member's or the candidate's, allows it (rule 1 of it)."""
         if self._trust.is_refused:
             return False
         if request.is_founding:
             return True  # all must say so, and none does that has more
         is_empty = (request.last_term, request.last_index) == EMPTY_LOG
         if not is_empty:
-            self._probation.note_history()
+            self._recovering.note_history()
         if request.is_new:
             is_nothing_known = is_empty and self._last() == EMPTY_LOG
-            return is_nothing_known and (self._probation.is_proven or self._probation.is_new)
-        return self._probation.is_proven
+            return is_nothing_known and (self._recovering.is_proven or self._recovering.is_new)
+        return self._recovering.is_proven
 
     def _last(self) -> tuple[int, int]:
         _, last_index, last_term = self._log[-1]

@@ -10,7 +10,7 @@ step taken in a pass of the loop, and all of it bounded:
    does not count on the leader it hears;
 4. it leads: this member has stepped down and follows it.
 
-A follower that does not stand (it is on probation, its own disk is no better, it has lost sight
+A follower that does not stand (it is recovering, its own disk is no better, it has lost sight
 of this member) is asked again, and then the next one.
 """
 

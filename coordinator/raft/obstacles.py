@@ -2,7 +2,7 @@
 
 A status that says "an election is under way" while none can succeed costs its reader a night. What
 stands in the way for good is known: who is connected shows whether it may vote, and of which
-cluster its data are (``chapters``).
+cluster its data are (``incarnations``).
 """
 
 from __future__ import annotations

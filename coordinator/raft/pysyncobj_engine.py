@@ -53,9 +53,9 @@ from coordinator.raft.network.rpc import RequestDesk
 from coordinator.raft.network.transport import MemberTransport, TcpTransport
 from coordinator.raft.proposals import Proposals
 from coordinator.raft.read_index import READ_INDEX, ReadIndex
-from coordinator.raft.rejoin.incarnation_record import load as load_chapters
-from coordinator.raft.rejoin.incarnations import Chapters
-from coordinator.raft.rejoin.recovering import Probation
+from coordinator.raft.rejoin.incarnation_record import load as load_incarnations
+from coordinator.raft.rejoin.incarnations import Incarnations
+from coordinator.raft.rejoin.recovering import Recovering
 from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.run_loop import Passes
 from coordinator.raft.storage import ownership
@@ -137,7 +137,7 @@ class PySyncObjEngine:
         self._snapshots: SnapshotExchange | None = None
         self._durability: Durability | None = None
         self._fitness: Fitness | None = None
-        self._chapters: Chapters | None = None
+        self._incarnations: Incarnations | None = None
         self._passes = Passes(self._pass, clock.monotonic_ms)
         self._trust = Trust(self._transport, clock, len(self._member_ids))
         self._entries = Entries(self._proposals, clock.monotonic_ms, self._on_founding)
@@ -156,18 +156,18 @@ class PySyncObjEngine:
         # Before anything is read as this member's, or written.
         self._ownership = ownership.take(
             self._disk, self._data_dir, self._owner, self._member_ids,
-            met=load_chapters(self._disk, self._data_dir).met, draw=self._salts,
+            met=load_incarnations(self._disk, self._data_dir).met, draw=self._salts,
         )  # fmt: skip
         self._transport.agree_on([fact_of_id(self._ownership.cluster_id)])
         # Before the log, so that it cannot be taken for one that was always there.
-        probation = Probation(
+        recovering = Recovering(
             self._disk, self._data_dir, self._member_id, len(self._member_ids),
             is_new=Journal.is_absent(log_directory, self._disk),
         )  # fmt: skip
         segment_bytes, salts = self._raft.segment_bytes, self._salts
         self._log = Journal(log_directory, self._disk, segment_bytes=segment_bytes, draw_salt=salts)
         try:
-            inbox = self._start_core(replica, probation)
+            inbox = self._start_core(replica, recovering)
             self._is_running = True
             await self._transport.start(inbox)
         except BaseException:
@@ -176,7 +176,7 @@ class PySyncObjEngine:
             raise
         self._wake()
 
-    def _start_core(self, replica: Replica, probation: Probation) -> Inbox:
+    def _start_core(self, replica: Replica, recovering: Recovering) -> Inbox:
         store = SnapshotStore(
             join(self._data_dir, "snapshots"), self._disk,
             piece_bytes=self._raft.snapshot_piece_bytes,
@@ -208,19 +208,19 @@ class PySyncObjEngine:
             send_now=self._transport.send, send_durable=self._durability.hold,
             entries=self._entries, on_role=self._on_role,
             on_snapshot_needed=self._on_snapshot_needed, may_lead=lambda: fitness.may_lead,
-            applied_index=self._snapshots.load(), probation=probation, trust=self._trust,
+            applied_index=self._snapshots.load(), recovering=recovering, trust=self._trust,
         )  # fmt: skip
-        self._chapters = Chapters(
+        self._incarnations = Incarnations(
             self._disk, self._data_dir, self._others, random=self._random,
             now_ms=self._clock.monotonic_ms, resend_ms=self._raft.heartbeat_interval_ms,
             send=self._transport.send, run_blocking=self._run_blocking,
-            probation=probation, ownership=self._ownership,
+            recovering=recovering, ownership=self._ownership,
             on_met=lambda member_id: inbox.on_met(member_id),
             on_older_copy=self._consensus.on_older_copy,
             on_cluster_id=self._on_cluster_id, on_failure=self._fail,
         )  # fmt: skip
         inbox = Inbox(
-            self._desk, self._consensus, self._snapshots, self._chapters,
+            self._desk, self._consensus, self._snapshots, self._incarnations,
             member_count=len(self._others) + 1, is_running=lambda: self._is_running,
             may_install=lambda: self._ownership is not None and self._ownership.is_noted,
             on_heard=self._on_heard,
@@ -237,7 +237,7 @@ class PySyncObjEngine:
                 return  # stopped meanwhile by somebody less patient
         was_running, self._is_running = self._is_running, False
         self._passes.cancel()
-        for part in (self._durability, self._chapters):
+        for part in (self._durability, self._incarnations):
             if part is not None:
                 await part.stop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} is stopping"))
@@ -264,7 +264,7 @@ class PySyncObjEngine:
         logger.critical("member %s stops: %s", self._member_id, error, exc_info=where)
         self._passes.cancel()
         self._desk.silence()
-        for part in (self._durability, self._chapters):
+        for part in (self._durability, self._incarnations):
             if part is not None:
                 part.drop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} has failed: {error}"))
@@ -334,7 +334,7 @@ class PySyncObjEngine:
         if self._consensus is None or self._snapshots is None:
             return facts.status_before_start(self._member_id, self._others)
         return facts.status(
-            self._consensus, self._transport, self._trust, self._others, self._chapters,
+            self._consensus, self._transport, self._trust, self._others, self._incarnations,
             snapshot_index=self._snapshots.snapshot_index, is_running=self._is_running,
             is_ready=self._is_running and self._is_ready(self._consensus),
             trouble="" if self._fitness is None else self._fitness.trouble,
@@ -396,11 +396,11 @@ class PySyncObjEngine:
 
     def _pass(self) -> None:
         consensus, snapshots, durability = self._consensus, self._snapshots, self._durability
-        fitness, chapters = self._fitness, self._chapters
+        fitness, incarnations = self._fitness, self._incarnations
         if not self._is_running or not (consensus and snapshots and durability):
             return
         assert fitness
-        assert chapters
+        assert incarnations
         try:
             self._entries.begin_pass()
             self._proposals.begin_pass()
@@ -414,7 +414,7 @@ class PySyncObjEngine:
             durability.sync()
             self._transport.flush()
             fitness.observe()
-            chapters.tick((consensus.core.term, self._log.durable_index), consensus.leader_id)
+            incarnations.tick((consensus.core.term, self._log.durable_index), consensus.leader_id)
             self._after_pass(consensus, snapshots)
         except Exception as error:
             self._fail(error)
@@ -424,7 +424,7 @@ class PySyncObjEngine:
         self._tell_leader(consensus)
         if consensus.is_leader_ready:
             self._tell_role(Role.LEADER)
-        consensus.probation.maybe_end(self._log.durable_index, self._clock.monotonic_ms())
+        consensus.recovering.maybe_end(self._log.durable_index, self._clock.monotonic_ms())
         self._is_ready(consensus)
         if self._entries.is_between_entries and self._ownership and self._ownership.is_noted:
             snapshots.maybe_make(consensus.core.applied_index)
@@ -456,5 +456,5 @@ class PySyncObjEngine:
         if consensus.core.role is Role.LEADER:
             return consensus.is_leader_ready
         is_behind = self._snapshots is not None and self._snapshots.is_needed
-        is_fit = consensus.probation.is_proven and not consensus.is_out_of_reach()
+        is_fit = consensus.recovering.is_proven and not consensus.is_out_of_reach()
         return self._is_caught_up and is_fit and not is_behind

@@ -10,7 +10,7 @@ from coordinator.raft.engine import EngineStatus, Role
 from coordinator.raft.entries import Entries
 from coordinator.raft.network.transport import MemberTransport
 from coordinator.raft.proposals import Proposals
-from coordinator.raft.rejoin.incarnations import Chapters
+from coordinator.raft.rejoin.incarnations import Incarnations
 from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.storage.journal import Journal
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
@@ -30,7 +30,7 @@ def status(
     transport: MemberTransport,
     trust: Trust,
     others: Sequence[str],
-    chapters: Chapters | None,
+    incarnations: Incarnations | None,
     *,
     snapshot_index: int,
     is_running: bool,
@@ -52,7 +52,7 @@ def status(
         trouble=trouble,
         refused=trust.refused(),
         alarms=trust.alarms.all(),
-        obstacle="" if chapters is None else chapters.obstacle,
+        obstacle="" if incarnations is None else incarnations.obstacle,
     )
 
 
@@ -75,7 +75,7 @@ def figures_of_storage(
     log: Journal,
 ) -> Mapping[str, float]:
     return {
-        "is_unproven": float(not consensus.probation.is_proven),
+        "is_unproven": float(not consensus.recovering.is_proven),
         "is_disk_full": float(fitness.is_disk_full),
         "is_disk_slow": float(durability.is_slow),
         "disk_free_bytes": log.free_bytes,

@@ -23,7 +23,7 @@ from coordinator.raft.network.messages import Message
 TERM_JUMP_MAX = 2**32
 TERM_MAX = 2**62
 
-NOT_BOUNDED = ((say.ChapterLost, "proof_term"),)
+NOT_BOUNDED = ((say.IncarnationLost, "proof_term"),)
 """What they name is what this member showed itself, or none at all; it is stored nowhere."""
 
 

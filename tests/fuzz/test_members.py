@@ -20,7 +20,7 @@ from coordinator.errors import CoordinatorError, StorageError
 from coordinator.raft.engine import InvariantError
 from coordinator.raft.network.messages import FrameError, Message, Ping, decode, encode
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
-from coordinator.raft.rejoin import recovering as probation
+from coordinator.raft.rejoin import recovering
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.mutation import damaged, repacked
 from tests.fuzz.watch import watching
@@ -128,10 +128,10 @@ class Victim:
         await self.engine.start(ListReplica())
 
     async def start_trusted(self) -> None:
-        """Start as one that is past its probation: it votes, follows and stands at once."""
+        """Start as one that is past its recovery: it votes, follows and stands at once."""
         await self.start()
         await self.engine.stop()
-        self.disk.remove(f"data/{probation.NAME}")
+        self.disk.remove(f"data/{recovering.NAME}")
         await self.start()
 
     async def again(self) -> None:
@@ -305,7 +305,7 @@ def test_what_comes_again_and_late_loses_nothing(fuzz: Fuzz) -> None:
         while done.count < fuzz.count("replays"):
             seed += 1
             run(live(seed))
-            # A chapter that is shown again after the next one looks as an older copy does. A
+            # An incarnation that is shown again after the next one looks as an older copy does. A
             # connection repeats nothing, so that is so here only; and it costs no command.
             accused = [line for line in watch.trouble.lines if line.startswith(ACCUSATION)]
             assert len(accused) == len(watch.trouble.lines), (seed, watch.trouble.lines[:3])

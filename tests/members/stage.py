@@ -1,8 +1,8 @@
 """One real member in a metered loop, and peers that say to it what a test wants.
 
 The member has its disk, its sockets and its whole service. Its peers are transports of their own
-loop, so what they do is not counted: they show a chapter, acknowledge and vote, and else do what
-they are told. Nobody's time runs out while a test prepares what it measures.
+loop, so what they do is not counted: they show an incarnation, acknowledge and vote, and else do
+what they are told. Nobody's time runs out while a test prepares what it measures.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from coordinator.raft.network.messages import Message
 from coordinator.raft.network.transport import TcpTransport
 from coordinator.raft.proposals import REGULAR
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
-from coordinator.raft.rejoin.incarnation_record import CHAPTERS_KEPT
+from coordinator.raft.rejoin.incarnation_record import INCARNATIONS_KEPT
 from coordinator.server import facts_to_agree_on
 from coordinator.service.member import Member
 from coordinator.state.codec import encode_command
@@ -70,8 +70,8 @@ class Peer:
         self.requests: list[say.Request] = []
         self.answers: dict[str, Callable[[bytes], bytes | None]] = {}
         """What it answers to a request of a kind; None: nothing."""
-        ids = random.randbytes(8 * CHAPTERS_KEPT)
-        self.chapter = say.Chapter(CHAPTERS_KEPT, ids, ids[:8], True, False, 0, 0)
+        ids = random.randbytes(8 * INCARNATIONS_KEPT)
+        self.incarnation = say.Incarnation(INCARNATIONS_KEPT, ids, ids[:8], True, False, 0, 0)
         """As many ids as any member has."""
 
     def send(self, message: Message) -> None:
@@ -79,7 +79,7 @@ class Peer:
 
     def show(self) -> None:
         # Of two connections that are made at once one goes; it is shown on the other.
-        self.transport.send("1", self.chapter)
+        self.transport.send("1", self.incarnation)
 
     def on_connected(self, _member_id: str) -> None:
         self.show()
@@ -89,10 +89,10 @@ class Peer:
 
     def on_message(self, _member_id: str, message: Message) -> None:
         self.heard[type(message)] = message
-        if isinstance(message, say.Chapter):
+        if isinstance(message, say.Incarnation):
             self.show()
-            self.send(say.ChapterSeen(message.number))
-        elif isinstance(message, say.ChapterSeen):
+            self.send(say.IncarnationSeen(message.number))
+        elif isinstance(message, say.IncarnationSeen):
             self.has_been_seen = True
         elif isinstance(message, say.Append) and self.acknowledges:
             self.acknowledge(message)
@@ -159,9 +159,9 @@ class Stage:
         self.until(self._have_met)
 
     def _have_met(self) -> bool:
-        chapters = self.engine._chapters
-        assert chapters is not None
-        return all(each.has_been_seen and chapters.hears(each.member_id) for each in self.peers)
+        incarnations = self.engine._incarnations
+        assert incarnations is not None
+        return all(each.has_been_seen and incarnations.hears(each.member_id) for each in self.peers)
 
     async def _start_peer(self, member_id: str) -> None:
         transport = TcpTransport(
@@ -264,7 +264,7 @@ class Stage:
         """Have it follow member 2 in a new term."""
         index, term = self.last
         new_term = max(self.core.term, term) + 1
-        if not self.engine._consensus.probation.is_proven:  # type: ignore[union-attr]
+        if not self.engine._consensus.recovering.is_proven:  # type: ignore[union-attr]
             self.say(say.VoteRequest(new_term, index, term, is_new=True))
             self.until(lambda: say.VoteGrant in self.peer.heard)
         self.say(say.Append(new_term, 0, 0, index, term, []))

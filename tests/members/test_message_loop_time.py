@@ -312,11 +312,13 @@ ROWS: dict[type, dict[str, Row]] = {
     say.TermAnswer: {"alone": _to_follower(lambda stage: say.TermAnswer(1, stage.core.term))},
     say.LogLost: {"alone": _to_follower(lambda stage: say.LogLost(stage.core.term, 1))},
     say.StandNow: {"alone": _to_follower(lambda stage: say.StandNow(stage.core.term - 1))},
-    say.Chapter: {
-        "of all ids": _to_follower(lambda stage: stage.peer.chapter._replace(is_asking=True))
+    say.Incarnation: {
+        "of all ids": _to_follower(lambda stage: stage.peer.incarnation._replace(is_asking=True))
     },
-    say.ChapterSeen: {"alone": _to_follower(lambda _: say.ChapterSeen(1))},
-    say.ChapterLost: {"alone": _to_follower(lambda _: say.ChapterLost(9, IDS, IDS, 1, 2, IDS * 2))},
+    say.IncarnationSeen: {"alone": _to_follower(lambda _: say.IncarnationSeen(1))},
+    say.IncarnationLost: {
+        "alone": _to_follower(lambda _: say.IncarnationLost(9, IDS, IDS, 1, 2, IDS * 2))
+    },
     say.Doubt: {"alone": _to_follower(lambda _: say.Doubt("2", IDS))},
     say.Vouch: {"alone": _to_follower(lambda _: say.Vouch("2", IDS))},
     say.SnapshotPiece: {"all": _snapshot},

@@ -75,7 +75,7 @@ class Network(SimulatedNetwork):
         self._held: dict[Link, list[Message]] = {}
 
     def carry(self, source: str, target: str, message: Message) -> None:
-        if isinstance(message, say.Chapter | say.ChapterSeen | say.ChapterLost):
+        if isinstance(message, say.Incarnation | say.IncarnationSeen | say.IncarnationLost):
             super().carry(source, target, message)  # beside the log; left out of the traces
             return
         link = (source, target)

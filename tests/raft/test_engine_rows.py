@@ -23,7 +23,7 @@ from coordinator.raft.entries import Entries
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
 from coordinator.raft.proposals import NO_OP, REGULAR, Proposals
-from coordinator.raft.rejoin.recovering import Probation
+from coordinator.raft.rejoin.recovering import Recovering
 from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.storage.journal import Journal
 from tests.raft.storage.simulated_disk import SimulatedDisk
@@ -55,7 +55,7 @@ class Bench:
         self.clock = ManualClock(10_000)
         self.disk = SimulatedDisk()
         self.disk.make_directory("data")
-        self.probation = Probation(self.disk, "data", "1", len(members), is_new=is_new)
+        self.recovering = Recovering(self.disk, "data", "1", len(members), is_new=is_new)
         self.log = Journal("data", self.disk)
         self.log.add(NO_OP, 1, 0)
         self.log.sync()
@@ -84,7 +84,7 @@ class Bench:
             on_snapshot_needed=self.snapshots_needed.append,
             may_lead=lambda: True,
             applied_index=1,
-            probation=self.probation,
+            recovering=self.recovering,
             trust=cast("Trust", self),
         )
         self.core = self.consensus.core

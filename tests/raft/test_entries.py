@@ -113,6 +113,7 @@ async def test_who_waits_for_the_rest_of_an_entry_is_told_when_the_member_ends()
     assert not entries.apply(7, 1, REGULAR + group)
 
     entries.fail(LeaderChangedError("it ends"))
+    await asyncio.wait(waiters)  # they are woken some at a time
 
     assert [each.exception() is None for each in waiters] == [True] * 500 + [False] * 100
 

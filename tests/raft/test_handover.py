@@ -187,7 +187,7 @@ def test_a_follower_stops_at_once() -> None:
 
 
 def test_only_the_leader_may_ask_a_member_to_stand() -> None:
-    """Not one of an older term, not another follower, and not whom probation keeps from it."""
+    """Not one of an older term, not another follower, and not whom recovery keeps from it."""
     bench = Bench()
     bench.append(2, (1, 0), [2])
     bench.hear("3", say.StandNow(2))
@@ -197,7 +197,7 @@ def test_only_the_leader_may_ask_a_member_to_stand() -> None:
     bench.hear("2", say.StandNow(2))
     unproven = Bench()
     unproven.append(2, (1, 0), [2])
-    unproven.probation.standing = Standing.JOINING
+    unproven.recovering.standing = Standing.JOINING
     unproven.hear("2", say.StandNow(2))
 
     assert (before, bench.core.role) == (Role.FOLLOWER, Role.CANDIDATE)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.raft.rejoin import incarnation_record as chapter_record
-from coordinator.raft.rejoin import recovering as probation
-from coordinator.raft.rejoin.recovering import Probation, Proof
+from coordinator.raft.rejoin import incarnation_record as incarnation_record
+from coordinator.raft.rejoin import recovering
+from coordinator.raft.rejoin.recovering import Proof, Recovering
 from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage import ownership, quarantine, segments
 from coordinator.raft.storage.disk import OsDisk, replace_file
@@ -72,24 +72,24 @@ def a_vote_without_room(disk: SimulatedDisk) -> None:
     assert not term.save(disk, "data/log", term.TermState(4, "3"))
 
 
-def begun_and_ended_probation(disk: SimulatedDisk) -> None:
-    own = Probation(disk, "data", "1", 3, is_new=True)
+def recovery_begun_and_ended(disk: SimulatedDisk) -> None:
+    own = Recovering(disk, "data", "1", 3, is_new=True)
     own.note_history()
     own.note_caught_up(Proof(1, 1))
     own.maybe_end(1, 0)
     assert own.is_proven
 
 
-def probation_begun(disk: SimulatedDisk) -> None:
-    Probation(disk, "data", "1", 3, is_new=False).begin("a test")
+def recovery_begun(disk: SimulatedDisk) -> None:
+    Recovering(disk, "data", "1", 3, is_new=False).begin("a test")
 
 
-def probation_begun_without_room(disk: SimulatedDisk) -> None:
-    chapter_record.save(disk, "data", b"")
-    own = Probation(disk, "data", "1", 3, is_new=False)
+def recovery_begun_without_room(disk: SimulatedDisk) -> None:
+    incarnation_record.save(disk, "data", b"")
+    own = Recovering(disk, "data", "1", 3, is_new=False)
     fill(disk)
     own.begin("a test")
-    assert disk.exists(f"data/{probation.NAME}")
+    assert disk.exists(f"data/{recovering.NAME}")
 
 
 def an_owner(disk: SimulatedDisk) -> None:
@@ -110,7 +110,7 @@ def a_snapshot(disk: SimulatedDisk) -> None:
 
 DEEDS = (
     replaced, a_segment, a_new_log, a_log_that_rolls, a_vote, a_vote_without_room,
-    begun_and_ended_probation, probation_begun, probation_begun_without_room, an_owner,
+    recovery_begun_and_ended, recovery_begun, recovery_begun_without_room, an_owner,
     a_quarantine, a_snapshot,
 )  # fmt: skip
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from coordinator.raft.rejoin import incarnation_record as chapters
-from coordinator.raft.rejoin import recovering as probation
+from coordinator.raft.rejoin import incarnation_record as incarnations
+from coordinator.raft.rejoin import recovering
 from coordinator.raft.storage.records import HEADER_BYTES, MAGIC
 from tests.raft.storage.simulated_disk import Directory, Inode, SimulatedDisk
 
@@ -49,24 +49,24 @@ def check_quorum(
 
 def is_marked(disk: SimulatedDisk) -> bool:
     """Say whether it is stable that the member of this disk may have forgotten something."""
-    return probation.NAME in _files(disk)
+    return recovering.NAME in _files(disk)
 
 
-def chapter_of(disk: SimulatedDisk) -> int:
-    """Return the chapter that the member of this disk is in, as far as it is stable."""
-    return _chapters(disk).number
+def incarnation_of(disk: SimulatedDisk) -> int:
+    """Return the incarnation that the member of this disk is in, as far as it is stable."""
+    return _incarnations(disk).number
 
 
-def chapter_met(disk: SimulatedDisk, member_id: str) -> int:
-    """Return the last chapter of ``member_id`` that the member of this disk will remember."""
-    met = _chapters(disk).met.get(member_id)
+def incarnation_met(disk: SimulatedDisk, member_id: str) -> int:
+    """Return the last incarnation of ``member_id`` that the member of this disk will remember."""
+    met = _incarnations(disk).met.get(member_id)
     return 0 if met is None else met.number
 
 
-def _chapters(disk: SimulatedDisk) -> chapters.Record:
+def _incarnations(disk: SimulatedDisk) -> incarnations.Record:
     stable = SimulatedDisk()
     stable.directories["data"] = Directory(_files(disk))
-    return chapters.load(stable, "data")
+    return incarnations.load(stable, "data")
 
 
 def _files(disk: SimulatedDisk) -> dict[str, Inode]:

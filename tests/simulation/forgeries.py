@@ -45,7 +45,7 @@ class Forgeries:
     def _lie(self, liar: SimulatedMember, victim: SimulatedMember) -> Message:
         draw, status = self._random, victim.engine.status()
         made_up = draw.randbytes(SEAL_BYTES)
-        kind = draw.choice(("chapter", "proof", "log", "term", "doubt"))
+        kind = draw.choice(("incarnation", "proof", "log", "term", "doubt"))
         if kind == "log" or (status.leader_id == liar.member_id and draw.random() < 0.5):
             index = status.last_index + draw.randint(1, 1_000)
             return say.LogLost(status.term, index, status.term, index, made_up)
@@ -56,11 +56,16 @@ class Forgeries:
         if kind == "doubt" and met is not None:
             return draw.choice((say.Doubt, say.Vouch))(victim.member_id, met.life_id)
         if kind == "proof" and met is not None:
-            larger = met.number, met.chapter_id, met.life_id, status.term + 9, status.last_index + 9
-            return say.ChapterLost(*larger, met.seal)
-        chapter_id = draw.randbytes(say.CHAPTER_ID_BYTES)
+            larger = (
+                met.number, met.incarnation_id, met.life_id,
+                status.term + 9, status.last_index + 9,
+            )  # fmt: skip
+            return say.IncarnationLost(*larger, met.seal)
+        incarnation_id = draw.randbytes(say.INCARNATION_ID_BYTES)
         number = draw.randint(1, 10_000)
-        return say.ChapterLost(number, chapter_id, chapter_id, status.term + 9, 9, made_up)
+        return say.IncarnationLost(
+            number, incarnation_id, incarnation_id, status.term + 9, 9, made_up
+        )
 
     def _tell(self, liar: SimulatedMember, victim: SimulatedMember, lie: Message) -> None:
         record, end = self._world.record, victim.transport

@@ -17,7 +17,7 @@ from coordinator.raft.engine import Applied, Replica, Role
 from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network.messages import Appended, Message
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
-from coordinator.raft.rejoin import recovering as probation
+from coordinator.raft.rejoin import recovering
 from coordinator.service.member import Member
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, ExpireSession, Operation, Reopen
@@ -306,11 +306,11 @@ class SimulatedMember:
 
     @property
     def is_proven(self) -> bool:
-        """Its disk holds what it promised (``raft.probation``), whether it runs or not."""
+        """Its disk holds what it promised (``raft.recovering``), whether it runs or not."""
         disk = self.disk
         if self.rotten_path is not None or self.is_old_copy:
             return False
-        return "data" in disk.directories and not disk.exists(f"data/{probation.NAME}")
+        return "data" in disk.directories and not disk.exists(f"data/{recovering.NAME}")
 
     @property
     def applied_index(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from coordinator.raft.network.messages import Chapter, Message
+from coordinator.raft.network.messages import Incarnation, Message
 from tests.simulation import durable
 from tests.simulation.members import STOP_S_MAX, SimulatedMember
 from tests.simulation.schemes import both_ways
@@ -97,9 +97,9 @@ class MoreFaults:
     async def _put_back_old_copy(self) -> None:
         """A member goes on, dies, and comes back with a copy of its disk of before.
 
-        It was started between, so the copy is of an earlier chapter; and it is put back when all
-        the others have met it in a later one, and hold what they promised themselves. What else
-        is not found out is not promised (``raft.chapters``). At worst the others that are left
+        It was started between, so the copy is of an earlier incarnation; and it is put back when
+        all the others have met it in a later one, and hold what they promised themselves. What else
+        is not found out is not promised (``raft.incarnations``). At worst the others that are left
         know nothing of what it has forgotten, and with it they would be a quorum.
         """
         draw = self._random
@@ -107,7 +107,7 @@ class MoreFaults:
         disk = member.disk
         if not member.is_started or not self._are_proven():
             return
-        copy, number = disk.copy(), durable.chapter_of(disk)
+        copy, number = disk.copy(), durable.incarnation_of(disk)
         await asyncio.sleep(draw.choice((0.2, 1.0, 3.0)))
         if not member.is_up or member.disk is not disk:
             return
@@ -136,7 +136,8 @@ class MoreFaults:
             for each in (member, *near):
                 each.kill(is_power_cut=True)
             member.replace_disk(copy, is_old_copy=True)
-            self._world.record.trace.add(member.who, f"comes back as it was in chapter {number}")
+            said = f"comes back as it was in incarnation {number}"
+            self._world.record.trace.add(member.who, said)
         await asyncio.sleep(draw.choice((0.05, 0.5)))
         self._world.boot(member)
         await asyncio.sleep(draw.uniform(1.0, 4.0))
@@ -161,14 +162,14 @@ class MoreFaults:
         return all(each.is_proven for each in self._world.members)
 
     def _have_met(self, member: SimulatedMember, number: int) -> bool:
-        """Whether all the others know, durably, of a later chapter of this member."""
+        """Whether all the others know, durably, of a later incarnation of this member."""
         others = [each for each in self._world.members if each is not member]
-        met = [durable.chapter_met(each.disk, member.member_id) for each in others]
-        return durable.chapter_of(member.disk) > number and min(met) > number
+        met = [durable.incarnation_met(each.disk, member.member_id) for each in others]
+        return durable.incarnation_of(member.disk) > number and min(met) > number
 
     def _note_sent(self, member_id: str, message: Message) -> None:
         """Whoever says that it may have forgotten something has been found out."""
-        if isinstance(message, Chapter) and not message.is_proven:
+        if isinstance(message, Incarnation) and not message.is_proven:
             member = next(each for each in self._world.members if each.member_id == member_id)
             if member.is_old_copy and durable.is_marked(member.disk):
                 member.is_old_copy = False

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.errors import BadArgumentsError
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
-from coordinator.raft.rejoin import incarnations as chapters
+from coordinator.raft.rejoin import incarnations as incarnations
 from coordinator.service.locks import revocations as taken
 from coordinator.service.locks.views import LockView, LockViews
 from coordinator.service.member import Member
@@ -67,7 +67,7 @@ def test_an_old_copy_is_put_back_and_found_out() -> None:
     verdict = one_world("put_back_old_copy")
 
     assert verdict.is_fine, verdict.violations
-    assert sum("comes back as it was in chapter" in line for line in verdict.lines) >= 2
+    assert sum("comes back as it was in incarnation" in line for line in verdict.lines) >= 2
     assert sum("is known to run on an old copy" in line for line in verdict.lines) >= 2
 
 
@@ -100,7 +100,7 @@ def test_a_member_that_can_not_stop_is_found(wrong: Any, monkeypatch: pytest.Mon
 
 def test_an_old_copy_that_is_believed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With others that were cut off it elects a leader, and has forgotten that there was one."""
-    monkeypatch.setattr(chapters, "is_older_copy", lambda *_: False)
+    monkeypatch.setattr(incarnations, "is_older_copy", lambda *_: False)
 
     assert first_broken("put_back_old_copy") in (
         "one leader", "one log", "acknowledged writes stay", "an old copy is found out"

@@ -63,7 +63,7 @@ def facts_of_raft(raft: RaftConfig) -> tuple[Fact, ...]:
     """Return the settings on which a member's promises to the others rest.
 
     How long votes count is measured by each in its own longest election timeout (``elections``,
-    ``probation``), and a frame that another member refuses ends the connection."""
+    ``recovering``), and a frame that another member refuses ends the connection."""
     keys = ("election_timeout_ms_min", "election_timeout_ms_max", "frame_bytes_max")
     return tuple(Fact(f"raft.{key}", str(getattr(raft, key)), _SAME_SETTING) for key in keys)
 

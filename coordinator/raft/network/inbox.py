@@ -1,7 +1,7 @@
 """What the transport tells a member: who is there, and what they say.
 
 1. A message about the log goes to consensus only from one that has shown on which copy of its data
-   it runs (``chapters``). Questions and answers about votes to come promise nothing, and pass.
+   it runs (``incarnations``). Questions and answers about votes to come promise nothing, and pass.
 2. What names a term that cannot be is dropped, and the connection with it, before so many others
    have named such a one (``term_bounds``).
 3. Whatever is raised here ends the member: it would be a broken invariant, or the disk.
@@ -16,11 +16,13 @@ from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
 from coordinator.raft.network.rpc import RequestDesk
-from coordinator.raft.rejoin.incarnations import Chapters
+from coordinator.raft.rejoin.incarnations import Incarnations
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
 from coordinator.raft.term_bounds import NamedTerms, highest_term, why_not_believed
 
-_ABOUT_CHAPTERS = (say.Chapter, say.ChapterSeen, say.ChapterLost, say.Doubt, say.Vouch)
+_ABOUT_INCARNATIONS = (
+    say.Incarnation, say.IncarnationSeen, say.IncarnationLost, say.Doubt, say.Vouch,
+)  # fmt: skip
 _ABOUT_VOTES_TO_COME = (say.PreVoteRequest, say.PreVoteGrant)
 
 
@@ -33,7 +35,7 @@ class Inbox:
         desk: RequestDesk,
         consensus: Consensus,
         snapshots: SnapshotExchange,
-        chapters: Chapters,
+        incarnations: Incarnations,
         *,
         member_count: int,
         is_running: Callable[[], bool],
@@ -45,7 +47,7 @@ class Inbox:
         self._desk = desk
         self._consensus = consensus
         self._snapshots = snapshots
-        self._chapters = chapters
+        self._incarnations = incarnations
         self._named = NamedTerms(member_count)
         self._is_running = is_running
         self._may_install = may_install
@@ -83,11 +85,11 @@ class Inbox:
             self._desk.on_request(member_id, message)
         elif isinstance(message, say.Reply):
             self._desk.on_reply(member_id, message)
-        elif isinstance(message, _ABOUT_CHAPTERS):
-            self._chapters.on_message(member_id, message)
-        elif isinstance(message, say.TermQuestion) and not self._chapters.may_tell_term(member_id):
+        elif isinstance(message, _ABOUT_INCARNATIONS):
+            self._incarnations.on_message(member_id, message)
+        elif self._is_too_early(member_id, message):
             return  # it asks again
-        elif self._chapters.hears(member_id) or isinstance(message, _ABOUT_VOTES_TO_COME):
+        elif self._incarnations.hears(member_id) or isinstance(message, _ABOUT_VOTES_TO_COME):
             if isinstance(message, say.SnapshotPiece):
                 self._on_snapshot_piece(member_id, message)
             elif isinstance(message, say.SnapshotReply):
@@ -95,6 +97,10 @@ class Inbox:
             else:
                 self._consensus.on_message(member_id, message)
             self._on_heard()
+
+    def _is_too_early(self, member_id: str, message: Message) -> bool:
+        is_question = isinstance(message, say.TermQuestion)
+        return is_question and not self._incarnations.may_tell_term(member_id)
 
     def _on_snapshot_piece(self, member_id: str, piece: say.SnapshotPiece) -> None:
         # Nothing is installed before this directory knows whose it is.
@@ -115,13 +121,13 @@ class Inbox:
 
     def _on_connected(self, member_id: str) -> None:
         self._forget_connection(member_id)
-        self._chapters.on_connected(member_id)
+        self._incarnations.on_connected(member_id)
         self._consensus.on_connected(member_id)
         self._on_heard()
 
     def _on_disconnected(self, member_id: str) -> None:
         self._forget_connection(member_id)
-        self._chapters.on_disconnected(member_id)
+        self._incarnations.on_disconnected(member_id)
         self._consensus.on_disconnected(member_id)
         self._on_heard()
 

@@ -144,12 +144,12 @@ class StandNow(NamedTuple):
     term: int
 
 
-class Chapter(NamedTuple):
-    """What copy of its data I run on (``chapters``): the number of its last chapter, and the ids of
-    that one and those before; ``life_id`` is that of the first. ``is_asking``: show me yours. With
-    what I was last proven: the term of a leader, and what that one had committed; zeros if I never
-    had to catch up. ``cluster_id`` is empty as long as I know of none (``ownership``). ``seal`` is
-    over the chapter: only I can make it, and tell whether it is mine."""
+class Incarnation(NamedTuple):
+    """What copy of its data I run on (``incarnations``): the number of its last incarnation, and
+    the ids of that one and those before; ``life_id`` is that of the first. ``is_asking``: show me
+    yours. With what I was last proven: the term of a leader, and what that one had committed; zeros
+    if I never had to catch up. ``cluster_id`` is empty as long as I know of none (``ownership``).
+    ``seal`` is over the incarnation: only I can make it, and tell whether it is mine."""
 
     number: int
     ids: bytes
@@ -162,18 +162,18 @@ class Chapter(NamedTuple):
     seal: bytes = b""
 
 
-class ChapterSeen(NamedTuple):
-    """I have noted, durably, that you are in the chapter ``number``."""
+class IncarnationSeen(NamedTuple):
+    """I have noted, durably, that you are in the incarnation ``number``."""
 
     number: int
 
 
-class ChapterLost(NamedTuple):
-    """You were in this chapter once, proven as it says, and do not know it: your data are an older
-    copy. ``seal`` is what you showed with it then."""
+class IncarnationLost(NamedTuple):
+    """You were in this incarnation once, proven as it says, and do not know it: your data are an
+    older copy. ``seal`` is what you showed with it then."""
 
     number: int
-    chapter_id: bytes
+    incarnation_id: bytes
     life_id: bytes
     proof_term: int
     proof_index: int
@@ -181,7 +181,7 @@ class ChapterLost(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """I met that member on probation in another life, and cannot tell which is the later: do you
+    """I met that member while it recovered, in another life; I cannot tell which is later. Do you
     hear it in this one?"""
 
     member_id: str
@@ -235,7 +235,7 @@ class Reply(NamedTuple):
     payload: bytes
 
 
-CHAPTER_ID_BYTES = 8
+INCARNATION_ID_BYTES = 8
 REPLY_OK = 0
 REPLY_REFUSED = 1
 """Nothing was done: no such handler, or too many requests at once."""
@@ -258,9 +258,9 @@ Message = (
     | TermAnswer
     | LogLost
     | StandNow
-    | Chapter
-    | ChapterSeen
-    | ChapterLost
+    | Incarnation
+    | IncarnationSeen
+    | IncarnationLost
     | Doubt
     | Vouch
     | SnapshotPiece
@@ -353,9 +353,9 @@ _NUMBERS: tuple[tuple[int, type], ...] = (
     (16, TermAnswer),
     (17, LogLost),
     (18, StandNow),
-    (19, Chapter),
-    (20, ChapterSeen),
-    (21, ChapterLost),
+    (19, Incarnation),
+    (20, IncarnationSeen),
+    (21, IncarnationLost),
     (22, Doubt),
     (23, Vouch),
 )

@@ -1,7 +1,8 @@
-"""What a member keeps of chapters, its own and those in which it met others, and how they compare.
+"""What a member keeps of incarnations, its own and those in which it met others, and how they
+compare.
 
-The file ``chapters``: a magic, a checksum, and msgpack of ``Record``. The rules are those of
-``chapters``; here is nothing that sends or waits.
+The file ``incarnations``: a magic, a checksum, and msgpack of ``Record``. The rules are those of
+``incarnations``; here is nothing that sends or waits.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from coordinator.raft.storage.disk import Disk, join, replace_file
 NAME = "chapters"
 _MAGIC = b"COORDCHP"
 _HEAD_BYTES = len(_MAGIC) + 4
-CHAPTERS_KEPT = 4_096
+INCARNATIONS_KEPT = 4_096
 """32 KiB: starts, or minutes, after which a number alone must do."""
 SEAL_BYTES = 16
 _SHOWN = struct.Struct(">BQQ")
@@ -34,10 +35,10 @@ NO_PROOF_IS_LATER = Proof(INTEGER_MAX, INTEGER_MAX)
 
 
 class Met(NamedTuple):
-    """A chapter in which a member was met, and with what it was proven then."""
+    """An incarnation in which a member was met, and with what it was proven then."""
 
     number: int
-    chapter_id: bytes
+    incarnation_id: bytes
     proof: Proof
     life_id: bytes = b""
     """Empty: noted before lives had ids."""
@@ -47,34 +48,35 @@ class Met(NamedTuple):
 
 @dataclass(slots=True)
 class Record:
-    """What the file says: this member's last chapters, and the last one met of each other one."""
+    """What the file says: this member's last incarnations, and the last one met of each other
+    one."""
 
     number: int = 0
     ids: list[bytes] = field(default_factory=list)
     met: dict[str, Met] = field(default_factory=dict)
     life_id: bytes = b""
-    """The id of this life's first chapter; of a file of before, of the next that began."""
+    """The id of this life's first incarnation; of a file of before, of the next that began."""
     key: bytes = b""
     """Of the seals of this life; nobody else ever learns it, but it is in all copies."""
 
-    def begin(self, chapter_id: bytes) -> None:
+    def begin(self, incarnation_id: bytes) -> None:
         self.number += 1
-        self.ids = [*self.ids, chapter_id][-CHAPTERS_KEPT:]
-        self.life_id = self.life_id or chapter_id
+        self.ids = [*self.ids, incarnation_id][-INCARNATIONS_KEPT:]
+        self.life_id = self.life_id or incarnation_id
 
-    def begun(self, chapter_id: bytes) -> Record:
-        """Return it with one more chapter; this one stays as it is."""
+    def begun(self, incarnation_id: bytes) -> Record:
+        """Return it with one more incarnation; this one stays as it is."""
         record = replace(self)
-        record.begin(chapter_id)
+        record.begin(incarnation_id)
         return record
 
 
 def knows(number: int, ids: list[bytes], met: Met) -> bool:
-    """Whether one whose last chapter is ``number``, with ``ids``, can have begun ``met``."""
+    """Whether one whose last incarnation is ``number``, with ``ids``, can have begun ``met``."""
     behind = number - met.number
     if behind < 0:
         return False
-    return behind >= len(ids) or ids[-1 - behind] == met.chapter_id
+    return behind >= len(ids) or ids[-1 - behind] == met.incarnation_id
 
 
 def is_older_copy(number: int, ids: list[bytes], life_id: bytes, proof: Proof, met: Met) -> bool:
@@ -88,11 +90,13 @@ def is_older_copy(number: int, ids: list[bytes], life_id: bytes, proof: Proof, m
     return not knows(number, ids, met)
 
 
-def seal(key: bytes, number: int, chapter_id: bytes, life_id: bytes, proof: Proof | None) -> bytes:
-    """Return what only the member with this key can have made of a chapter that it was in, proven
-    with ``proof``; None: on probation."""
+def seal(
+    key: bytes, number: int, incarnation_id: bytes, life_id: bytes, proof: Proof | None
+) -> bytes:
+    """Return what only the member with this key can have made of an incarnation that it was in,
+    proven with ``proof``; None: while it recovers."""
     shown = _SHOWN.pack(proof is not None, *(proof or (0, 0)))
-    said = number.to_bytes(8, "big") + chapter_id + shown
+    said = number.to_bytes(8, "big") + incarnation_id + shown
     return blake2b(said + life_id, key=key, digest_size=SEAL_BYTES).digest()
 
 
@@ -102,7 +106,7 @@ def is_own_seal(own: Record, met: Met) -> bool:
     if met.proof == Proof(0, 0):
         proofs.append(None)  # so it is noted by a member that knows of no history
     return any(
-        compare_digest(met.seal, seal(own.key, met.number, met.chapter_id, met.life_id, proof))
+        compare_digest(met.seal, seal(own.key, met.number, met.incarnation_id, met.life_id, proof))
         for proof in proofs
     )
 
@@ -117,8 +121,8 @@ def load(disk: Disk, directory: str) -> Record:
     is_sound = data[: len(_MAGIC)] == _MAGIC
     if not is_sound or crc32(body).to_bytes(4, "little") != data[len(_MAGIC) : _HEAD_BYTES]:
         raise StorageError(
-            f"{path}: damaged; expected a file of chapters with a sound checksum, so it cannot be"
-            " told what this member has forgotten: it must be replaced",
+            f"{path}: damaged; expected a file of incarnations with a sound checksum, so it cannot"
+            " be told what this member has forgotten: it must be replaced",
             path=path,
         )
     number, ids, met, *later = msgpack.unpackb(body)
@@ -129,13 +133,13 @@ def load(disk: Disk, directory: str) -> Record:
 
 def _met(
     number: int,
-    chapter_id: bytes,
+    incarnation_id: bytes,
     proof: Iterable[int] = (0, 0),
     life_id: bytes = b"",
     seal: bytes = b"",
 ) -> Met:
     # Without: noted before they were kept.
-    return Met(number, chapter_id, Proof(*proof), life_id, seal)
+    return Met(number, incarnation_id, Proof(*proof), life_id, seal)
 
 
 def packed(record: Record) -> bytes:

@@ -1,31 +1,32 @@
-"""Which copy of its data a member runs on: an older one, put back, is told from the newest.
+"""Incarnations of a data directory: how an older copy that was put back is told from the newest.
 
-A member's data are in chapters. A new one, with a number and an id drawn at random, begins with
-each start, and once a minute while something was written. On each connection a member shows the
-ids of its last chapters; the others keep the last one that they have met of each member.
+The life of a data directory is a sequence of incarnations. A new one, with a number and a random
+id, begins with each start, and once a minute while something is written. On each connection a
+member shows the ids of its last incarnations; each other member keeps the last one that it has met.
 
-1. What a member says about the log does not count on a connection before it has shown a chapter,
-   and that one, unless it was known, is stable here. So whoever counted on a member remembers of
-   which chapter it was, whatever happens to itself; but not while there is no room for that, nor
-   of the chapter that the member begins on the same connection before that is noted, too.
-2. One that does not know the chapter that another member has met of it runs on an older copy. It is
-   told, goes on probation (``probation``), and shows itself again as one that is. So does one whose
-   directory was emptied, from the beginning. It believes one accuser that repeats its own seal,
-   and without that as many as know a life that was proven: anybody could have made it up.
-3. One that lost its disk, or was accused, and has caught up since, knows none of its chapters of
-   before; it was proven with more than what it was then (``probation``, rule 5), so those who met
-   it before and were away since take it as it is. One that was proven with less is an older copy,
-   whatever it knows. Who was met on probation must know that chapter by its id: of two lives the
-   later cannot be told then, and it is not counted on before enough others vouch for it.
-4. A chapter is stable where it began before it is shown; so nobody knows one that a member has
-   forgotten without having lost data.
-5. Numbers only grow, and of the ids as many are kept as decide where numbers are close. Beyond
-   those a number alone decides, within one life. A life, from an empty directory on, is known by
-   the id of its first chapter, which is never dropped: a member that met others on probation and
-   was away for longer than the ids reach must not accuse them, for they may be all there are.
+1. A member must show an incarnation before anything that it says about the log counts on a
+   connection, and the listener must first have noted that incarnation durably. So whoever counted
+   on a member remembers its incarnation, whatever happens to itself. Without room for the note,
+   nothing counts. The same holds for an incarnation that begins while the connection lasts.
+2. A member that does not know an incarnation in which another has met it runs on an older copy. It
+   is notified, begins to recover (``recovering``), and shows itself again as recovering. So does
+   one whose directory was emptied, from its start. It believes one accuser that repeats its own
+   seal; without that seal it believes only as many as know a life that was proven, because anybody
+   could have made the accusation up.
+3. A member that lost its disk, or was accused, and has caught up since, knows none of its earlier
+   incarnations. It was proven with more than it had then (``recovering``, rule 5), so those who met
+   it before and were away since accept it. One that was proven with less is an older copy, whatever
+   it knows. A member that was met while it recovered must know that incarnation by its id: of two
+   such lives nobody can tell the later one, so it does not count before enough others vouch for it.
+4. An incarnation is durable where it began before it is shown. So nobody knows an incarnation that
+   its member has forgotten, unless data were lost.
+5. Numbers only grow. As many ids are kept as are needed where numbers are close; beyond those the
+   number alone decides, within one life. A life begins with an empty directory and is known by the
+   id of its first incarnation, which is never dropped: a member that met recovering members, and
+   was away for longer than the ids reach, must not accuse them, for they may be all there are.
 
-What is not found out: a copy younger than the chapter in which it was taken, that is, one that
-forgets less than a minute; and one that meets nobody who knew better.
+Not found out: a copy that is younger than its incarnation, so that less than a minute is forgotten;
+and a copy whose member meets nobody who knew better.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from random import Random
 from coordinator.errors import DiskFullError
 from coordinator.raft.blocking import RunBlocking
 from coordinator.raft.network.messages import (
-    CHAPTER_ID_BYTES,
-    Chapter,
-    ChapterLost,
-    ChapterSeen,
+    INCARNATION_ID_BYTES,
     Doubt,
+    Incarnation,
+    IncarnationLost,
+    IncarnationSeen,
     Message,
     Vouch,
 )
@@ -60,25 +61,25 @@ from coordinator.raft.rejoin.incarnation_record import (
     save,
     seal,
 )
-from coordinator.raft.rejoin.recovering import TRY_AGAIN_MS, Probation, Proof
+from coordinator.raft.rejoin.recovering import TRY_AGAIN_MS, Proof, Recovering
 from coordinator.raft.storage.disk import Disk
 from coordinator.raft.storage.ownership import Ownership
 
 logger = logging.getLogger(__name__)
 
-AboutChapters = Chapter | ChapterSeen | ChapterLost | Doubt | Vouch
+AboutIncarnations = Incarnation | IncarnationSeen | IncarnationLost | Doubt | Vouch
 
-CHAPTER_MS = 60_000
-"""A chapter in which something was written ends after so long."""
+INCARNATION_MS = 60_000
+"""An incarnation in which something was written ends after so long."""
 SAY_AGAIN_MS = 60_000
 """Between two lines of the log about one member's accusations."""
 
 
-class Chapters:
+class Incarnations:
     """One member's, and what it knows of the others'.
 
     Args:
-        probation: this member's.
+        recovery: this member's.
         on_met: told of one that this member hears now, or that hears it.
         on_older_copy: told once it is known that this member's data are an older copy.
         on_cluster_id: told of the cluster's id when it is learned of a leader.
@@ -95,14 +96,14 @@ class Chapters:
         resend_ms: int,
         send: Callable[[str, Message], bool],
         run_blocking: RunBlocking,
-        probation: Probation,
+        recovering: Recovering,
         ownership: Ownership,
         on_met: Callable[[str], None],
         on_older_copy: Callable[[str], None],
         on_cluster_id: Callable[[bytes], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """Begin a chapter; it is stable on return."""
+        """Begin an incarnation; it is stable on return."""
         self._disk = disk
         self._directory = directory
         self._others = others
@@ -111,7 +112,7 @@ class Chapters:
         self._resend_ms = resend_ms
         self._send = send
         self._run_blocking = run_blocking
-        self._probation = probation
+        self._recovering = recovering
         self._ownership = ownership
         self._on_met = on_met
         self._on_older_copy = on_older_copy
@@ -121,7 +122,7 @@ class Chapters:
         self._heard: set[str] = set()
         """Those who have shown, on this connection, that they are what is known of them."""
         self._seen_by: set[str] = set()
-        """Those who have noted the chapter of now."""
+        """Those who have noted the incarnation of now."""
         self._heard_by: set[str] = set()
         """Those who have noted one on this connection, and hear this member since."""
         self._accused: set[str] = set()
@@ -134,19 +135,19 @@ class Chapters:
         self._shown_by: dict[str, Shown] = {}
         """What the connected ones show of their data."""
         self._shown_ms = 0
-        self._shown_state: object = (probation.standing, ownership.cluster_id)
+        self._shown_state: object = (recovering.standing, ownership.cluster_id)
         self._saving: asyncio.Task[None] | None = None
         self._noted: dict[str, Met] = {}
         """Met, and not stable yet."""
         self._is_stopped = False
         self._record = load(disk, directory)
         self._record.key = self._record.key or ownership.draw_id()
-        probation.key = self._record.key
+        recovering.key = self._record.key
         self._began_ms = now_ms()
         self._began_at: object = None
         self._try_again_ms: int | None = None
         """Something of the record is not stable for want of room."""
-        self._owes_chapter = False
+        self._owes_incarnation = False
         if others:
             self._begin_life()
 
@@ -156,9 +157,9 @@ class Chapters:
             save(self._disk, self._directory, packed(begun))
         except DiskFullError as error:
             if not self._record.number:
-                raise  # it was never shown anywhere: there is no chapter to go on in
-            logger.warning("a chapter begins when there is room: %s", error)
-            self._owes_chapter = True
+                raise  # it was never shown anywhere: there is no incarnation to go on in
+            logger.warning("an incarnation begins when there is room: %s", error)
+            self._owes_incarnation = True
             self._try_again_ms = self._now_ms() + TRY_AGAIN_MS
         else:
             self._record = begun
@@ -166,7 +167,7 @@ class Chapters:
     @property
     def obstacle(self) -> str:
         """What stands in the way of a leader, in words; "" if nothing is known to."""
-        own, cluster_id = self._probation, self._ownership.cluster_id
+        own, cluster_id = self._recovering, self._ownership.cluster_id
         return obstacle(
             self._ownership.owner.member_id, self._others, shown=self._shown_by,
             own=Shown(own.is_proven, cluster_id), is_first=own.is_new or own.is_founding,
@@ -175,21 +176,21 @@ class Chapters:
     def _maybe_end_founding(self) -> None:
         """End this member's if so many others hold what it had that the rest can be proven."""
         proven = sum(shown.is_proven for shown in self._shown_by.values())
-        if self._probation.is_founding and proven >= (len(self._others) + 1) // 2:
-            self._probation.end()
+        if self._recovering.is_founding and proven >= (len(self._others) + 1) // 2:
+            self._recovering.end()
 
     def hears(self, member_id: str) -> bool:
         """Whether what this member says about the log counts."""
         return member_id in self._heard
 
     def may_tell_term(self, member_id: str) -> bool:
-        """Whether one that asks for terms is noted here as one on probation; if not, ask for that.
+        """Whether one that asks for terms is noted here as one that recovers; if not, ask for that.
 
         So of two lives of it, of which one was answered, nobody who answered takes the other for
         the later: also who noted it first before knowing of any history, or dies in between."""
         met = self._record.met.get(member_id)
         is_noted = met is not None and met.proof == NO_PROOF_IS_LATER
-        if not is_noted and self._probation.is_proven:
+        if not is_noted and self._recovering.is_proven:
             self._show(member_id, is_asking=True)
         return is_noted
 
@@ -206,17 +207,17 @@ class Chapters:
         self._shown_by.pop(member_id, None)
         self._noted.pop(member_id, None)
 
-    def on_message(self, member_id: str, message: AboutChapters) -> None:
-        if isinstance(message, ChapterSeen):
+    def on_message(self, member_id: str, message: AboutIncarnations) -> None:
+        if isinstance(message, IncarnationSeen):
             if message.number == self._record.number:
                 self._accused_by.discard(member_id)
                 self._seen_by.add(member_id)
                 if member_id not in self._heard_by:
                     self._heard_by.add(member_id)
                     self._on_met(member_id)
-        elif isinstance(message, Chapter):
-            self._on_chapter(member_id, message)
-        elif isinstance(message, ChapterLost):
+        elif isinstance(message, Incarnation):
+            self._on_incarnation(member_id, message)
+        elif isinstance(message, IncarnationLost):
             self._on_lost(member_id, message)
         elif isinstance(message, Doubt):
             self._on_doubt(member_id, message)
@@ -224,14 +225,14 @@ class Chapters:
             self._on_vouch(member_id, message)
 
     def tick(self, log_position: object, leader_id: str | None) -> None:
-        """Show again what was not seen; begin a chapter if the log moved and it is time to."""
+        """Show again what was not seen; begin an incarnation if the log moved and it is time to."""
         now_ms = self._now_ms()
         self._maybe_end_founding()
         self._ownership.maybe_note(now_ms)
         if leader_id in self._shown_by and not self._ownership.cluster_id:
             self._ownership.learn(self._shown_by[leader_id].cluster_id)
             self._on_cluster_id(self._ownership.cluster_id)
-        state = (self._probation.standing, self._ownership.cluster_id)
+        state = (self._recovering.standing, self._ownership.cluster_id)
         if self._shown_state != state:
             self._shown_state = state
             self._show_all()
@@ -248,9 +249,9 @@ class Chapters:
                     self._show(member_id)
         if self._saving is not None or (self._try_again_ms or 0) > now_ms:
             return
-        is_old = now_ms - self._began_ms >= CHAPTER_MS and log_position != self._began_at
-        if self._others and (is_old or self._owes_chapter):
-            self._owes_chapter = False
+        is_old = now_ms - self._began_ms >= INCARNATION_MS and log_position != self._began_at
+        if self._others and (is_old or self._owes_incarnation):
+            self._owes_incarnation = False
             self._began_ms, self._began_at = now_ms, log_position
             self._start_saving(self._record.begun(self._draw()))
         elif self._try_again_ms is not None:
@@ -267,14 +268,15 @@ class Chapters:
         self._is_stopped = True
 
     def _draw(self) -> bytes:
-        return self._random.getrandbits(8 * CHAPTER_ID_BYTES).to_bytes(CHAPTER_ID_BYTES, "big")
+        count = INCARNATION_ID_BYTES
+        return self._random.getrandbits(8 * count).to_bytes(count, "big")
 
     def _show(self, member_id: str, *, is_asking: bool | None = None) -> None:
         record = self._record
         is_asking = member_id not in self._heard if is_asking is None else is_asking
         ids = b"".join(record.ids)
-        is_proven, proof = self._probation.is_proven, self._probation.proof
-        shown = Chapter(
+        is_proven, proof = self._recovering.is_proven, self._recovering.proof
+        shown = Incarnation(
             record.number, ids, record.life_id, is_proven, is_asking, *proof,
             self._ownership.cluster_id,
             seal(record.key, record.number, record.ids[-1], record.life_id,
@@ -286,11 +288,11 @@ class Chapters:
         for member_id in sorted(self._connected):
             self._show(member_id)
 
-    def _on_chapter(self, member_id: str, message: Chapter) -> None:
+    def _on_incarnation(self, member_id: str, message: Incarnation) -> None:
         ids = message.ids
         found = [
-            ids[at : at + CHAPTER_ID_BYTES]
-            for at in range(0, len(ids) - CHAPTER_ID_BYTES + 1, CHAPTER_ID_BYTES)
+            ids[at : at + INCARNATION_ID_BYTES]
+            for at in range(0, len(ids) - INCARNATION_ID_BYTES + 1, INCARNATION_ID_BYTES)
         ]
         if not found:
             return
@@ -302,7 +304,7 @@ class Chapters:
         proof = Proof(message.proof_term, message.proof_index)
         met = self._record.met.get(member_id)
         life_id = message.life_id
-        unproven = Proof(0, 0) if self._probation.is_new else NO_PROOF_IS_LATER
+        unproven = Proof(0, 0) if self._recovering.is_new else NO_PROOF_IS_LATER
         noted = Met(number, found[-1], proof if is_proven else unproven, life_id, message.seal)
         is_accused = (
             met is not None and is_proven and is_older_copy(number, found, life_id, proof, met)
@@ -323,10 +325,10 @@ class Chapters:
         if now_ms - self._said_ms.get(member_id, -SAY_AGAIN_MS) >= SAY_AGAIN_MS:
             self._said_ms[member_id] = now_ms
             logger.error(
-                "member %s runs on an older copy of its data: in chapter %d, it was in %d",
+                "member %s runs on an older copy of its data: in incarnation %d, it was in %d",
                 member_id, number, met.number,
             )  # fmt: skip
-        lost = ChapterLost(met.number, met.chapter_id, met.life_id, *met.proof, met.seal)
+        lost = IncarnationLost(met.number, met.incarnation_id, met.life_id, *met.proof, met.seal)
         self._send(member_id, lost)
 
     def _is_vouched_for(self, member_id: str, shown: Met, met: Met) -> bool:
@@ -347,7 +349,7 @@ class Chapters:
         about = message.member_id
         met = self._record.met.get(about)
         is_known = met is not None and met.life_id == message.life_id and about in self._heard
-        if is_known and self._probation.is_proven:
+        if is_known and self._recovering.is_proven:
             self._send(member_id, Vouch(about, message.life_id))
 
     def _on_vouch(self, member_id: str, message: Vouch) -> None:
@@ -357,7 +359,7 @@ class Chapters:
             about = (message.member_id, message.life_id)
             self._vouched.setdefault(about, set()).add(member_id)
 
-    def _is_of_another_cluster(self, member_id: str, message: Chapter) -> bool:
+    def _is_of_another_cluster(self, member_id: str, message: Incarnation) -> bool:
         was_foreign = self._is_foreign(member_id)
         cluster_id = message.cluster_id
         self._shown_by[member_id] = Shown(message.is_proven, cluster_id)
@@ -377,17 +379,17 @@ class Chapters:
         return shown is not None and own_id != b"" and shown.cluster_id not in (b"", own_id)
 
     def _hear(self, member_id: str, number: int) -> None:
-        self._send(member_id, ChapterSeen(number))
+        self._send(member_id, IncarnationSeen(number))
         if member_id not in self._heard:
             self._heard.add(member_id)
             self._on_met(member_id)
 
-    def _on_lost(self, member_id: str, message: ChapterLost) -> None:
+    def _on_lost(self, member_id: str, message: IncarnationLost) -> None:
         """Believe what is sealed here; of what is not, one witness more than can be wrong is needed
         (module, 2)."""
         proof = Proof(message.proof_term, message.proof_index)
-        met = Met(message.number, message.chapter_id, proof, message.life_id, message.seal)
-        shown, own = self._record, self._probation
+        met = Met(message.number, message.incarnation_id, proof, message.life_id, message.seal)
+        shown, own = self._record, self._recovering
         if not own.is_proven or not is_older_copy(
             shown.number, shown.ids, shown.life_id, own.proof, met
         ):
@@ -400,10 +402,10 @@ class Chapters:
             return
         self._accused_by.clear()
         self._on_older_copy(
-            f"member {member_id} has met it in chapter {message.number}, which is not known here;"
-            " was an old copy of its data put back?"
+            f"member {member_id} has met it in incarnation {message.number}, which is not known"
+            " here; was an old copy of its data put back?"
         )
-        self._shown_state = (self._probation.standing, self._ownership.cluster_id)
+        self._shown_state = (self._recovering.standing, self._ownership.cluster_id)
         self._seen_by.clear()
         self._heard_by.clear()
         self._show_all()
@@ -433,10 +435,10 @@ class Chapters:
             await self._run_blocking(lambda: save(self._disk, self._directory, body))
             self._try_again_ms = None
         except DiskFullError as error:
-            # Of the others it is remembered in this life; the chapter here goes on.
-            logger.warning("chapters are not noted for now: %s", error)
+            # Of the others it is remembered in this life; the incarnation here goes on.
+            logger.warning("incarnations are not noted for now: %s", error)
             self._try_again_ms = self._now_ms() + TRY_AGAIN_MS
-            self._owes_chapter |= record.number > self._record.number
+            self._owes_incarnation |= record.number > self._record.number
             record = replace(self._record, met=record.met)
         except Exception as error:
             self._on_failure(error)

@@ -1,7 +1,7 @@
-"""A member that may have forgotten what it promised: what it must not do until it knows it again.
+"""A recovering member: what it must not do while it may have forgotten what it promised.
 
 An empty data directory is that of a new cluster's member, or of one whose disk was lost; it cannot
-be told which. Such a member is on probation (Raft has no answer to a lost disk; the rules are those
+be told which. Such a member is recovering (Raft has no answer to a lost disk; the rules are those
 of Viewstamped Replication's recovery, Liskov and Cowling 2012, section 4.3, and of "Protocol-Aware
 Recovery for Consensus-Based Storage", Alagappan et al., FAST 2018):
 
@@ -20,11 +20,11 @@ Recovery for Consensus-Based Storage", Alagappan et al., FAST 2018):
    among that. It must be more than what was committed when this member first heard of it; a
    leader writes an entry that says nothing for one that asks.
 4. A file beside the log says so. It is stable before the log begins, and removed after the log is
-   stable; so probation outlives any crash.
+   stable; so recovery outlives any crash.
 5. With what it was proven, the term of that leader and what had been committed, is kept in another
    file. By rules 2 and 3 that grows from proof to proof, also over lost disks: so of two lives of
-   this member that share no memory, the one proven with more is the later one (``chapters``).
-   Without room for it a member stays on probation.
+   this member that share no memory, the one proven with more is the later one (``incarnations``).
+   Without room for it a member keeps recovering.
 
 These files are synced on the loop, and hold it up: a few bytes, a few times in the life of a disk,
 while the member has no say yet, or, in a first election, all the others wait for that very vote.
@@ -79,7 +79,7 @@ class Proof(NamedTuple):
     commit_index: int
 
 
-class Probation:
+class Recovering:
     """Where one member stands.
 
     Args:
@@ -202,7 +202,7 @@ class Probation:
 
     def end(self) -> None:
         """From now on this member votes; returns when that is stable. DiskFullError, where even a
-        removal takes room, leaves it on probation; in an election that stops it."""
+        removal takes room, leaves it recovering; in an election that stops it."""
         if not self.is_proven:
             if self._disk.exists(self._path):
                 self._disk.remove(self._path)
@@ -216,7 +216,7 @@ class Probation:
         try:
             self._write(standing)
         except DiskFullError as error:
-            # The next life of this member is on probation as well, as a new one.
+            # The next life of this member is recovering as well, as a new one.
             logger.error("member %s could not note that: %s", self._member_id, error)
 
     def _mark_without_room(self) -> None:

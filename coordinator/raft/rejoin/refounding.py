@@ -13,7 +13,7 @@ there are, and everything begins again there:
    as nobody can have used meanwhile: zxids and fencing tokens never come a second time.
 4. The one that founds is elected by all the others, whose directories are empty, as in a first
    election (``elections``), and is proven once so many others hold what it had that it can be done
-   without (``probation``). Until then a death of anybody leaves it founding.
+   without (``recovering``). Until then a death of anybody leaves it founding.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from coordinator.errors import StorageError
 from coordinator.raft.engine import Replica
 from coordinator.raft.proposals import NO_OP, REGULAR, unpack_group
-from coordinator.raft.rejoin import recovering as probation
+from coordinator.raft.rejoin import recovering
 from coordinator.raft.storage import ownership, quarantine
 from coordinator.raft.storage.disk import Disk, join, replace_file
 from coordinator.raft.storage.journal import Journal
@@ -63,7 +63,7 @@ class HeldData:
         self._disk = disk
         self.data_dir = data_dir
         self.owner = ownership.load(disk, data_dir)
-        self.has_vote = not disk.exists(join(data_dir, probation.NAME))
+        self.has_vote = not disk.exists(join(data_dir, recovering.NAME))
         self.differs = disk.exists(join(data_dir, quarantine.NAME))
         """Its state differed from that of a quorum (``quarantine``)."""
         self._log = Journal(log_directory, disk)
@@ -119,7 +119,7 @@ def write(
     """Make ``directory``, which is not there, that of a member that founds with this state."""
     disk.make_directory(directory)
     ownership.save(disk, directory, owner)
-    replace_file(disk, directory, probation.NAME, probation.Standing.FOUNDING.encode())
+    replace_file(disk, directory, recovering.NAME, recovering.Standing.FOUNDING.encode())
     store = SnapshotStore(join(directory, "snapshots"), disk, piece_bytes=PIECE_BYTES)
     term = at.term if at.term <= TERM_KEPT_MAX else 1
     writer = store.begin_write((NO_OP, at.index, term), (NO_OP, at.index - 1, 0))

@@ -13,9 +13,9 @@ bytes that tell apart two clusters of the same name. With the id it holds the li
    it is noted the entry stays in the log: no snapshot takes its place, or the next life could lead
    without an id, and draw a second one.
 3. Members show the id to each other before anything that one says about the log counts
-   (``incarnations`` are shown with it: ``chapters``). Two different ids: neither hears the other,
-   and neither believes what the other says of its past. Without an id a member hears those with
-   one; it may be new, or have lost its disk (``probation``).
+   (``incarnations`` are shown with it: ``incarnations``). Two different ids: neither hears the
+   other, and neither believes what the other says of its past. Without an id a member hears those
+   with one; it may be new, or have lost its disk (``recovering``).
 4. The list of members is noted with the id, when it is sure: who shows an id, or an entry with
    one, has agreed on the list before (``agreement``). A member started with another list refuses:
    a majority of a shorter one may be a minority of the cluster, and cut off from those that know

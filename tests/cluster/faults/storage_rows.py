@@ -52,11 +52,11 @@ async def replace(world: World, member_id: str) -> None:
     world.cluster.wipe(member_id)
     unproven = world.cluster.data_dir(member_id) / "unproven"
     world.cluster.start(member_id)
-    was_on_probation, end = False, time.monotonic() + RECOVERY_S_MAX
-    while not (was_on_probation and not unproven.exists()) and time.monotonic() < end:
-        was_on_probation = was_on_probation or unproven.exists()
+    was_on_recovering, end = False, time.monotonic() + RECOVERY_S_MAX
+    while not (was_on_recovering and not unproven.exists()) and time.monotonic() < end:
+        was_on_recovering = was_on_recovering or unproven.exists()
         await asyncio.sleep(0.002)
-    world.expect(was_on_probation, f"D member {member_id}, its disk empty, may vote at once")
+    world.expect(was_on_recovering, f"D member {member_id}, its disk empty, may vote at once")
     world.expect(not unproven.exists(), f"A member {member_id} has no vote {RECOVERY_S_MAX:g} s on")
     await world.ready(member_id)
 

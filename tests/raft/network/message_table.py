@@ -25,9 +25,9 @@ EXAMPLES: tuple[Message, ...] = (
     say.TermAnswer(9, 7),
     say.LogLost(1, 2),
     say.StandNow(1),
-    say.Chapter(1, b"i" * 8, b"l" * 8, True, True, 1, 2),
-    say.ChapterSeen(1),
-    say.ChapterLost(1, b"i" * 8, b"l" * 8, 1, 2),
+    say.Incarnation(1, b"i" * 8, b"l" * 8, True, True, 1, 2),
+    say.IncarnationSeen(1),
+    say.IncarnationLost(1, b"i" * 8, b"l" * 8, 1, 2),
     say.Doubt("3", b"l" * 8),
     say.Vouch("3", b"l" * 8),
 )

@@ -30,8 +30,8 @@ ROWS: dict[type, say.Message] = {
 FIXED = frozenset(
     {
         say.Appended,
-        say.Chapter,
-        say.ChapterLost,
+        say.Incarnation,
+        say.IncarnationLost,
         say.Doubt,
         say.LogLost,
         say.SnapshotReply,

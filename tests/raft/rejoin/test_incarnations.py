@@ -11,9 +11,9 @@ import pytest
 from coordinator.errors import StorageError
 from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
-from coordinator.raft.rejoin import incarnation_record as chapters
+from coordinator.raft.rejoin import incarnation_record as incarnations
 from coordinator.raft.rejoin.incarnation_record import (
-    CHAPTERS_KEPT,
+    INCARNATIONS_KEPT,
     NO_PROOF_IS_LATER,
     Met,
     Record,
@@ -22,7 +22,7 @@ from coordinator.raft.rejoin.incarnation_record import (
     load,
     save,
 )
-from coordinator.raft.rejoin.incarnations import CHAPTER_MS
+from coordinator.raft.rejoin.incarnations import INCARNATION_MS
 from coordinator.raft.rejoin.recovering import Proof
 from tests.raft.rejoin.test_recovering import settled
 from tests.raft.simulated_cluster import Member, SimulatedCluster
@@ -40,9 +40,9 @@ def a_record(count: int, seed: int = 0) -> Record:
 
 
 @pytest.mark.parametrize(
-    ("behind", "expected"), [(0, True), (1, True), (CHAPTERS_KEPT - 1, True), (5_000, True)]
+    ("behind", "expected"), [(0, True), (1, True), (INCARNATIONS_KEPT - 1, True), (5_000, True)]
 )
-def test_a_member_knows_its_own_chapters(behind: int, expected: bool) -> None:
+def test_a_member_knows_its_own_incarnations(behind: int, expected: bool) -> None:
     """The last ones by their ids, those long ago by their number alone."""
     draw = random.Random(0)
     ids = [draw.randbytes(8) for _ in range(10_000)]
@@ -53,14 +53,14 @@ def test_a_member_knows_its_own_chapters(behind: int, expected: bool) -> None:
     assert knows(record.number, record.ids, met) is expected
 
 
-@pytest.mark.parametrize("count", [CHAPTERS_KEPT - 1, CHAPTERS_KEPT, CHAPTERS_KEPT + 1])
+@pytest.mark.parametrize("count", [INCARNATIONS_KEPT - 1, INCARNATIONS_KEPT, INCARNATIONS_KEPT + 1])
 def test_ids_decide_as_far_as_they_are_kept_and_numbers_beyond(count: int) -> None:
-    """The very last id that is kept still tells another chapter of that number from this one."""
+    """The very last id that is kept still tells apart two incarnations of that number."""
     draw = random.Random(1)
     ids = [draw.randbytes(8) for _ in range(count)]
     record = a_record(count, seed=1)
     record.life_id = ids[0]
-    kept = min(count, CHAPTERS_KEPT)
+    kept = min(count, INCARNATIONS_KEPT)
     oldest = count - kept + 1
 
     assert record.ids == ids[-kept:]
@@ -79,7 +79,7 @@ def test_a_member_does_not_know_what_began_after_the_copy() -> None:
     newest.begin(b"newer one")
     met = Met(newest.number, b"newer on", Proof(1, 1))
 
-    for _ in range(CHAPTERS_KEPT):
+    for _ in range(INCARNATIONS_KEPT):
         assert not knows(copy.number, copy.ids, met)
         copy.begin(b"another ")
 
@@ -101,7 +101,7 @@ def test_a_member_does_not_know_what_began_after_the_copy() -> None:
 def test_of_two_lives_the_one_proven_with_more_is_the_later(
     proof: tuple[int, int], met_proof: tuple[int, int], expected: bool
 ) -> None:
-    """Where neither knows the chapters of the other; who is not known to be later is accused."""
+    """Where neither knows the incarnations of the other; who is not later is accused."""
     met = Met(7, b"of then!", Proof(*met_proof))
 
     assert is_older_copy(2, [b"one now!", b"two now!"], b"life now", Proof(*proof), met) is expected
@@ -123,18 +123,18 @@ def test_of_two_lives_the_one_proven_with_more_is_the_later(
 def test_a_number_far_ahead_decides_within_one_life_only(
     life_id: bytes, proof: Proof, met: Met, expected: bool
 ) -> None:
-    """They begin anew with each: an old disk may be hundreds of chapters ahead."""
-    ids = [b"of then!"] * CHAPTERS_KEPT
+    """They begin anew with each: an old disk may be hundreds of incarnations ahead."""
+    ids = [b"of then!"] * INCARNATIONS_KEPT
 
     assert is_older_copy(9_000, ids, life_id, proof, met) is expected
 
 
 def test_what_was_noted_without_a_proof_or_a_life_is_read_as_of_a_first_life() -> None:
-    """Of its own life it has an id with the next chapter, and ever after."""
+    """Of its own life it has an id with the next incarnation, and ever after."""
     disk = SimulatedDisk()
     disk.make_directory("data")
     met = {"2": (7, b"8 bytes?"), "3": (8, b"8 bytes?", (4, 900))}
-    save(disk, "data", chapters.msgpack.packb((1, [b"8 bytes!"], met)))
+    save(disk, "data", incarnations.msgpack.packb((1, [b"8 bytes!"], met)))
 
     record = load(disk, "data")
 
@@ -150,13 +150,13 @@ def test_what_is_noted_is_there_again_and_damage_is_refused() -> None:
     met = {"2": Met(7, b"8 bytes?", Proof(4, 900), b"its life")}
     record = Record(3, [b"8 bytes!"] * 3, met, b"one life")
     assert load(disk, "data") == Record()
-    save(disk, "data", chapters.packed(record))
+    save(disk, "data", incarnations.packed(record))
     disk.crash()
 
     assert load(disk, "data") == record
-    for offset in range(len(disk.read(f"data/{chapters.NAME}"))):
+    for offset in range(len(disk.read(f"data/{incarnations.NAME}"))):
         damaged = disk.copy()
-        damaged.flip(f"data/{chapters.NAME}", offset)
+        damaged.flip(f"data/{incarnations.NAME}", offset)
         with pytest.raises(StorageError, match="must be replaced"):
             load(damaged, "data")
 
@@ -210,7 +210,7 @@ def test_a_copy_taken_while_the_member_ran_is_found_out_a_minute_later() -> None
         restored = cluster.others(leader)[0]
         old = restored.disk.copy()
         for number in range(3):
-            await asyncio.sleep(CHAPTER_MS / 1000)
+            await asyncio.sleep(INCARNATION_MS / 1000)
             await leader.engine.propose(b"later %d" % number)
         await cluster.equal()
         await asyncio.sleep(1)
@@ -260,7 +260,7 @@ def test_an_old_copy_that_leads_steps_down_when_it_meets_one_that_knows_better()
 
 
 def test_an_emptied_member_is_met_anew() -> None:
-    """It knows none of its chapters and says that it is on probation: it is taken as it is."""
+    """It knows none of its incarnations and says that it is recovering: it is taken as it is."""
 
     async def scenario() -> None:
         cluster, leader = await settled()
@@ -301,7 +301,7 @@ def test_one_that_was_away_does_not_accuse_those_that_were_replaced_meanwhile() 
             await lose_and_catch_up(cluster, member)
         accused = []
         cluster.network.on_message = lambda _source, target, message: (
-            accused.append(target) or True if isinstance(message, say.ChapterLost) else True
+            accused.append(target) or True if isinstance(message, say.IncarnationLost) else True
         )
 
         await away.start()
@@ -322,8 +322,8 @@ def test_one_that_was_away_does_not_accuse_those_that_were_replaced_meanwhile() 
 def test_one_that_was_away_since_the_first_election_accuses_nobody(
     cut_on: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It met all others on probation, as all were, and none of the chapters of then is kept."""
-    monkeypatch.setattr(chapters, "CHAPTERS_KEPT", 8)  # 4,096 are days of writes
+    """It met all others while they recovered; none of those incarnations is kept."""
+    monkeypatch.setattr(incarnations, "INCARNATIONS_KEPT", 8)  # 4,096 are days of writes
 
     async def scenario() -> None:
         cluster = SimulatedCluster(3)
@@ -344,8 +344,8 @@ def test_one_that_was_away_since_the_first_election_accuses_nobody(
         await (await cluster.leader(rest)).engine.propose(b"first")
         assert all(met.proof == Proof(0, 0) for met in load(third.disk, "data").met.values())
         await third.kill()
-        for number in range(chapters.CHAPTERS_KEPT + 2):
-            await asyncio.sleep(CHAPTER_MS / 1000 + 1)
+        for number in range(incarnations.INCARNATIONS_KEPT + 2):
+            await asyncio.sleep(INCARNATION_MS / 1000 + 1)
             await (await cluster.leader(rest)).engine.propose(b"%d" % number)
 
         cluster.network.heal()
@@ -359,7 +359,7 @@ def test_one_that_was_away_since_the_first_election_accuses_nobody(
 
 
 def test_a_copy_of_before_the_replacement_is_found_out_by_those_who_met_the_life_after() -> None:
-    """With the chapters of before it had come further, and it was proven with less."""
+    """With the incarnations of before it had come further, and it was proven with less."""
 
     async def scenario() -> None:
         cluster, leader = await settled(5)
@@ -388,7 +388,7 @@ def test_a_copy_of_before_the_replacement_is_found_out_by_those_who_met_the_life
 
 
 def test_a_member_with_a_full_disk_can_be_started_again() -> None:
-    """It goes on in its chapter, and begins one when there is room."""
+    """It goes on in its incarnation, and begins one when there is room."""
 
     async def scenario() -> None:
         cluster, leader = await settled()
@@ -412,8 +412,8 @@ def test_a_member_with_a_full_disk_can_be_started_again() -> None:
     run(scenario())
 
 
-def test_a_chapter_that_found_no_room_begins_though_another_note_found_none_either() -> None:
-    """Whom it met is one note, its own chapter another; the later of two attempts owes both."""
+def test_a_incarnation_that_found_no_room_begins_though_another_note_found_none_either() -> None:
+    """Whom it met is one note, its own incarnation another; the later of two attempts owes both."""
 
     async def scenario() -> None:
         cluster, leader = await settled()
@@ -461,7 +461,7 @@ def test_members_that_do_not_know_each_other_yet_ask_each_other_now_and_then() -
 
         def see(_source: str, _target: str, message: say.Message) -> bool:
             nonlocal count
-            count += isinstance(message, say.Chapter)
+            count += isinstance(message, say.Incarnation)
             return True
 
         cluster.network.on_message = see
@@ -508,7 +508,7 @@ def test_members_started_again_and_again_are_never_accused() -> None:
     run(scenario())
 
 
-def test_a_chapter_that_begins_while_a_leader_leads_sends_nothing_again() -> None:
+def test_a_incarnation_that_begins_while_a_leader_leads_sends_nothing_again() -> None:
     """Its followers have heard it all the time: what is under way to them is not lost."""
 
     async def scenario() -> None:
@@ -531,7 +531,7 @@ def test_a_chapter_that_begins_while_a_leader_leads_sends_nothing_again() -> Non
 
 
 def test_what_a_member_says_does_not_count_before_it_is_known_who_says_it() -> None:
-    """Until its chapter has come, and is stable here, its acknowledgements are nobody's."""
+    """Until its incarnation has come, and is stable here, its acknowledgements are nobody's."""
 
     async def scenario() -> None:
         cluster, leader = await settled()
@@ -540,7 +540,7 @@ def test_what_a_member_says_does_not_count_before_it_is_known_who_says_it() -> N
         await first.kill()
         is_lost = True
         cluster.network.on_message = lambda source, _target, message: (
-            not (is_lost and source == first.member_id and isinstance(message, say.Chapter))
+            not (is_lost and source == first.member_id and isinstance(message, say.Incarnation))
         )
         await first.start()
 
@@ -557,10 +557,10 @@ def test_what_a_member_says_does_not_count_before_it_is_known_who_says_it() -> N
     run(scenario())
 
 
-def a_forgery(member: Member, seal: bytes = bytes(16)) -> say.ChapterLost:
+def a_forgery(member: Member, seal: bytes = bytes(16)) -> say.IncarnationLost:
     """Return an accusation that whoever knows the secret could make up."""
     number = load(member.disk, "data").number
-    return say.ChapterLost(number + 7, b"made up!", b"what life", 9, 9, seal)
+    return say.IncarnationLost(number + 7, b"made up!", b"what life", 9, 9, seal)
 
 
 def test_one_accuser_without_a_seal_takes_no_vote_away() -> None:
@@ -587,7 +587,8 @@ def test_one_accuser_without_a_seal_takes_no_vote_away() -> None:
 
 
 def test_a_genuine_seal_with_a_made_up_proof_takes_no_vote_away() -> None:
-    """Each member shows the seal of its chapter on each connection; it says nothing of a proof."""
+    """Each member shows the seal of its incarnation on each connection; it says nothing of a
+    proof."""
 
     async def scenario() -> None:
         cluster, _ = await settled()
@@ -595,12 +596,14 @@ def test_a_genuine_seal_with_a_made_up_proof_takes_no_vote_away() -> None:
         await liar.kill()
         for victim in others:
             record = load(victim.disk, "data")
-            chapter_id = record.ids[-1]
-            proof = victim.engine._chapters._probation.proof
-            genuine = chapters.seal(record.key, record.number, chapter_id, record.life_id, proof)
+            incarnation_id = record.ids[-1]
+            proof = victim.engine._incarnations._recovering.proof
+            genuine = incarnations.seal(
+                record.key, record.number, incarnation_id, record.life_id, proof
+            )
             victim.transport.listener.on_message(
                 liar.member_id,
-                say.ChapterLost(record.number, chapter_id, record.life_id, 99, 9, genuine),
+                say.IncarnationLost(record.number, incarnation_id, record.life_id, 99, 9, genuine),
             )
         await asyncio.sleep(1)
 
@@ -634,7 +637,7 @@ def test_so_many_accusers_as_prove_a_member_take_its_vote_away(count: int, neede
     run(scenario())
 
 
-def test_a_chapter_with_its_seal_needs_no_second_witness() -> None:
+def test_a_incarnation_with_its_seal_needs_no_second_witness() -> None:
     """Nobody but the member itself can have made it, so it was there and has forgotten it; it is
     over the proof that was shown, so one of long ago is no accusation for ever."""
 
@@ -644,13 +647,13 @@ def test_a_chapter_with_its_seal_needs_no_second_witness() -> None:
         cluster.network.isolate(victim.member_id)
         record = load(victim.disk, "data")
         made_up = (record.key, record.number + 7, b"made up!", b"what life")
-        sealed = chapters.seal(*made_up, Proof(9, 9))
+        sealed = incarnations.seal(*made_up, Proof(9, 9))
         assert record.key not in (b"", load(leader.disk, "data").key)
         met = load(accuser.disk, "data").met[victim.member_id]
-        shown = (record.key, met.number, met.chapter_id, record.life_id)
-        assert met.seal == chapters.seal(*shown, met.proof)
+        shown = (record.key, met.number, met.incarnation_id, record.life_id)
+        assert met.seal == incarnations.seal(*shown, met.proof)
         for other in (Proof(1, 9), None):
-            replayed = a_forgery(victim, chapters.seal(*made_up, other))
+            replayed = a_forgery(victim, incarnations.seal(*made_up, other))
             victim.transport.listener.on_message(accuser.member_id, replayed)
             assert not victim.is_unproven
 
@@ -707,7 +710,7 @@ def test_one_of_five_cut_off_at_the_first_election_comes_back_after_three_new_di
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_who_tells_its_term_has_noted_on_its_disk_that_the_other_is_on_probation(
+def test_who_tells_its_term_has_noted_on_its_disk_that_the_other_is_on_recovering(
     seed: int,
 ) -> None:
     """Also of one that it met when it knew of no history itself: an older copy of that one would
@@ -764,7 +767,7 @@ def test_one_that_was_noted_before_there_was_a_history_is_noted_again_before_it_
         asked.on_said = lambda target, message: (
             said.append(message) if target == asker.member_id else None
         )
-        met = asked.engine._chapters._record.met
+        met = asked.engine._incarnations._record.met
         noted = met[asker.member_id]
         question = say.TermQuestion(7)
 
@@ -776,7 +779,7 @@ def test_one_that_was_noted_before_there_was_a_history_is_noted_again_before_it_
         asked.transport.listener.on_message(asker.member_id, question)
         await cluster.until(lambda: bool(said))
 
-        assert [(type(each), each.is_asking) for each in at_first] == [(say.Chapter, True)]
+        assert [(type(each), each.is_asking) for each in at_first] == [(say.Incarnation, True)]
         assert any(isinstance(each, say.TermAnswer) for each in said)
         await cluster.stop()
 
@@ -784,7 +787,7 @@ def test_one_that_was_noted_before_there_was_a_history_is_noted_again_before_it_
 
 
 def test_a_doubt_ends_when_enough_others_vouch() -> None:
-    """One that met a member on probation cannot tell its lives apart; of the life that it met too
+    """One that met a member that recovers cannot tell its lives apart; of the life that it met too
     few can have known to prove it, if so many hear the other one."""
 
     async def scenario() -> None:
@@ -795,10 +798,10 @@ def test_a_doubt_ends_when_enough_others_vouch() -> None:
             not (target == replaced.member_id and isinstance(message, say.TermAnswer))
         )
         await replaced.start()
-        knows_probation = lambda: (  # noqa: E731
+        knows_recovering = lambda: (  # noqa: E731
             load(doubter.disk, "data").met[replaced.member_id].proof == NO_PROOF_IS_LATER
         )
-        await cluster.until(knows_probation)
+        await cluster.until(knows_recovering)
         await doubter.kill()
         cluster.network.on_message = None
         await lose_and_catch_up(cluster, replaced)
@@ -806,7 +809,7 @@ def test_a_doubt_ends_when_enough_others_vouch() -> None:
         await doubter.start()
 
         await cluster.until(lambda: not doubter.is_unproven)
-        await cluster.until(lambda: doubter.engine._chapters.hears(replaced.member_id))
+        await cluster.until(lambda: doubter.engine._incarnations.hears(replaced.member_id))
         assert not replaced.is_unproven
         await cluster.equal()
         await cluster.stop()

@@ -12,8 +12,8 @@ from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
 from coordinator.raft.rejoin.recovering import (
     TRY_AGAIN_MS,
-    Probation,
     Proof,
+    Recovering,
     Standing,
     ask_after_ms,
 )
@@ -24,7 +24,7 @@ from tests.raft.test_engine_rows import Bench
 
 
 async def settled(count: int = 3, **raft: object) -> tuple[SimulatedCluster, Member]:
-    """Return a cluster that has a history, none of its members on probation, and its leader."""
+    """Return a cluster that has a history, none of its members recovering, and its leader."""
     cluster = await SimulatedCluster(count, **raft).start()
     leader = await cluster.leader()
     for number in range(5):
@@ -51,7 +51,7 @@ def test_a_new_member_gives_no_vote_to_one_that_has_a_log() -> None:
     ]
 
     assert said == []
-    assert bench.probation.standing is Standing.JOINING
+    assert bench.recovering.standing is Standing.JOINING
 
 
 def test_new_members_elect_a_first_leader_among_themselves() -> None:
@@ -59,12 +59,12 @@ def test_new_members_elect_a_first_leader_among_themselves() -> None:
     bench = Bench(is_new=True)
 
     before = bench.hear("2", say.PreVoteRequest(1, 1, 0, True))
-    is_proven_before = bench.probation.is_proven
+    is_proven_before = bench.recovering.is_proven
     vote = bench.hear("2", say.VoteRequest(1, 1, 0, True))
 
     assert before == [("2", say.PreVoteGrant(1))]
     assert vote == [("2", say.VoteGrant(1))]
-    assert (is_proven_before, bench.probation.is_proven) == (False, True)
+    assert (is_proven_before, bench.recovering.is_proven) == (False, True)
 
 
 @pytest.mark.parametrize("has_log", [False, True])
@@ -119,7 +119,7 @@ def test_a_new_member_that_has_seen_a_history_takes_part_in_no_first_election() 
     for _ in range(20):
         bench.clock.advance(500)
         bench.consensus.tick()
-    again = Probation(bench.disk, "data", "1", 3, is_new=False)
+    again = Recovering(bench.disk, "data", "1", 3, is_new=False)
 
     assert said == []
     assert not [message for _, message in bench.now if isinstance(message, say.PreVoteRequest)]
@@ -170,10 +170,10 @@ def test_answers_to_a_question_of_another_life_do_not_count() -> None:
     for other in ("2", "3"):
         bench.hear(other, say.TermAnswer(number + 1, 3))
 
-    assert not bench.probation.may_follow("2")
+    assert not bench.recovering.may_follow("2")
 
 
-def test_who_is_on_probation_tells_no_terms() -> None:
+def test_who_recovers_tells_no_terms() -> None:
     """It may have forgotten a newer one than it knows."""
     bench = Bench(is_new=True)
 
@@ -181,7 +181,7 @@ def test_who_is_on_probation_tells_no_terms() -> None:
     assert Bench().hear("2", say.TermQuestion(7)) == [("2", say.TermAnswer(7, 0))]
 
 
-def test_probation_ends_only_with_an_entry_of_the_leaders_own_term_committed() -> None:
+def test_recovery_ends_only_with_an_entry_of_the_leaders_own_term_committed() -> None:
     """What a new leader knows to be committed of earlier terms may be less than what is."""
     bench = a_new_member_of_some_age()
     number = bench.hear("2", say.Probe(3, 0))[0][1].number  # type: ignore[union-attr]
@@ -192,13 +192,13 @@ def test_probation_ends_only_with_an_entry_of_the_leaders_own_term_committed() -
     for terms, previous, commit in ([2, 2], (1, 0), 1), ([3], (3, 2), 3), ([], (4, 3), 4):
         bench.append(3, previous, terms, commit=commit)
         bench.log.sync()
-        bench.probation.maybe_end(bench.log.durable_index, 0)
-        standings.append(bench.probation.is_proven)
+        bench.recovering.maybe_end(bench.log.durable_index, 0)
+        standings.append(bench.recovering.is_proven)
 
     assert standings == [False, False, True]
 
 
-def test_probation_ends_only_with_more_than_was_committed_when_it_began() -> None:
+def test_recovery_ends_only_with_more_than_was_committed_when_it_began() -> None:
     """It asks again for what it lacks; with as much as another life had they have no order."""
     bench = a_new_member_of_some_age()
     number = bench.hear("2", say.Probe(3, 0))[0][1].number  # type: ignore[union-attr]
@@ -212,13 +212,13 @@ def test_probation_ends_only_with_more_than_was_committed_when_it_began() -> Non
         bench.now.clear()
         bench.append(3, previous, terms, commit=commit)
         bench.log.sync()
-        bench.probation.maybe_end(bench.log.durable_index, 0)
-        standings.append(bench.probation.is_proven)
+        bench.recovering.maybe_end(bench.log.durable_index, 0)
+        standings.append(bench.recovering.is_proven)
         questions.append(say.TermQuestion(number) in [message for _, message in bench.now])
 
     assert standings == [False, False, True]
     assert questions == [True, True, False]
-    assert bench.probation.proof == Proof(3, 3)
+    assert bench.recovering.proof == Proof(3, 3)
 
 
 def test_a_leader_writes_an_entry_for_who_asks_for_terms() -> None:
@@ -239,21 +239,21 @@ def test_a_leader_writes_an_entry_for_who_asks_for_terms() -> None:
     assert bench.log.last_index == last_index + 1
 
 
-def test_probation_does_not_end_before_what_was_caught_up_is_durable() -> None:
+def test_recovery_does_not_end_before_what_was_caught_up_is_durable() -> None:
     """The mark goes after the sync of the log, never before."""
     bench = Bench(is_new=True)
-    bench.probation.note_history()
-    bench.probation.note_caught_up(Proof(1, 2))
+    bench.recovering.note_history()
+    bench.recovering.note_caught_up(Proof(1, 2))
 
-    bench.probation.maybe_end(1, 0)
-    before = bench.probation.is_proven
-    bench.probation.maybe_end(2, 0)
+    bench.recovering.maybe_end(1, 0)
+    before = bench.recovering.is_proven
+    bench.recovering.maybe_end(2, 0)
 
-    assert (before, bench.probation.is_proven) == (False, True)
+    assert (before, bench.recovering.is_proven) == (False, True)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_mark_of_probation_survives_any_crash_before_the_log_begins(seed: int) -> None:
+def test_the_mark_of_recovery_survives_any_crash_before_the_log_begins(seed: int) -> None:
     """Where there is a log of a new member there is its mark: the mark is stable first."""
     steps = 0
     while True:
@@ -262,15 +262,15 @@ def test_the_mark_of_probation_survives_any_crash_before_the_log_begins(seed: in
         disk.make_directory("data")
         disk.crash_at_step = steps
         try:
-            Probation(disk, "data", "1", 3, is_new=True)
+            Recovering(disk, "data", "1", 3, is_new=True)
         except BaseException:  # the power went off
             disk.crash()
             disk.make_directory("data")
-            again = Probation(disk, "data", "1", 3, is_new=True)
+            again = Recovering(disk, "data", "1", 3, is_new=True)
             assert again.standing is Standing.NEW
             continue
         disk.crash()
-        assert Probation(disk, "data", "1", 3, is_new=False).standing is Standing.NEW
+        assert Recovering(disk, "data", "1", 3, is_new=False).standing is Standing.NEW
         break
 
 
@@ -280,59 +280,59 @@ def test_with_what_it_was_proven_is_stable_before_it_votes_again(seed: int) -> N
     for steps in range(1, 50):
         disk = SimulatedDisk(seed)
         disk.make_directory("data")
-        probation = Probation(disk, "data", "1", 3, is_new=True)
-        probation.note_history()
-        probation.note_caught_up(Proof(3, 17))
+        recovering = Recovering(disk, "data", "1", 3, is_new=True)
+        recovering.note_history()
+        recovering.note_caught_up(Proof(3, 17))
         disk.crash_at_step = disk.step_count + steps
         try:
-            probation.maybe_end(17, 0)
+            recovering.maybe_end(17, 0)
         except BaseException:  # the power went off
             disk.crash()
-            again = Probation(disk, "data", "1", 3, is_new=False)
+            again = Recovering(disk, "data", "1", 3, is_new=False)
             assert again.proof == Proof(3, 17) or not again.is_proven
             continue
         break
     disk.crash()
 
-    again = Probation(disk, "data", "1", 3, is_new=False)
+    again = Recovering(disk, "data", "1", 3, is_new=False)
 
     assert steps > 5
     assert (again.is_proven, again.proof) == (True, Proof(3, 17))
 
 
 @pytest.mark.parametrize(("operation", "name"), [("write", "proof"), ("remove", "unproven")])
-def test_without_room_for_its_proof_a_member_stays_on_probation(operation: str, name: str) -> None:
+def test_without_room_for_its_proof_a_member_stays_on_recovering(operation: str, name: str) -> None:
     """With the proof of an earlier life, others would take that for the later one. It tries again
     now and then, not with each message; where to remove a file takes room, that may fail, too."""
     bench = Bench(is_new=True)
-    probation, disk = bench.probation, bench.disk
-    probation.note_history()
+    recovering, disk = bench.recovering, bench.disk
+    recovering.note_history()
     disk.fail(operation, error=errno.ENOSPC, path_part=name)
-    probation.note_caught_up(Proof(3, 17))
+    recovering.note_caught_up(Proof(3, 17))
 
-    probation.maybe_end(17, 5_000)
+    recovering.maybe_end(17, 5_000)
     steps = disk.step_count
-    before = probation.is_proven
+    before = recovering.is_proven
     for later_ms in range(TRY_AGAIN_MS):
-        probation.maybe_end(17, 5_000 + later_ms)
+        recovering.maybe_end(17, 5_000 + later_ms)
 
-    assert (before, probation.is_proven, disk.step_count) == (False, False, steps)
-    probation.maybe_end(17, 5_000 + TRY_AGAIN_MS)
-    assert (probation.is_proven, probation.proof) == (True, Proof(3, 17))
+    assert (before, recovering.is_proven, disk.step_count) == (False, False, steps)
+    recovering.maybe_end(17, 5_000 + TRY_AGAIN_MS)
+    assert (recovering.is_proven, recovering.proof) == (True, Proof(3, 17))
 
 
 def test_a_damaged_proof_is_refused() -> None:
     """A greater one would let the others believe an older copy."""
     disk = SimulatedDisk()
     disk.make_directory("data")
-    probation = Probation(disk, "data", "1", 3, is_new=True)
-    probation.note_caught_up(Proof(3, 17))
-    probation.maybe_end(17, 0)
+    recovering = Recovering(disk, "data", "1", 3, is_new=True)
+    recovering.note_caught_up(Proof(3, 17))
+    recovering.maybe_end(17, 0)
     for offset in range(len(disk.read("data/proof"))):
         damaged = disk.copy()
         damaged.flip("data/proof", offset)
         with pytest.raises(StorageError, match="must be replaced"):
-            Probation(damaged, "data", "1", 3, is_new=False)
+            Recovering(damaged, "data", "1", 3, is_new=False)
 
 
 @pytest.mark.parametrize("late", ["1", "2", "3"])
@@ -447,7 +447,7 @@ def test_what_is_replaced_twice_is_proven_with_more_each_time_though_nobody_writ
                 await member.lose_disk()
                 await member.start()
                 await cluster.until(lambda each=member: not each.is_unproven)
-                stored = Probation(member.disk, "data", member.member_id, 5, is_new=False)
+                stored = Recovering(member.disk, "data", member.member_id, 5, is_new=False)
                 proofs[member.member_id].append(stored.proof)
             await asyncio.sleep(1)
             if away.is_up:
@@ -508,7 +508,7 @@ def test_a_member_that_cannot_note_an_accusation_stops(why: str) -> None:
         bench.disk.fail("link", error=errno.ENOSPC)
 
     with pytest.raises(StorageError, match="expected room to note"):
-        bench.probation.begin("an older copy")
+        bench.recovering.begin("an older copy")
 
 
 def test_an_emptied_member_does_not_elect_one_that_lacks_what_it_had_acknowledged() -> None:
@@ -617,7 +617,7 @@ def test_a_false_alarm_takes_no_vote_away() -> None:
     """A member that holds what its leader believes lost stays proven; so does one that cannot have
     said what it is told, for no leader has the seal of more than was acknowledged to it."""
     bench = Bench()
-    bench.probation.key = b"of this directory"
+    bench.recovering.key = b"of this directory"
     bench.append(1, (1, 0), [1, 1])
     genuine = bench.seals[-1]
 
@@ -630,7 +630,7 @@ def test_a_false_alarm_takes_no_vote_away() -> None:
         ("2", say.LogLost(1, 4, 1, 4, bytes(16))),
     ):
         bench.hear(leader_id, lost)
-        assert bench.probation.is_proven
+        assert bench.recovering.is_proven
 
     assert [member_id for member_id, _ in bench.distrusted] == ["2"] * 4
 
@@ -638,14 +638,14 @@ def test_a_false_alarm_takes_no_vote_away() -> None:
 def test_what_a_member_said_itself_takes_its_vote_away() -> None:
     """An older copy of its directory has the same key, and a shorter log."""
     bench, copy = Bench(), Bench()
-    bench.probation.key = copy.probation.key = b"of this directory"
+    bench.recovering.key = copy.recovering.key = b"of this directory"
     bench.append(1, (1, 0), [1, 1, 1])
     copy.append(1, (1, 0), [1, 1])
 
     copy.hear("2", say.LogLost(1, 4, 1, 4, bench.seals[-1]))
 
     assert bench.seals[-1] != copy.seals[-1]
-    assert not copy.probation.is_proven
+    assert not copy.recovering.is_proven
 
 
 def test_one_that_claims_to_lead_takes_no_vote_away() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.errors import CoordinatorError, StorageError
 from coordinator.raft.network.messages import INTEGER_MAX, Message, VoteGrant
-from coordinator.raft.rejoin import recovering as probation
+from coordinator.raft.rejoin import recovering
 from coordinator.raft.rejoin.refounding import HeldData, read_note, write
 from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage import ownership
@@ -44,7 +44,7 @@ async def without_votes(count: int = 3, **limits: int) -> SimulatedCluster:
     cluster, _ = await settled(count, **limits)
     for member in cluster.members:
         await member.kill()
-        probation.replace_file(member.disk, "data", probation.NAME, b"joining")
+        recovering.replace_file(member.disk, "data", recovering.NAME, b"joining")
     return cluster
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.raft.network import messages as say
-from coordinator.raft.rejoin.incarnations import CHAPTER_MS
+from coordinator.raft.rejoin.incarnations import INCARNATION_MS
 from coordinator.raft.storage.snapshot_store import SnapshotStore
 from tests.raft.simulated_cluster import Member, SimulatedCluster
 from tests.raft.simulated_loop import run
@@ -147,13 +147,13 @@ def note_pieces(cluster: SimulatedCluster) -> list[int]:
 def test_a_piece_that_came_before_its_leader_counted_is_sent_again_when_it_does(
     is_emptied: bool,
 ) -> None:
-    """One that was away for long has to note who leads, one on probation to learn the terms."""
+    """One that was away for long has to note who leads, one that recovers to learn the terms."""
 
     async def scenario() -> None:
         cluster = small()
         cluster.sync_ms_max = 2.0
         leader, member = await lagging(cluster)
-        await asyncio.sleep(CHAPTER_MS / 1000 + 1)
+        await asyncio.sleep(INCARNATION_MS / 1000 + 1)
         await leader.engine.propose(b"last")
         await asyncio.sleep(1)
         if is_emptied:
