@@ -271,6 +271,11 @@ def test_files_stay_small_and_explained(module: str, path: Path) -> None:
     assert not wide, f"{path}: lines {wide} are wider than {LINE_COLUMNS_MAX} columns"
 
 
+def test_no_modules_import_each_other() -> None:
+    """Neither directly nor by way of others, nor for type checking alone."""
+    assert imports.circles(imports.imports(source.product(ROOT))) == []
+
+
 def test_pages_are_as_wide_as_code() -> None:
     """Only code and rows of tables, which Markdown cannot wrap, may be wider."""
     assert source.wide_lines(ROOT, prose_only=True) == []

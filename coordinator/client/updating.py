@@ -1,21 +1,39 @@
-"""Read, compute, write if nobody wrote meanwhile: the steps, which each face runs its own way."""
+"""The steps of an update: read, compute, write if no other client has written in between.
+
+The sync and the asyncio client run them in their own ways.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from coordinator.client.conditions import Conditions
 from coordinator.errors import TooManyRetriesError
 from coordinator.model.znodes import Written, Znode
 
-if TYPE_CHECKING:
-    from coordinator.client.async_client import AsyncClient
+
+class TreeVerbs(Protocol):
+    """What an update needs of a client."""
+
+    def get(self, path: str) -> Coroutine[Any, Any, Znode]:
+        """Read a znode."""
+        ...
+
+    def set(
+        self, path: str, data: bytes, *, expected_version: int, if_held: Conditions
+    ) -> Coroutine[Any, Any, Written]:
+        """Write its data, on conditions."""
+        ...
+
+    def retry_delay_ms(self, failures: int) -> int:
+        """Draw how long to wait before the next try."""
+        ...
 
 
 def update_steps(
-    client: AsyncClient,
+    client: TreeVerbs,
     path: str,
     change: Callable[[bytes], bytes],
     max_retries: int,
