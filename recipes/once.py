@@ -196,7 +196,7 @@ class Once(Generic[ClientT]):
         await self._write(_path_of(key), settled.to_bytes(), None)
         return _done(key, settled)
 
-    # --- the two faces
+    # --- for either client
 
     def _run(self: Once[Client], key: str, work: Callable[[Attempt], Any]) -> Done:
         if (known := self.look(key)) is not None:

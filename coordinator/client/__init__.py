@@ -154,7 +154,7 @@ __all__ = [
     "ChangeStream",
     "ElectionStream",
     "BlockingStream",
-    # methods for both clients, for who writes a recipe
+    # methods for both clients, for a recipe of your own
     "both",
     "expect_client",
     "ClientT",

@@ -87,7 +87,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
 
     @property
     def core(self) -> AsyncClient:
-        """The asyncio client behind either face: itself."""
+        """The asyncio client that does the work: this one."""
         return self
 
     @property
@@ -100,9 +100,9 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         work: Coroutine[Any, Any, T],
         undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
     ) -> Coroutine[Any, Any, T]:
-        """Run a recipe's coroutine the way this face does: the caller awaits it.
+        """Return a recipe's coroutine, for the caller to await.
 
-        ``undo`` is for the other face: here nothing can come between a result and its caller.
+        ``undo`` is for a sync client: here nothing can come between a result and its caller.
         """
         return work
 
@@ -293,7 +293,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         max_retries: int = 5,
         if_held: Conditions = None,
     ) -> Written:
-        """Read, compute ``change(data)``, write if nobody wrote meanwhile; else begin again.
+        """Read, compute ``change(data)``, write if no other client has written; else start again.
 
         Raises:
             TooManyRetriesError: after ``max_retries`` conflicts; this call changed nothing.
@@ -363,7 +363,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
     def lock_queue(self, *names: str, is_election: bool = False) -> LockQueue:
         """Return the client of a lock's or an election's queue; the recipes are built on it.
 
-        With several names (of locks) one contender stands in all their queues at once.
+        With several names (of locks) one contender is queued for all of them at once.
 
         Raises:
             BadArgumentsError: a name is no text that UTF-8 can carry.
@@ -391,7 +391,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
     # --- the end
 
     async def close(self) -> None:
-        """Close the session, releasing all it owns, and let go of the connections; bounded."""
+        """Close the session, which releases all it owns, and the connections; in bounded time."""
         if self._is_closed:
             return
         self._is_closed = True

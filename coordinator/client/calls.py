@@ -1,4 +1,4 @@
-"""How a call is said: method, target, headers, body."""
+"""A call to a member: method, target, headers, body."""
 
 from __future__ import annotations
 

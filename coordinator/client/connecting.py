@@ -1,4 +1,4 @@
-"""The way in: ``connect`` says which cluster; how its result is used says which face."""
+"""The way in: ``connect`` says which cluster; the use of its result says which client."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def connect(
 
 
 class Connector(Client):
-    """What ``connect`` returns: a Client as it stands, an AsyncClient by ``async with`` or await.
+    """What ``connect`` returns: a Client as it is, an AsyncClient by ``async with`` or await.
 
     ::
 
@@ -163,7 +163,7 @@ def _urls(endpoints: str | Sequence[str] | None, transport: Transport | None) ->
 
 
 def _beyond_host(url: str) -> str:
-    """Return what stands behind host and port, a slash by itself not counted."""
+    """Return what follows host and port, a slash by itself not counted."""
     _, _, rest = url.partition("://")
     return next((rest[at:] for at, letter in enumerate(rest) if letter in "/?#"), "").strip("/")
 

@@ -1,4 +1,4 @@
-"""The one session of a client: opened at the first need, anew when the last one was lost.
+"""The one session of a client: opened when first needed, and again after a loss.
 
 A client with a health probe gets one only while the probe says that it is well.
 """
@@ -31,7 +31,7 @@ class CurrentSession:
         """Return the session, opening it if need be, within ``timeout_s``."""
         opening = self._opening
         if opening is None or _is_over(opening):
-            # A task of its own: all who wait share it, and one who gives up leaves it alone.
+            # A task of its own: all callers share it, and one that gives up does not end it.
             opening = self._opening = self._chores.start(self._open(), "open a session")
         if not opening.done():
             await asyncio.wait({opening}, timeout=timeout_s)

@@ -12,7 +12,7 @@
 5. ``RequestForgotten`` on a first attempt is no retry: the request gets a new id and is sent
    again. On a later attempt it is the truth, and raised.
 6. When the client is closed no call waits for another attempt: each ends at once, with what is
-   known of it (3).
+   known of it (see 3).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Trouble:
 
 
 class Reader(Protocol):
-    """Whoever reads a stream."""
+    """The reader of a stream."""
 
     def hurry(self) -> None:
         """Look now whether the client is closed."""
@@ -133,7 +133,7 @@ class Delivery:
         """How many writes of the tree and of locks the program has asked for, for its watches."""
         self.request_ids = RequestIdPool(lambda: self.index_seen)
         self.readers: weakref.WeakSet[Reader] = weakref.WeakSet()
-        """Who waits for lines of a stream, and is told when there will be none."""
+        """The readers of streams, notified when no more lines will come."""
         self._transport = transport
         self._closed = asyncio.Event()
 
@@ -177,8 +177,8 @@ class Delivery:
     ) -> Streaming:
         """Open a stream of lines at the current member, or raise what it answers instead.
 
-        ``is_bounded``: the member is told to answer in that time; else only the headers have to
-        be there.
+        ``is_bounded``: the member is asked to answer in that time; if not, only its headers have to
+        arrive.
         """
         endpoint = self.endpoints.current
         request = call.request(_server_ms(timeout_ms) if is_bounded else None, ids)

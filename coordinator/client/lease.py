@@ -6,7 +6,7 @@
    client's clock runs at 0.99 and the server's at 1.01 of the true rate, the server ends a lease of
    T after T / 1.01 true ms, while the client has measured 0.99 of them: it must give up after
    0.9802 T of its own, so a margin of 2 % is needed; the half percent and the floor are slack.
-3. Trouble begins just before a heartbeat was due, in the worst case, and ends just after one was
+3. In the worst case trouble begins just before a heartbeat is due and ends just after one was
    sent in vain. So it may last for T less a third (the interval), a sixth (that one is given up),
    a twelfth (the pause before the next) and the margin: 0.39 T, which docs/locks.md reckons with.
 4. Once the safe time has run out the lease is never renewed again, whatever arrives.
@@ -47,7 +47,7 @@ class Lease:
 
     @property
     def pause_ms_max(self) -> int:
-        """How long at most to wait after one that failed: whoever waits longer wastes the lease."""
+        """How long at most to wait after one that failed: a longer wait wastes the lease."""
         return max(1, self.timeout_ms // 12)
 
     def remaining_ms(self, now_ms: int) -> int:

@@ -1,8 +1,8 @@
-"""One long stream of lines over whichever member serves: opened, read, opened again elsewhere.
+"""One long stream of lines from whichever member serves: opened, read, and opened again elsewhere.
 
-What the lines mean, and where to go on after a break, is the business of ``watching`` and
-``observing``. A stream that breaks, ends, says what cannot be read or is silent for too long has
-failed; whoever reads it opens it again.
+``watching`` and ``observing`` know what the lines mean, and where to continue after a break. A
+stream that breaks, ends, cannot be understood or is silent for too long has failed; its reader
+opens it again.
 """
 
 from __future__ import annotations

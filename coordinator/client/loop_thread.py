@@ -1,12 +1,12 @@
-"""An event loop in a thread of its own, that runs coroutines for the threads of a program.
+"""An event loop in a thread of its own, which runs coroutines for the threads of a program.
 
-1. Ctrl-C while waiting cancels the coroutine and waits, for a bounded time, for its clean-up; what
-   it had obtained in the same instant is given back (``undo``). Whatever fails then is a note of
-   the KeyboardInterrupt, and never raised in its place.
+1. Ctrl-C while waiting cancels the coroutine and waits, for a bounded time, for its clean-up. What
+   it obtained in the same instant is given back (``undo``). What fails then is added to the
+   KeyboardInterrupt as a note, and never raised in its place.
 2. A forked child has no such thread: every call there raises ClientClosedError at once, and the
    end of the child does not touch what the parent's loop runs.
 3. A call that is under way when the loop is stopped ends by itself within a bounded time, or is
-   cancelled, and what came of it is unknown.
+   cancelled; its outcome is then unknown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The words for how a znode lives and for what a watch tells, as types."""
+"""The words for how a znode lives and for what a watch reports, as types."""
 
 from __future__ import annotations
 

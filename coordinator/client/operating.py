@@ -42,7 +42,7 @@ class OperatorVerbs(Asking):
             expected_version: that of the limits before; -1 accepts any.
 
         Raises:
-            BadVersionError: they were changed meanwhile.
+            BadVersionError: another client has changed them.
             BadArgumentsError: there is no limit of this name, or it may not have this value.
             UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """

@@ -1,11 +1,11 @@
-"""A health probe: the program itself says whether it is well; while it is not it has no session.
+"""A health probe: the program itself says whether it is well; while it is not, it has no session.
 
-1. A probe has failed when it raises, returns False, or has not answered in its time; several
-   failures in a row end the session. Anything else that it returns is well.
-2. A function runs in a thread of its own, so that it can hold up neither the event loop nor the
+1. A probe has failed when it raises, returns False, or does not answer in time. Several failures in
+   a row end the session. Any other result means well.
+2. A function runs in a thread of its own, so that it delays neither the event loop nor the
    heartbeats; a coroutine function runs in the client's event loop.
-3. There is never more than one run under way: one that hangs counts as a failure each time it is
-   looked at again, and is not started anew beside itself.
+3. At most one run is under way: one that hangs counts as a failure each time it is looked at, and
+   no second one is started beside it.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Prober:
             except BaseException as error:  # such as SystemExit, which ends nothing but this run
                 failure = RuntimeError(repr(error))
             returned.set()
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            with suppress(RuntimeError):  # the loop is closed: nobody is waiting
                 loop.call_soon_threadsafe(settle, answer, failure)
 
         threading.Thread(target=work, name="health probe", daemon=True).start()

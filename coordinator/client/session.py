@@ -1,4 +1,4 @@
-"""A session: the client's promise to be alive, and how long it may believe that it is believed.
+"""A session: the client's promise to be alive, and for how long it may rely on it.
 
 ::
 
@@ -10,11 +10,11 @@
 
 1. ``is_lost`` and ``remaining_safe_ms`` read the clock at each call: after a pause of the whole
    process the first question gets the truth, before any task has run.
-2. Once anybody was told "lost" it stays lost, even if an acknowledgement arrives later.
+2. Once it was reported lost it stays lost, even if an acknowledgement arrives later.
 3. A failed heartbeat is tried again until the safe time has run out, never less.
-4. A session whose client is not well is lost at once, and never renewed again. The cluster is told
-   when all who hold by it have let go, at the latest when the safe time of its last heartbeat is
-   over; if it cannot be told, the lease runs out.
+4. A session whose client is not well is lost at once, and never renewed again. It is ended in the
+   cluster when its holders have let go, at the latest when the safe time of its last heartbeat is
+   over. If the cluster cannot be reached, the lease runs out.
 5. Safe to ask from any thread; callbacks run in the client's event loop and must not block.
 """
 
@@ -74,7 +74,7 @@ class Session:
         self._clock = delivery.clock
         self._lease = lease
         self.grant_watch = GrantWatch(delivery.clock, margin_ratio)
-        """What heartbeats tell of the grants of this session."""
+        """What heartbeats say of the grants of this session."""
         self._state = SessionState.CONNECTED
         self._announced = SessionState.CONNECTED
         self._guard = threading.Lock()
@@ -121,7 +121,7 @@ class Session:
                 f"within its {self.timeout_ms} ms"
             )
             self._is_unheard = True
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+        with suppress(RuntimeError):  # the loop is closed: no callback can run
             self._loop.call_soon_threadsafe(self._announce)
         return 0
 
@@ -171,17 +171,17 @@ class Session:
     def heed(self, error: SessionExpiredError) -> None:
         """Take a member's word that this session has ended, whichever request it answered.
 
-        So whoever holds by it is told now and not by the next heartbeat, and whoever acquires next
-        has a new session.
+        So its holders are notified now and not by the next heartbeat, and the next acquire opens a
+        new session.
         """
         if error.fields.get("session_id") == self.session_id:
             self._end(SessionState.LOST, f"the member says: {error.message}")
 
     async def renew(self, timeout_ms: int) -> int:
-        """Send a heartbeat now, of its own accord; return the safe time it leaves, in ms.
+        """Send a heartbeat now; return the safe time it leaves, in ms.
 
-        The lease is set anew to its full length from now on, not made longer by it: heartbeats do
-        this by themselves, so it is only for who wants to know before a long step.
+        The lease has its full length from now on. Heartbeats do this by themselves, so it is only
+        for a caller that wants to know before a long step.
 
         Raises:
             SessionExpiredError: the session has ended, or cannot be relied upon any more.
@@ -217,8 +217,8 @@ class Session:
     async def fail(self, failure: str, timeout_ms: int) -> bool:
         """End the session because its client is not well, for the reason ``failure``.
 
-        It is lost at once, and all who hold by it are told. When they have let go, it is ended at
-        the server as a loss: lock-delays apply, and the history keeps the reason. False when that
+        It is lost at once, and its holders are notified. When they have let go, it is ended at the
+        server as a loss: lock-delays apply, and the history keeps the reason. False when that
         is not known, or when it had ended before.
         """
         with self._guard:
@@ -236,7 +236,7 @@ class Session:
         return await self._tell_end(timeout_ms)
 
     def keep_probing(self, prober: Prober, on_failed: Callable[[Session, str], None]) -> None:
-        """Let ``prober`` look while the session lives; ``on_failed`` is told when it has failed."""
+        """Let ``prober`` look while the session lives; ``on_failed`` is called when it fails."""
 
         async def probe() -> None:
             on_failed(self, await prober.failed())
@@ -277,7 +277,7 @@ class Session:
             wait_ms = min(delay_ms, lease.pause_ms_max)
         else:
             wait_ms = lease.sent_ms + lease.interval_ms - now_ms
-        # Looks again when the safe time ends, so the loss is told when it happens.
+        # Looks again when the safe time ends, so the loss is reported when it happens.
         wait_ms = min(max(wait_ms, 0), lease.remaining_ms(now_ms) + 1)
         await asyncio.sleep(wait_ms / 1000)
 
@@ -304,7 +304,7 @@ class Session:
 
     def _renew(self, sent_ms: int, told: SessionLease) -> None:
         if self.remaining_safe_ms() == 0:
-            return  # too late: somebody may have been told "lost" already
+            return  # too late: it may have been reported lost already
         with self._guard:
             self._lease = self._lease.renewed(sent_ms)
         self.grant_watch.on_heartbeat(sent_ms, told)

@@ -1,4 +1,4 @@
-"""What ``connect`` was told, for all who work for one client."""
+"""The arguments of ``connect``, for all parts of one client."""
 
 from __future__ import annotations
 

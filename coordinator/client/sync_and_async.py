@@ -1,4 +1,4 @@
-"""One method, both faces: it waits on a sync client and is awaited on an asyncio client.
+"""One method for both clients: it waits with a Client and is awaited with an AsyncClient.
 
 A recipe writes each of its methods once, as a coroutine that uses ``client.core``, and offers it
 with ``both``. What a caller gets depends on the client it was made with, and type checkers know::
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     # Covariant: a lock of what ``connect`` returns is a Lock[Client]. With a default: a bare
-    # ``Grant`` in an annotation is one of either face.
+    # ``Grant`` in an annotation is that of either client.
     ClientT = TypeVarWithDefault("ClientT", bound=AsyncClient | Client, default=Any, covariant=True)
 else:
     ClientT = TypeVar("ClientT", bound=AsyncClient | Client)
@@ -51,7 +51,7 @@ def _both(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
     undo: Callable[[Any, T], Coroutine[Any, Any, object]] | None = None,
 ) -> Any:
-    """Offer a coroutine method on both faces.
+    """Offer a coroutine method to both clients.
 
     ``undo`` is another coroutine method of the object: it gives back what ``method`` returned when
     a sync caller was interrupted in the instant in which it was done.
@@ -101,11 +101,11 @@ _MADE_BY = {
 }
 
 
-def expect_client(client: object, face: type[AsyncClient | Client], statement: str) -> None:
-    """Raise BadArgumentsError when ``client`` is of the other face than ``statement`` needs."""
-    if not isinstance(client, face):
+def expect_client(client: object, kind: type[AsyncClient | Client], statement: str) -> None:
+    """Raise BadArgumentsError if ``statement`` needs the other client."""
+    if not isinstance(client, kind):
         raise BadArgumentsError(
-            f"{statement}: expected a recipe made with {_a(face)} ({_MADE_BY[face]}), "
+            f"{statement}: expected a recipe made with {_a(kind)} ({_MADE_BY[kind]}), "
             f"found one made with {_a(Client if isinstance(client, Client) else type(client))}"
         )
 

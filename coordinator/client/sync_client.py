@@ -1,4 +1,4 @@
-"""The sync face: the asyncio client in an event loop of its own, in a daemon thread.
+"""The sync client: the asyncio client in an event loop of its own, in a daemon thread.
 
 1. ``call`` runs a coroutine over there and waits here. Nothing is written twice: each verb below
    is the core's verb, passed through ``_blocking``. ``loop_thread`` says what becomes of Ctrl-C,
@@ -6,7 +6,7 @@
 2. Loop and thread begin with the first verb, or with ``with``. So a client that was made before a
    fork and not used yet belongs to whichever process uses it.
 3. A client that nobody entered does not begin in a thread that runs an event loop: its verbs would
-   block that loop. Who wants just that says so, by ``with`` or ``open()``.
+   block that loop. To do so on purpose, use ``with`` or ``open()``.
 4. What was not closed is closed when the interpreter exits, within a bounded time.
 """
 
@@ -84,7 +84,7 @@ class Client:
 
     @property
     def core(self) -> AsyncClient:
-        """The asyncio client behind this face."""
+        """The asyncio client that does the work."""
         if self._core is None:
             _refuse_to_block_a_loop()
             self.open()
@@ -168,7 +168,7 @@ class Client:
         max_retries: int = 5,
         if_held: Conditions = None,
     ) -> Written:
-        """Read, compute ``change(data)`` in this thread, write if nobody wrote meanwhile.
+        """Read, compute ``change(data)`` in this thread, write if no other client has written.
 
         Raises:
             TooManyRetriesError, and all else that ``AsyncClient.update`` raises.
@@ -302,7 +302,7 @@ class Stream(Protocol[T_co]):
 
 
 class BlockingStream(Generic[T_co]):
-    """What a stream of the core tells, one after the other; waits for the next."""
+    """The items of a stream of the core, one after the other; waits for the next."""
 
     def __init__(self, client: Client, stream: Stream[T_co]) -> None:
         self._client = client
@@ -310,7 +310,7 @@ class BlockingStream(Generic[T_co]):
 
     @property
     def zxid(self) -> int | None:
-        """Everything up to here has been told; a later watch may resume from it."""
+        """Everything up to here has been delivered; a later watch may resume from it."""
         return self._stream.zxid
 
     def close(self) -> None:

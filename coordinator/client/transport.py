@@ -1,7 +1,8 @@
 """The seam between the client and the network: one request, one response.
 
-1. A transport never retries and never interprets a body; it says what happened. Nor may a library
-   below it: the answer to a second sending says nothing of the first (``_send_once``).
+1. A transport never retries and never interprets a body; it reports what happened. Nor may a
+   library below it retry: the answer to a second request says nothing of the first
+   (``_send_once``).
 2. ``UnavailableError`` means that nothing was sent (refused, no route, no such host): definite.
 3. ``ConnectionLostError`` means that the request may have arrived: indefinite.
 4. ``HttpTransport`` is the network; a test passes its own, or ``InProcessTransport``.
@@ -245,7 +246,7 @@ class HttpTransport:
 
 
 class _HttpStreaming:
-    """``async with`` it to stream; a class, for whoever leaves one open leaves no generator."""
+    """``async with`` it to stream; a class, so that one left open leaves no generator."""
 
     def __init__(
         self, transport: HttpTransport, endpoint: str, request: Request, timeout_ms: int
@@ -301,7 +302,7 @@ def _lower(response: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 def _why_not(error: aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError) -> str:
-    """Return what the system says, without the address, which stands there already."""
+    """Return what the system says, without the address, which is there already."""
     reason = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
     if isinstance(reason, OSError) and reason.errno is not None and reason.errno > 0:
         return os.strerror(reason.errno)

@@ -1,14 +1,14 @@
-"""A stream of changes that survives its members: never a change missed, never one told twice.
+"""A stream of changes that survives its members: no change is missed, none is delivered twice.
 
-1. Every change told has a larger zxid than the one before; nothing older is told again.
+1. Every change has a larger zxid than the one before; nothing older is delivered again.
 2. When a stream breaks, ends or falls silent, it is opened again at another member from the last
-   zxid that was delivered. So the promise holds over reconnects: no event is missed.
+   zxid that was delivered. So the promise holds over reconnects.
 3. If the history no longer reaches back so far there would be a gap: ``CompactedError`` is raised
-   instead; read the tree again and watch from there.
+   instead. Read the tree again and watch from there.
 4. A reader that was too slow for the server's buffer is resumed in the same way, from the history.
-5. It begins when it is entered or awaited, at the latest with its first change. A write of this
-   client before that could be missed, and whoever waits for it would wait for ever: so the first
-   change is refused then. (The sync face begins with the call.)
+5. A stream begins when it is entered or awaited, at the latest with its first change. A write of
+   this client before that could be missed, and a program that waits for it would wait for ever: so
+   the first change is refused then. (With a sync client it begins with the call.)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from coordinator.wire.messages import NDJSON_TYPE
 class ChangeStream:
     """``async for change in stream``; after ``async with`` or ``await`` it is watching already.
 
-    ``zxid`` is the last one told (or from which it began): everything up to it has been
+    ``zxid`` is that of the last change (or where it began): everything up to it has been
     delivered, so a later program may resume from it. ``contact_timeout_ms`` None tries to
     reconnect without end; otherwise UnavailableError is raised after so long without a member.
     """
@@ -62,7 +62,7 @@ class ChangeStream:
         self._is_finished = False
 
     async def open(self) -> ChangeStream:
-        """Return once a member watches for us; changes from then on are told. Idempotent."""
+        """Return once a member watches for us; changes from then on are reported. Idempotent."""
         if not self._has_begun:
             line = await self._lines.peek()
             self._has_begun = True

@@ -26,7 +26,7 @@
 4. A holder that is stopped inside its transaction keeps the others waiting, until
    ``innodb_lock_wait_timeout`` ends their wait with an error.
 
-PyMySQL has no asyncio face, so there is none here; a ``Lock`` on asyncio raises the guard in a
+PyMySQL has no asyncio API, so there is none here; a ``Lock`` on asyncio raises the guard in a
 thread.
 """
 

@@ -87,7 +87,7 @@ _SCRIPT_NAME = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 
 
 class _Calls:
-    """What is sent to the script, and what its answer means; the same for both faces."""
+    """What is sent to the script, and what its answer means; the same for both clients."""
 
     def __init__(self, resource: str) -> None:
         self.resource = checked_resource(resource)

@@ -21,7 +21,7 @@
 5. boto3 sends a put again when its answer was lost. Whether the first one happened is told by the
    id of the write; if somebody else wrote meanwhile nobody knows, and OutcomeUnknownError says so.
 
-boto3 has no asyncio face, so there is none here; a ``Lock`` on asyncio raises the guard in a
+boto3 has no asyncio API, so there is none here; a ``Lock`` on asyncio raises the guard in a
 thread.
 """
 

@@ -100,7 +100,7 @@ def test_what_is_not_there_is_an_attribute_error(package: object) -> None:
 
 
 def test_the_public_typing_is_clean() -> None:
-    """mypy --strict accepts the example of every face, and refuses the wrong ones."""
+    """mypy --strict accepts the example of each client, and refuses the wrong ones."""
     pytest.importorskip("mypy")
     example = Path(__file__).with_name("typing_example.py")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The sync face: the same verbs, waiting; interrupts, forks, threads and forgotten clients."""
+"""The sync client: the same verbs, waiting; interrupts, forks, threads and forgotten clients."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_with_holds_and_releases(client: Client, url: str, name: str) -> None:
 
 
 def test_several_locks_at_once(client: Client, name: str) -> None:
-    """The sync face of MultiLock takes and frees all."""
+    """A MultiLock of a sync client acquires and releases all."""
     with MultiLock(client, f"{name}-b", f"{name}-a") as (b, a):
         assert (b.lock, a.lock) == (f"{name}-b", f"{name}-a")
         assert b.fencing_token == a.fencing_token  # one command entered both queues

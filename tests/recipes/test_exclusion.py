@@ -1,4 +1,4 @@
-"""Running a function under a lock, with asyncio; the sync face is in tests/client."""
+"""Running a function under a lock, with asyncio; with a sync client it is in tests/client."""
 
 from __future__ import annotations
 

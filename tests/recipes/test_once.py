@@ -154,7 +154,7 @@ async def test_work_that_says_not_done_does_not_speak_for_an_earlier_attempt(
 
 
 def test_a_plain_function_does_not_speak_for_an_earlier_attempt_either() -> None:
-    """The sync face."""
+    """With a sync client."""
     with serving() as url, connect(url) as client:
         errors: list[Exception] = [KeyError("crashed"), NotDone("could not be looked up")]
         numbers: list[int] = []
@@ -228,7 +228,7 @@ async def test_arguments_and_foreign_records_are_refused(world: MemoryCluster) -
 
 
 def test_plain_functions_run_in_the_thread_of_their_caller() -> None:
-    """The sync face."""
+    """With a sync client."""
     with serving() as url, connect(url) as client:
         numbers: list[int] = []
 

@@ -173,7 +173,7 @@ async def test_a_body_within_a_body_that_lost_its_grant_leaves_it_to_that(
 
 
 def test_threads_that_share_an_object_do_not_get_in_over_each_other() -> None:
-    """The sync face keeps the same: the body of a thread that lost its grant has the object."""
+    """A sync client keeps the same: the body of a thread that lost its grant has the object."""
     with serving() as url, connect(url) as client, connect(url) as operator:
         shared = Lock(client, "daily", timeout=5)
         is_in, is_lost = threading.Event(), threading.Event()
@@ -209,7 +209,7 @@ def test_threads_that_share_an_object_do_not_get_in_over_each_other() -> None:
 async def test_a_body_whose_caller_was_interrupted_as_it_began_never_was(
     world: MemoryCluster, kind: Kind
 ) -> None:
-    """What Ctrl-C undoes on the sync face: the grant is given back, and the object is free."""
+    """What Ctrl-C undoes with a sync client: the grant is given back, and the object is free."""
     async with world.client() as client:
         lock = kind(client, "daily")
 

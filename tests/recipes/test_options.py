@@ -122,7 +122,7 @@ async def test_what_guards_the_writes_is_told_to_everybody_who_looks(world: Memo
 
 @in_memory
 async def test_times_are_told_in_milliseconds(world: MemoryCluster) -> None:
-    """Seconds at the face, milliseconds on the wire."""
+    """Seconds in the arguments, milliseconds on the wire."""
     async with world.client() as client:
         options = Options.of(client, lock_delay=1.5, max_hold=60, when_unsure="continue")
         request = options.request("")

@@ -348,7 +348,7 @@ async def test_a_try_that_fails_leaves_nothing_counted(world: MemoryCluster) -> 
 
 
 def test_each_body_of_a_thread_leaves_its_own_part() -> None:
-    """The sync face keeps the same."""
+    """A sync client keeps the same."""
     with serving() as url, connect(url) as client, connect(url) as other:
         lock = ReentrantLock(client, "daily")
         with lock as outer:

@@ -132,7 +132,7 @@ async def test_a_bucket_that_was_deleted_is_made_anew(world: MemoryCluster) -> N
 
 
 def test_plain_callers_take_too() -> None:
-    """The sync face."""
+    """With a sync client."""
     with serving() as url, connect(url) as client:
         bucket = TokenBucket(client, "mail", rate=0.001, burst=2)
 
