@@ -79,7 +79,7 @@ PROGRAMS = {
     "a watch that was broken off": """
         async def main():
             async with connect(url) as client:
-                await client.create("/broken-off")
+                await client.create("/broken-off", mode="ephemeral")
                 async for change in client.watch("/broken-off", from_zxid=0):
                     break
     """,
