@@ -307,3 +307,8 @@ def test_the_ways_in_the_docs_name_functions_that_are_there() -> None:
 
     assert len(steps) >= 10
     assert [step for step in steps if step not in known] == []
+
+
+def test_files_that_are_named_are_there() -> None:
+    """In docs, comments and tests: a file that was moved is named where it is now."""
+    assert source.missing_files(ROOT) == []

@@ -25,6 +25,7 @@ LEVELS = (
     ("coordinator.__main__",),
 )  # fmt: skip
 
+
 @dataclass(frozen=True, slots=True)
 class Import:
     """One module importing another of ours."""
@@ -65,11 +66,7 @@ def forbidden(found: list[Import], table: dict[str, tuple[str, ...]]) -> list[Im
 
 def running_up(found: list[Import]) -> list[Import]:
     """Return the imports of something on a higher level."""
-    return [
-        each
-        for each in found
-        if _level(each.imported) > _level(each.importer)
-    ]
+    return [each for each in found if _level(each.imported) > _level(each.importer)]
 
 
 def circles(found: list[Import]) -> list[list[str]]:

@@ -15,6 +15,11 @@ CITATION = re.compile(
     r"\b(?:[SET]\d{2}\d?|field notes? \d+|house (?:law|habit|rule)s?|(?:house|style)\.md)\b"
 )
 """A number of a list, or a page, that is not in the repository."""
+_PATH = re.compile(
+    r"(?<![\w/.-])((?:docs|tests|coordinator|recipes|examples|bench)/[\w./-]*\w\.(?:py|md|txt|csv))\b"
+)
+_MADE_UP = ("tests/mutants/test_mutants.py", "tests/conftest.py")
+"""They name files that they make, or parts of names."""
 _LINT_CODES = re.compile(r"#\s*(?:ruff|noqa)\b[^\n]*")
 _STEP = re.compile(r"^\| \d+ \| `([\w/.]+)` \| `([\w.]+)` \|$", re.MULTILINE)
 _PROSE = ("*.md", "docs/*.md")
@@ -131,6 +136,18 @@ def _lines(text: str) -> Iterator[tuple[int, str, bool]]:
         is_fence = line.lstrip().startswith("```")
         is_code ^= is_fence
         yield number, line, not (is_code or is_fence or line.lstrip().startswith("|"))
+
+
+def missing_files(root: Path) -> list[str]:
+    """Return where a file is named by a path that is not there."""
+    return [
+        f"{path.relative_to(root)}: {named}"
+        for pattern in _CITING
+        for path in sorted(root.glob(pattern))
+        if str(path.relative_to(root)) not in _MADE_UP
+        for named in _PATH.findall(path.read_text(encoding="utf-8"))
+        if not (root / named).exists()
+    ]
 
 
 def _name(path: Path) -> str:
