@@ -240,6 +240,17 @@ def test_the_pure_core_is_pure(module: str, path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("module", "path"),
+    [pair for pair in MODULES if is_within(pair[0], "coordinator.model")],
+    ids=[name for name, _ in MODULES if is_within(name, "coordinator.model")],
+)
+def test_the_model_holds_values_alone(module: str, path: Path) -> None:
+    """No time, chance, files, sockets or threads in coordinator/model."""
+    for imported, line in imports_of(path):
+        assert imported.split(".")[0] not in STATE_NEVER_IMPORTS, f"{path}:{line}: {imported}"
+
+
 FORBIDDEN_CALLS = re.compile(r"\b(pickle|marshal|yaml\.load|shelve)\b")
 
 

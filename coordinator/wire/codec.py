@@ -18,15 +18,28 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from math import inf
 from operator import attrgetter
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import NODEFAULT, Struct, inspect
 
-from coordinator.errors import BadArgumentsError, CoordinatorError, from_problem, to_problem
+from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.model.fields import INTEGER_MAX, INTEGER_MIN
 from coordinator.wire.encoding import Encoding, bytes_fields, encode, read_base64
+from coordinator.wire.forms import (
+    BOOLEAN,
+    PROBLEM,
+    Form,
+    Length,
+    Wrong,
+    array,
+    integer,
+    mapping,
+    members_of,
+    refuse,
+    text,
+    words_of,
+)
 from coordinator.wire.strict_json import found, shortened
 
 Value = TypeVar("Value")
@@ -62,7 +75,7 @@ def from_body(
     """
     try:
         value: Value = form_of(kind).read(body, given or {}, beside)
-    except _Wrong as wrong:
+    except Wrong as wrong:
         raise BadArgumentsError(f"{where}{wrong.path}: {wrong.said}") from None
     return value
 
@@ -81,12 +94,12 @@ def union_from_body(kinds: Any, body: Any, where: str = "body") -> Any:
     """Return the value that ``body`` says, of one of the ``kinds`` (a union of tagged structs)."""
     try:
         return _union(kinds).read(body)
-    except _Wrong as wrong:
+    except Wrong as wrong:
         raise BadArgumentsError(f"{where}{wrong.path}: {wrong.said}") from None
 
 
 @cache
-def _union(kinds: Any) -> _Form:
+def _union(kinds: Any) -> Form:
     return _form(inspect.type_info(kinds), is_strict=False)
 
 
@@ -101,53 +114,30 @@ def unknown_name(unknown: Iterable[str], known: Iterable[str], what: str) -> str
     return f"found the unknown {what} {shortened(ascii(first))}{more}{meant} {there}"
 
 
-class _Wrong(Exception):
-    """What is wrong with a part of a body; the path to it grows on the way out."""
-
-    def __init__(self, said: str, path: str = "") -> None:
-        super().__init__(said)
-        self.said = said
-        self.path = path
-
-
-def _refuse(expected: str, value: Any) -> NoReturn:
-    raise _Wrong(f"expected {expected}, found {found(value)}")
-
-
 # --- one value
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """How one value is read and written; ``expected`` is what messages call it."""
-
-    expected: str
-    read: Callable[[Any], Any]
-    write: Callable[[Any, Encoding], Any] | None = None
-    """None: it is in a body what it is in the model."""
-
-
-def _form(kind: inspect.Type, *, is_strict: bool) -> _Form:
+def _form(kind: inspect.Type, *, is_strict: bool) -> Form:
     match kind:
         case inspect.Metadata(inner, _, extra):
             form = _form(inner, is_strict=is_strict)
             if extra is not None and "one_of" in extra and is_strict:
-                return _words(extra["one_of"], form)
+                return words_of(extra["one_of"], form)
             return form
         case inspect.IntType(ge=low, le=high) if is_strict:
-            return _integer(INTEGER_MIN if low is None else low, high or INTEGER_MAX)
+            return integer(INTEGER_MIN if low is None else low, high or INTEGER_MAX)
         case inspect.IntType():
-            return _integer(INTEGER_MIN, INTEGER_MAX)
+            return integer(INTEGER_MIN, INTEGER_MAX)
         case inspect.StrType(max_length=length):
-            return _text(length if is_strict else None)
+            return text(length if is_strict else None)
         case inspect.BoolType():
-            return _BOOLEAN
+            return BOOLEAN
         case inspect.EnumType(cls):
-            return _members(cls, is_strict=is_strict)
+            return members_of(cls, is_strict=is_strict)
         case inspect.VarTupleType(item_type=item):
-            return _array(_form(item, is_strict=is_strict), _Length.of(kind, is_strict))
+            return array(_form(item, is_strict=is_strict), Length.of(kind, is_strict))
         case inspect.DictType(value_type=item):
-            return _mapping(_form(item, is_strict=is_strict), _Length.of(kind, is_strict))
+            return mapping(_form(item, is_strict=is_strict), Length.of(kind, is_strict))
         case inspect.StructType(cls) | inspect.NamedTupleType(cls):
             return _object(cls)
         case inspect.UnionType(types):
@@ -159,45 +149,11 @@ def _form(kind: inspect.Type, *, is_strict: bool) -> _Form:
             form = _tagged(objects) if len(objects) > 1 else _form(objects[0], is_strict=is_strict)
             return _text_or(form) if texts else form
         case inspect.CustomType(cls) if cls is CoordinatorError:
-            return _Form("an object", _read_problem, lambda error, _: to_problem(error))
+            return PROBLEM
     raise TypeError(f"no body carries {kind}")
 
 
-def _integer(low: int, high: int) -> _Form:
-    def read(value: Any) -> Any:
-        if type(value) is not int:
-            _refuse("an integer", value)
-        if not low <= value <= high:
-            _refuse(f"an integer from {low} to {high}", value)
-        return value
-
-    return _Form("an integer", read)
-
-
-def _text(length: int | None) -> _Form:
-    def read(value: Any) -> Any:
-        if not isinstance(value, str):
-            _refuse("text", value)
-        if length is not None and len(value) > length:
-            _refuse(f"at most {length} characters", value)
-        return value
-
-    return _Form("text", read)
-
-
-def _words(words: Collection[str], form: _Form) -> _Form:
-    """Return ``form`` for these words alone."""
-    expected = "one of " + ", ".join(words)
-
-    def read(value: Any) -> Any:
-        if not isinstance(value, str) or value not in words:
-            _refuse(expected, value)
-        return form.read(value)
-
-    return _Form(expected, read, form.write)
-
-
-def _text_or(form: _Form) -> _Form:
+def _text_or(form: Form) -> Form:
     """Return the form of a text, or of an object."""
 
     def read(value: Any) -> Any:
@@ -206,120 +162,34 @@ def _text_or(form: _Form) -> _Form:
     def write(value: Any, encoding: Encoding) -> Any:
         return to_body(value, encoding) if isinstance(value, Struct) else value
 
-    return _Form("text or an object", read, write)
+    return Form("text or an object", read, write)
 
 
-def _members(kind: type[Any], *, is_strict: bool) -> _Form:
-    """Return the form of a word that has a name; in an answer it may be one of a later server."""
-    members = {each.value: each for each in kind}
-    expected = "one of " + ", ".join(members)
-
-    def read(value: Any) -> Any:
-        if not isinstance(value, str) or (is_strict and value not in members):
-            _refuse(expected, value)
-        return members.get(value, value)
-
-    return _Form(expected, read, lambda value, _: str(value))
-
-
-def _read_boolean(value: Any) -> Any:
-    if type(value) is not bool:
-        _refuse("true or false", value)
-    return value
-
-
-_BOOLEAN = _Form("true or false", _read_boolean)
-
-
-def _read_problem(value: Any) -> Any:
-    if not isinstance(value, dict):
-        _refuse("an object", value)
-    return from_problem(value)
-
-
-@dataclass(frozen=True, slots=True)
-class _Length:
-    """How many items there may be."""
-
-    least: int
-    most: float
-
-    @classmethod
-    def of(cls, kind: Any, is_strict: bool) -> _Length:
-        if not is_strict:
-            return cls(0, inf)
-        return cls(kind.min_length or 0, inf if kind.max_length is None else kind.max_length)
-
-    def check(self, value: Any, what: str) -> None:
-        if not self.least <= len(value) <= self.most:
-            least = f"{self.least} to" if self.least else "at most"
-            raise _Wrong(f"expected {least} {self.most} {what}, found {len(value)}")
-
-
-def _array(item: _Form, length: _Length) -> _Form:
-    def read(value: Any) -> Any:
-        if not isinstance(value, list):
-            _refuse("an array", value)
-        length.check(value, "items")
-        items = []
-        for each in value:
-            try:
-                items.append(item.read(each))
-            except _Wrong as wrong:
-                wrong.path = f"[{len(items)}]{wrong.path}"
-                raise
-        return tuple(items)
-
-    def write(value: Any, encoding: Encoding) -> Any:
-        if item.write is None:
-            return list(value)
-        return [item.write(each, encoding) for each in value]
-
-    return _Form("an array", read, write)
-
-
-def _mapping(item: _Form, length: _Length) -> _Form:
-    def read(value: Any) -> Any:
-        if not isinstance(value, dict):
-            _refuse("an object", value)
-        length.check(value, "names")
-        read_items = {}
-        for name, each in value.items():
-            try:
-                read_items[name] = item.read(each)
-            except _Wrong as wrong:
-                wrong.path = f".{name}{wrong.path}"
-                raise
-        return read_items
-
-    return _Form("an object", read, lambda value, _: dict(value))
-
-
-def _object(kind: type[Any]) -> _Form:
+def _object(kind: type[Any]) -> Form:
     def read(value: Any) -> Any:
         return form_of(kind).read(value, {}, ())
 
     def write(value: Any, encoding: Encoding) -> Any:
         return form_of(kind).write(value, encoding, ())
 
-    return _Form("an object", read, write)
+    return Form("an object", read, write)
 
 
-def _tagged(kinds: list[Any]) -> _Form:
+def _tagged(kinds: list[Any]) -> Form:
     """Return the form of one of several kinds: a field of it says which."""
     name = kinds[0].tag_field
     by_tag = {each.tag: each.cls for each in kinds}
-    word = _words(by_tag, _text(None))
+    word = words_of(by_tag, text(None))
 
     def read(value: Any) -> Any:
         if not isinstance(value, dict):
-            _refuse("an object", value)
+            refuse("an object", value)
         tag = value.get(name)
         if tag is None:
-            raise _Wrong(f"expected {word.expected}, found {_nothing(value, name)}", f".{name}")
+            raise Wrong(f"expected {word.expected}, found {_nothing(value, name)}", f".{name}")
         try:
             kind = by_tag[word.read(tag)]
-        except _Wrong as wrong:
+        except Wrong as wrong:
             wrong.path = f".{name}"
             raise
         return form_of(kind).read(value, {}, ())
@@ -327,7 +197,7 @@ def _tagged(kinds: list[Any]) -> _Form:
     def write(value: Any, encoding: Encoding) -> Any:
         return form_of(type(value)).write(value, encoding, ())
 
-    return _Form("an object", read, write)
+    return Form("an object", read, write)
 
 
 def _nothing(body: Mapping[str, Any], name: str) -> str:
@@ -343,7 +213,7 @@ class _Field:
 
     name: str
     called: str
-    form: _Form
+    form: Form
     is_required: bool
     is_nullable: bool
     is_left_out: bool
@@ -380,16 +250,16 @@ class _Field:
             value = body.get(self.called)
             if value is not None:
                 return self.form.read(value)
-        except _Wrong as wrong:
+        except Wrong as wrong:
             wrong.path = f".{self.called}{wrong.path}"
             raise
         if self.is_required and not self.is_nullable:
             what = _nothing(body, self.called)
-            raise _Wrong(f"expected {self.form.expected}, found {what}", f".{self.called}")
+            raise Wrong(f"expected {self.form.expected}, found {what}", f".{self.called}")
         return None
 
 
-_BYTES = _Form("text", lambda value: value)
+_BYTES = Form("text", lambda value: value)
 """Of bytes, which take one of two fields."""
 
 
@@ -405,12 +275,12 @@ def _read_bytes(body: Mapping[str, Any], field: _Field) -> Any:
         decoded = read_base64(encoded)
         if decoded is not None:
             return decoded
-        raise _Wrong(f"expected base64 (RFC 4648, section 4), found {found(encoded)}", "_base64")
+        raise Wrong(f"expected base64 (RFC 4648, section 4), found {found(encoded)}", "_base64")
     if value is not None and encoded is None:
-        _refuse("text", value)
+        refuse("text", value)
     if value is not None or (field.is_required and not field.is_nullable):
         what = "none" if value is None else "both"
-        raise _Wrong(f"expected {name} or {name}_base64, found {what}")
+        raise Wrong(f"expected {name} or {name}_base64, found {what}")
     return None
 
 
@@ -449,17 +319,24 @@ class ObjectForm:
         known |= {f"{each.called}_base64" for each in self._fields if each.is_bytes}
         self._known = known if self._tag_field is None else known | {self._tag_field}
         names = [each.name for each in self._fields]
+        self._names = [each.called for each in self._fields]
+        is_written_so = not any(
+            each.is_left_out or each.is_bytes or each.form.write for each in self._fields
+        )
+        is_marked = any(bare(each.type)[1].keys() - {"one_of"} for each in info.fields)
+        self._is_plain = self._tag_field is None and is_written_so and not is_marked
+        """Whether every field is in a body what it is in the model, as in a Stat."""
         several = attrgetter(*names, names[0])  # of one name it would not return a tuple
         self._values: Callable[[Any], tuple[Any, ...]] = lambda value: several(value)[:-1]
 
     def read(self, body: Any, given: Mapping[str, Any], beside: Collection[str]) -> Any:
-        """Return the value that ``body`` says; raises _Wrong."""
+        """Return the value that ``body`` says; raises Wrong."""
         if not isinstance(body, Mapping):
-            _refuse("an object", body)
+            refuse("an object", body)
         if self._is_strict and (given or not body.keys() <= self._known):
             self._refuse_unknown(body, given, beside)
         if self._tag_field is not None and body.get(self._tag_field) not in (None, self._tag):
-            raise _Wrong(
+            raise Wrong(
                 f"expected one of {self._tag}, found {found(body[self._tag_field])}",
                 f".{self._tag_field}",
             )
@@ -477,10 +354,12 @@ class ObjectForm:
         elsewhere = {*given, self._tag_field} if given else set()
         known = self._known.union(beside) - elsewhere
         if unknown := body.keys() - known:
-            raise _Wrong(unknown_name(unknown, known, "field"))
+            raise Wrong(unknown_name(unknown, known, "field"))
 
     def write(self, value: Any, encoding: Encoding, given: Collection[str]) -> dict[str, Any]:
         """Return ``value`` as an object."""
+        if self._is_plain:
+            return dict(zip(self._names, self._values(value), strict=True))
         body: dict[str, Any] = {}
         if self._tag_field is not None and not given:
             body[self._tag_field] = self._tag

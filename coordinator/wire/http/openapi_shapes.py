@@ -56,16 +56,10 @@ NOT_EMPTY: Schema = {"minProperties": 1}
 nothing but ``required`` in it, so the fields' descriptions say which."""
 TEXT: Schema = {"type": "string"}
 BOOLEAN: Schema = {"type": "boolean"}
-PATH: Schema = {"type": "string", "examples": ["/config/limits"]}
 SHORT_TEXT: Schema = {"type": "string", "maxLength": TEXT_CHARACTERS_MAX}
-VERSION = integer(0, VERSION_MAX)
 EXPECTED_VERSION = integer(-1, VERSION_MAX, description="-1 accepts any version")
 CZXID = integer()
 BASE64: Schema = {"type": "string", "contentEncoding": "base64"}
-DATA = {
-    "data": {"type": "string", "description": "the data as text; in msgpack as bytes"},
-    "data_base64": {**BASE64, "description": "the data, if it is not clean UTF-8 text"},
-}
 IF_HELD = {
     "if_held": {
         "anyOf": [
