@@ -304,13 +304,18 @@ class PySyncObjEngine:
         return await waiter
 
     async def read_barrier(self) -> int:
-        return await self._reads.barrier(self._running)
+        index = await self._reads.barrier(self._running)
+        self._running()  # of many who wait the last come late; it may have failed meanwhile
+        return index
 
     async def confirm_leadership(self) -> int:
-        return await self._reads.confirm(self._running())
+        term = await self._reads.confirm(self._running())
+        self._running()
+        return term
 
     async def wait_applied(self, index: int) -> None:
         await self._reads.wait_applied(self._running(), index)
+        self._running()
 
     async def request(self, member_id: str, kind: str, payload: bytes) -> bytes:
         self._running()

@@ -11,6 +11,7 @@ from coordinator.errors import ShuttingDownError, StorageError
 from coordinator.raft.engine import Role
 from coordinator.raft.network.messages import Message
 from coordinator.raft.storage import quarantine
+from coordinator.waiting import AT_ONCE
 from tests.raft.simulated_cluster import Member, SimulatedCluster
 from tests.raft.simulated_loop import run
 
@@ -50,6 +51,35 @@ def test_a_member_that_halts_is_silent_and_the_others_go_on(is_leader: bool) -> 
         assert member.engine.status().role is not Role.LEADER or not member.is_leading
         assert next_leader.replica.commands == [b"before", b"after"]
         await member.engine.stop()
+        await cluster.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("asked", ["read_barrier", "confirm_leadership", "wait_applied"])
+def test_of_many_who_wait_none_is_answered_once_a_member_has_halted(asked: str) -> None:
+    """They are woken some in each pass; it may halt in between, and its state is wrong."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(3).start()
+        leader = await cluster.leader()
+        engine = leader.engine
+        ask = {
+            "read_barrier": engine.read_barrier,
+            "confirm_leadership": engine.confirm_leadership,
+            "wait_applied": lambda: engine.wait_applied(engine.status().last_index + 1),
+        }[asked]
+        many = [asyncio.ensure_future(ask()) for _ in range(5 * AT_ONCE)]
+        many[0].add_done_callback(lambda _first: halt(leader))
+        proposed = asyncio.ensure_future(engine.propose(b"applied"))
+
+        found = await asyncio.gather(*many, return_exceptions=True)
+
+        answered = [not isinstance(each, ShuttingDownError) for each in found]
+        assert answered == [True] * AT_ONCE + [False] * 4 * AT_ONCE
+        await asyncio.wait((proposed,))
+        leader.is_up = False
+        await engine.stop()
         await cluster.stop()
 
     run(scenario())
