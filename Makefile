@@ -18,7 +18,7 @@ help:
 	@echo "make test    ruff, mypy --strict and the fast test suite"
 	@echo "make check   what takes longer: a hundred worlds, stories, real clusters and servers"
 	@echo "make lint    ruff and mypy --strict alone"
-	@echo "make house   figures of the source: sizes, imports, duplicates, the way of one write"
+	@echo "make house   figures of the source: sizes, imports, duplicates, the ways of a write and a lock"
 	@echo "make simulate SEEDS=100 START=0   simulated clusters under faults, one for each seed"
 	@echo "make mutants [NAMES='...']   plant known bugs in a copy of the code: each must be found"
 	@echo "make mutate MODULE=coordinator/state/locks/queues.py   do the tests see every small change?"
