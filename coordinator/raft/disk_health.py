@@ -15,26 +15,26 @@ from coordinator.errors import NoSpaceError
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.storage.journal import Journal
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
-from coordinator.raft.storage.sync import Durability
+from coordinator.raft.storage.sync import LogSync
 
 logger = logging.getLogger(__name__)
 
 
-class Fitness:
+class DiskHealth:
     """One member's; ``slow_ms``: how long a leader's disk may keep its followers waiting."""
 
     def __init__(
         self,
         member_id: str,
         log: Journal,
-        durability: Durability,
+        log_sync: LogSync,
         snapshots: SnapshotExchange,
         *,
         slow_ms: int,
     ) -> None:
         self._member_id = member_id
         self._log = log
-        self._durability = durability
+        self._log_sync = log_sync
         self._snapshots = snapshots
         self._slow_ms = slow_ms
         self._said = ""
@@ -44,7 +44,7 @@ class Fitness:
         """What is wrong with the disk, in words; "" when nothing is."""
         if self.is_disk_full:
             return "its disk is full"
-        return "its disk is slow" if self._durability.is_slow else ""
+        return "its disk is slow" if self._log_sync.is_slow else ""
 
     @property
     def is_disk_full(self) -> bool:
@@ -59,7 +59,7 @@ class Fitness:
 
     def is_overtaken(self, consensus: Consensus) -> bool:
         """Whether a follower has what this disk has kept waiting for too long."""
-        waited_ms = self._durability.waiting_seconds * 1000
+        waited_ms = self._log_sync.waiting_seconds * 1000
         if not self._log.is_full and waited_ms < self._slow_ms:
             return False
         followers = consensus.replication.followers.values()

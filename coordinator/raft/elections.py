@@ -108,7 +108,7 @@ class Elections:
         core = self._core
         core.election_due_ms = min(core.election_due_ms, self._now_ms() + delay_ms)
 
-    # Standing.
+    # Standing for election.
 
     def tick(self, now_ms: int) -> None:
         """Do what is due on a member that does not lead."""

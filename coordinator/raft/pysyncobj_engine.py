@@ -33,7 +33,7 @@ from coordinator.raft.blocking import (
     start_in_thread,
 )
 from coordinator.raft.consensus import Consensus
-from coordinator.raft.disk_health import Fitness
+from coordinator.raft.disk_health import DiskHealth
 from coordinator.raft.engine import (
     Applied,
     EngineStatus,
@@ -57,7 +57,7 @@ from coordinator.raft.rejoin.incarnation_record import load as load_incarnations
 from coordinator.raft.rejoin.incarnations import Incarnations
 from coordinator.raft.rejoin.recovering import Recovering
 from coordinator.raft.rejoin.trust import Trust
-from coordinator.raft.run_loop import Passes
+from coordinator.raft.run_loop import RunLoop
 from coordinator.raft.storage import ownership
 from coordinator.raft.storage.disk import Disk, OsDisk, join
 from coordinator.raft.storage.journal import Journal, salts
@@ -65,7 +65,7 @@ from coordinator.raft.storage.ownership import Owner, Ownership
 from coordinator.raft.storage.quarantine import quarantine, refuse_quarantined
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
 from coordinator.raft.storage.snapshot_store import SnapshotStore
-from coordinator.raft.storage.sync import TRY_AGAIN_S, Durability
+from coordinator.raft.storage.sync import TRY_AGAIN_S, LogSync
 
 logger = logging.getLogger(__name__)
 
@@ -135,10 +135,10 @@ class PySyncObjEngine:
         self._log: Any = None
         self._consensus: Consensus | None = None
         self._snapshots: SnapshotExchange | None = None
-        self._durability: Durability | None = None
-        self._fitness: Fitness | None = None
+        self._log_sync: LogSync | None = None
+        self._disk_health: DiskHealth | None = None
         self._incarnations: Incarnations | None = None
-        self._passes = Passes(self._pass, clock.monotonic_ms)
+        self._run_loop = RunLoop(self._pass, clock.monotonic_ms)
         self._trust = Trust(self._transport, clock, len(self._member_ids))
         self._entries = Entries(self._proposals, clock.monotonic_ms, self._on_founding)
 
@@ -181,7 +181,7 @@ class PySyncObjEngine:
             join(self._data_dir, "snapshots"), self._disk,
             piece_bytes=self._raft.snapshot_piece_bytes,
         )  # fmt: skip
-        self._durability = Durability(
+        self._log_sync = LogSync(
             self._log, send=self._transport.send, start_blocking=self._start_blocking,
             run_blocking=self._run_blocking,
             in_place_seconds_max=self._sync_in_place_seconds_max,
@@ -194,20 +194,20 @@ class PySyncObjEngine:
             on_installed=self._wake, on_failure=self._fail,
         )  # fmt: skip
         assert self._ownership is not None
-        self._fitness = fitness = Fitness(
-            self._member_id, self._log, self._durability, self._snapshots,
+        self._disk_health = disk_health = DiskHealth(
+            self._member_id, self._log, self._log_sync, self._snapshots,
             slow_ms=self._raft.election_timeout_ms_max,
         )  # fmt: skip
         self._entries.open(
             replica, self._log, self._ownership,
-            on_applied=self._snapshots.note_applied, refusal=fitness.refusal,
+            on_applied=self._snapshots.note_applied, refusal=disk_health.refusal,
         )  # fmt: skip
         self._consensus = Consensus(
             self._member_id, self._member_ids, log=self._log, raft=self._raft,
             random=self._random, now_ms=self._clock.monotonic_ms,
-            send_now=self._transport.send, send_durable=self._durability.hold,
+            send_now=self._transport.send, send_durable=self._log_sync.hold,
             entries=self._entries, on_role=self._on_role,
-            on_snapshot_needed=self._on_snapshot_needed, may_lead=lambda: fitness.may_lead,
+            on_snapshot_needed=self._on_snapshot_needed, may_lead=lambda: disk_health.may_lead,
             applied_index=self._snapshots.load(), recovering=recovering, trust=self._trust,
         )  # fmt: skip
         self._incarnations = Incarnations(
@@ -236,8 +236,8 @@ class PySyncObjEngine:
             if not self._is_running and self._failure is None:
                 return  # stopped meanwhile by somebody less patient
         was_running, self._is_running = self._is_running, False
-        self._passes.cancel()
-        for part in (self._durability, self._incarnations):
+        self._run_loop.cancel()
+        for part in (self._log_sync, self._incarnations):
             if part is not None:
                 await part.stop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} is stopping"))
@@ -262,9 +262,9 @@ class PySyncObjEngine:
         # A disk's error says all there is to say; any other is a bug, and where it is matters.
         where = None if isinstance(error, StorageError) else error
         logger.critical("member %s stops: %s", self._member_id, error, exc_info=where)
-        self._passes.cancel()
+        self._run_loop.cancel()
         self._desk.silence()
-        for part in (self._durability, self._incarnations):
+        for part in (self._log_sync, self._incarnations):
             if part is not None:
                 part.drop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} has failed: {error}"))
@@ -297,8 +297,8 @@ class PySyncObjEngine:
         if self._handovers.is_under_way:
             raise NoLeaderError(f"member {self._member_id} hands its leadership over")
         if self._log.is_full:
-            assert self._fitness is not None
-            raise self._fitness.refusal()
+            assert self._disk_health is not None
+            raise self._disk_health.refusal()
         waiter = self._proposals.add(command)
         self._wake()
         return await waiter
@@ -342,14 +342,14 @@ class PySyncObjEngine:
             self._consensus, self._transport, self._trust, self._others, self._incarnations,
             snapshot_index=self._snapshots.snapshot_index, is_running=self._is_running,
             is_ready=self._is_running and self._is_ready(self._consensus),
-            trouble="" if self._fitness is None else self._fitness.trouble,
+            trouble="" if self._disk_health is None else self._disk_health.trouble,
         )  # fmt: skip
 
     def metrics(self) -> Mapping[str, float]:
         found = facts.figures_of_traffic(self._entries, self._proposals, self._trust)
-        if self._consensus and self._durability and self._snapshots and self._fitness:
+        if self._consensus and self._log_sync and self._snapshots and self._disk_health:
             found |= facts.figures_of_storage(
-                self._consensus, self._durability, self._snapshots, self._fitness, self._log
+                self._consensus, self._log_sync, self._snapshots, self._disk_health, self._log
             )
         return found
 
@@ -393,18 +393,18 @@ class PySyncObjEngine:
     def _on_cluster_id(self, cluster_id: bytes) -> None:
         self._transport.agree_on([fact_of_id(cluster_id)])
 
-    # Passes.
+    # Passes of the run loop.
 
     def _wake(self) -> None:
         if self._is_running:
-            self._passes.wake()
+            self._run_loop.wake()
 
     def _pass(self) -> None:
-        consensus, snapshots, durability = self._consensus, self._snapshots, self._durability
-        fitness, incarnations = self._fitness, self._incarnations
-        if not self._is_running or not (consensus and snapshots and durability):
+        consensus, snapshots, log_sync = self._consensus, self._snapshots, self._log_sync
+        disk_health, incarnations = self._disk_health, self._incarnations
+        if not self._is_running or not (consensus and snapshots and log_sync):
             return
-        assert fitness
+        assert disk_health
         assert incarnations
         try:
             self._entries.begin_pass()
@@ -413,12 +413,12 @@ class PySyncObjEngine:
             self._handovers.step(
                 consensus,
                 self._proposals.in_flight + self._entries.waiting,
-                is_overtaken=fitness.is_overtaken(consensus),
+                is_overtaken=disk_health.is_overtaken(consensus),
             )
             self._transport.flush()
-            durability.sync()
+            log_sync.sync()
             self._transport.flush()
-            fitness.observe()
+            disk_health.observe()
             incarnations.tick((consensus.core.term, self._log.durable_index), consensus.leader_id)
             self._after_pass(consensus, snapshots)
         except Exception as error:
@@ -439,7 +439,7 @@ class PySyncObjEngine:
         due_ms = consensus.due_ms()
         if self._log.is_full:
             due_ms = min(due_ms, self._clock.monotonic_ms() + int(TRY_AGAIN_S * 1000))
-        self._passes.set_due(due_ms)
+        self._run_loop.set_due(due_ms)
 
     def _tell_role(self, role: Role) -> None:
         assert self._consensus is not None

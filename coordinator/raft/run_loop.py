@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 
-class Passes:
-    """One member's; ``run`` is one pass, and may not raise."""
+class RunLoop:
+    """The run loop of one member; ``run`` is one pass and must not raise."""
 
     def __init__(self, run: Callable[[], None], now_ms: Callable[[], int]) -> None:
         self._run = run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from coordinator.raft.consensus import Consensus
-from coordinator.raft.disk_health import Fitness
+from coordinator.raft.disk_health import DiskHealth
 from coordinator.raft.engine import EngineStatus, Role
 from coordinator.raft.entries import Entries
 from coordinator.raft.network.transport import MemberTransport
@@ -14,7 +14,7 @@ from coordinator.raft.rejoin.incarnations import Incarnations
 from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.storage.journal import Journal
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
-from coordinator.raft.storage.sync import Durability
+from coordinator.raft.storage.sync import LogSync
 
 
 def status_before_start(member_id: str, others: tuple[str, ...]) -> EngineStatus:
@@ -69,18 +69,18 @@ def figures_of_traffic(entries: Entries, proposals: Proposals, trust: Trust) -> 
 
 def figures_of_storage(
     consensus: Consensus,
-    durability: Durability,
+    log_sync: LogSync,
     snapshots: SnapshotExchange,
-    fitness: Fitness,
+    disk_health: DiskHealth,
     log: Journal,
 ) -> Mapping[str, float]:
     return {
         "is_unproven": float(not consensus.recovering.is_proven),
-        "is_disk_full": float(fitness.is_disk_full),
-        "is_disk_slow": float(durability.is_slow),
+        "is_disk_full": float(disk_health.is_disk_full),
+        "is_disk_slow": float(log_sync.is_slow),
         "disk_free_bytes": log.free_bytes,
-        "syncs_total": float(durability.sync_count),
-        "sync_seconds_total": durability.sync_seconds_total,
+        "syncs_total": float(log_sync.sync_count),
+        "sync_seconds_total": log_sync.sync_seconds_total,
         "snapshots_made_total": float(snapshots.made_total),
         "snapshots_sent_total": float(snapshots.sent_total),
         "snapshots_installed_total": float(snapshots.installed_total),

@@ -57,21 +57,21 @@ _PAYLOAD_BYTES_MAX = 128 * 1024
 """The key of a cursor is a path at most."""
 
 
-class Finding(StrEnum):
+class Comparison(StrEnum):
     """What the digests of one slice say."""
 
     AGREED = "agreed"
     """All that are known are equal."""
     DIFFERENT = "different"
     """A quorum is equal, and others are not."""
-    TORN = "torn"
+    NO_QUORUM = "no quorum"
     """No quorum is equal, whatever those say that have not answered."""
-    DOUBTFUL = "doubtful"
+    UNDECIDED = "undecided"
     """They are not all equal, and who is right depends on those that have not answered."""
 
 
-def judge(digests: Mapping[str, bytes], member_count: int) -> tuple[Finding, bytes]:
-    """Return the finding, and the digest that most members have.
+def judge(digests: Mapping[str, bytes], member_count: int) -> tuple[Comparison, bytes]:
+    """Return what the digests say, and the digest that most members have.
 
     Args:
         digests: of the members that answered, at least one.
@@ -79,16 +79,16 @@ def judge(digests: Mapping[str, bytes], member_count: int) -> tuple[Finding, byt
     """
     (common, count), *others = Counter(digests.values()).most_common()
     if not others:
-        return Finding.AGREED, common
+        return Comparison.AGREED, common
     quorum = member_count // 2 + 1
     if count >= quorum:
-        return Finding.DIFFERENT, common
+        return Comparison.DIFFERENT, common
     if count + member_count - len(digests) < quorum:
-        return Finding.TORN, common
-    return Finding.DOUBTFUL, common
+        return Comparison.NO_QUORUM, common
+    return Comparison.UNDECIDED, common
 
 
-class Place(NamedTuple):
+class SlicePlace(NamedTuple):
     """A slice at an index."""
 
     at_index: int
@@ -99,7 +99,7 @@ class Place(NamedTuple):
 class Verdict:
     """What the leader found: who has which digest there."""
 
-    place: Place
+    place: SlicePlace
     digests: Mapping[str, bytes]
 
     @property
@@ -143,7 +143,7 @@ class Divergence:
         self._on_difference = on_difference
         self.sentence = ""
         """Why this member answers nothing, though it runs; empty while it does."""
-        self._known: OrderedDict[Place, Slice] = OrderedDict()
+        self._known: OrderedDict[SlicePlace, Slice] = OrderedDict()
         """The last slices that were taken here."""
         self._unanswered: Counter[str] = Counter()
         self._term: int | None = None
@@ -195,7 +195,7 @@ class Divergence:
         self, term: int, cursor: Cursor, others: tuple[str, ...], *, is_again: bool
     ) -> None:
         """Compare one slice; the next one begins when this member has taken its own."""
-        place = Place(self._engine.status().last_index, cursor)
+        place = SlicePlace(self._engine.status().last_index, cursor)
         asked = [each for each in others if self._unanswered[each] < UNANSWERED_MAX]
         payload = pack((FORMAT, term, tuple(place)))
         taking = self._take_own(term, place, is_again=is_again)
@@ -209,7 +209,7 @@ class Divergence:
         digests[self._engine.member_id] = own.digest
         await self._act(Verdict(place, digests), len(others) + 1)
 
-    async def _take_own(self, term: int, place: Place, *, is_again: bool) -> Slice | None:
+    async def _take_own(self, term: int, place: SlicePlace, *, is_again: bool) -> Slice | None:
         own = await self._take(place)
         if self._term == term:
             self._is_taking = False
@@ -224,7 +224,7 @@ class Divergence:
         else:
             self._cursor = own.following
 
-    def _note_missed(self, place: Place, missed_count: int) -> None:
+    def _note_missed(self, place: SlicePlace, missed_count: int) -> None:
         """Ask once more for what some were past already."""
         if missed_count:
             self._metrics.slices_missed.inc(missed_count)
@@ -248,20 +248,20 @@ class Divergence:
         return answer if not answer or _is_digest((member_id, answer)) else None
 
     async def _act(self, verdict: Verdict, member_count: int) -> None:
-        finding, common = judge(verdict.digests, member_count)
+        comparison, common = judge(verdict.digests, member_count)
         cursor = verdict.place.cursor
-        if finding is Finding.AGREED:
+        if comparison is Comparison.AGREED:
             self._doubts.pop(cursor, None)
             return
         self._metrics.slices_different.inc()
-        if finding is Finding.DOUBTFUL:
+        if comparison is Comparison.UNDECIDED:
             now_ms = self._clock.monotonic_ms()
             since_ms = self._doubts.setdefault(cursor, now_ms)
             if 2 * len(verdict.digests) <= member_count or now_ms - since_ms < DOUBT_MS:
                 self._again[cursor] = None  # others may answer then
                 return
         own = verdict.digests[self._engine.member_id]
-        if finding is not Finding.DIFFERENT or own == common:
+        if comparison is not Comparison.DIFFERENT or own == common:
             await self._tell(verdict)
         self._stop_if_different(verdict, member_count)
 
@@ -281,7 +281,7 @@ class Divergence:
 
     # --- every member
 
-    async def _take(self, place: Place) -> Slice | None:
+    async def _take(self, place: SlicePlace) -> Slice | None:
         found = await self._slices.at(
             place.at_index, place.cursor, self._clock.monotonic_ms() + ANSWER_MS
         )
@@ -297,11 +297,13 @@ class Divergence:
         known = self._known.get(verdict.place)
         if known is None or verdict.digests.get(member_id) != known.digest:
             return
-        finding, common = judge(verdict.digests, member_count)
-        if finding is Finding.AGREED or (finding is Finding.DIFFERENT and known.digest == common):
+        comparison, common = judge(verdict.digests, member_count)
+        if comparison is Comparison.AGREED:
+            return
+        if comparison is Comparison.DIFFERENT and known.digest == common:
             return
         at = f"at index {verdict.place.at_index}"
-        if finding is Finding.DIFFERENT:
+        if comparison is Comparison.DIFFERENT:
             agreeing = [each for each, digest in verdict.digests.items() if digest == common]
             sentence = (
                 f"member {member_id} has stopped answering: its state differs from that of members "
@@ -316,7 +318,7 @@ class Divergence:
                 "no quorum agrees; start all members again, so that the one that differs can be "
                 "found"
             )
-        self._stop(Difference(finding is Finding.DIFFERENT, sentence))
+        self._stop(Difference(comparison is Comparison.DIFFERENT, sentence))
 
     def _stop(self, difference: Difference) -> None:
         if not self.sentence:
@@ -348,7 +350,7 @@ class Divergence:
         return b""
 
 
-def _decode_question(payload: bytes) -> tuple[int, Place]:
+def _decode_question(payload: bytes) -> tuple[int, SlicePlace]:
     try:
         number, term, place = unpack(_bounded(payload))
         if number == FORMAT and type(term) is int:
@@ -375,10 +377,10 @@ def _bounded(payload: bytes) -> bytes:
     return payload
 
 
-def _place_of(row: Any) -> Place:
+def _place_of(row: Any) -> SlicePlace:
     index, (part, left, key, number) = row
     if type(key) is str and all(type(each) is int for each in (index, part, left, number)):
-        return Place(index, Cursor(part, left, key, number))
+        return SlicePlace(index, Cursor(part, left, key, number))
     raise ValueError("not a place")
 
 

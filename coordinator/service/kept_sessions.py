@@ -34,7 +34,7 @@ from coordinator.errors import (
 )
 from coordinator.model.sessions import SessionLease
 from coordinator.service.heartbeats import Heartbeats
-from coordinator.service.proposals import Proposals
+from coordinator.service.proposals import Proposer
 from coordinator.service.replica import MachineReplica
 from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.service.tasks import let_go
@@ -49,7 +49,7 @@ class KeptSessions:
 
     def __init__(
         self,
-        proposals: Proposals,
+        proposals: Proposer,
         heartbeats: Heartbeats,
         replica: MachineReplica,
         timers: Timers,

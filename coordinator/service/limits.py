@@ -20,7 +20,7 @@ from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.raft.engine import Engine
 from coordinator.service.leadership import Leadership
 from coordinator.service.locks.admin import Asked
-from coordinator.service.proposals import Proposals
+from coordinator.service.proposals import Proposer
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.service.tasks import Tasks
@@ -66,7 +66,7 @@ class LimitsService:
         tasks: Tasks,
         replica: MachineReplica,
         leadership: Leadership,
-        proposals: Proposals,
+        proposals: Proposer,
         reads: Reads,
         rules: tuple[tuple[str, str], ...] = RULES,
     ) -> None:

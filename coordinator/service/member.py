@@ -43,7 +43,7 @@ from coordinator.service.locks.revocations import TakenGrants
 from coordinator.service.locks.service import LockService
 from coordinator.service.locks.views import LockViews
 from coordinator.service.metrics import Metrics
-from coordinator.service.proposals import Committed, Proposals
+from coordinator.service.proposals import Committed, Proposer
 from coordinator.service.reads import (
     LINEARIZABLE,
     ChildrenPage,
@@ -105,7 +105,7 @@ class Member:
         self._timers = timers = Timers(clock)
         self._tasks = tasks = Tasks(self._fail)
         self._leadership = leadership = Leadership(engine, clock)
-        self._proposals = Proposals(engine, clock, timers, leadership, metrics, config.raft)
+        self._proposals = Proposer(engine, clock, timers, leadership, metrics, config.raft)
         self._reads = Reads(engine, timers, leadership, replica, metrics)
         self._leases = Leases(
             engine, clock, replica, tasks, metrics, tick_ms=config.sessions.tick_ms

@@ -86,7 +86,7 @@ class _Attempts:
         self.committed: Committed | None = None
 
 
-class Proposals:
+class Proposer:
     """Orders commands, wherever the leader is."""
 
     def __init__(

@@ -10,7 +10,7 @@ from coordinator.errors import CoordinatorError, UnavailableError
 from coordinator.raft.engine import Role
 from coordinator.raft.handover import HANDOVER_MS_MAX
 from coordinator.raft.network import messages as say
-from coordinator.raft.rejoin.recovering import Standing
+from coordinator.raft.rejoin.recovering import RecoveryStage
 from tests.raft.simulated_cluster import SimulatedCluster
 from tests.raft.simulated_loop import run
 from tests.raft.test_engine_rows import Bench
@@ -197,7 +197,7 @@ def test_only_the_leader_may_ask_a_member_to_stand() -> None:
     bench.hear("2", say.StandNow(2))
     unproven = Bench()
     unproven.append(2, (1, 0), [2])
-    unproven.recovering.standing = Standing.JOINING
+    unproven.recovering.stage = RecoveryStage.JOINING
     unproven.hear("2", say.StandNow(2))
 
     assert (before, bench.core.role) == (Role.FOLLOWER, Role.CANDIDATE)

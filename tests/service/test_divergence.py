@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.errors import NoLeaderError, ShuttingDownError
 from coordinator.model.events import WatchSelector
-from coordinator.service.divergence import DIGEST_KIND, DOUBT_MS, Finding, judge
+from coordinator.service.divergence import DIGEST_KIND, DOUBT_MS, Comparison, judge
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, CreateMode, Enter, Kind, RequestId, SetData
 from coordinator.state.machine import StateMachine
@@ -98,25 +98,25 @@ NAMED: dict[Callable[[StateMachine], None], str] = {
 
 
 @pytest.mark.parametrize(
-    ("digests", "member_count", "finding", "common"),
+    ("digests", "member_count", "comparison", "common"),
     [
-        ({"1": A}, 3, Finding.AGREED, A),
-        ({"1": A, "2": A, "3": A}, 3, Finding.AGREED, A),
-        ({"1": A, "2": B, "3": B}, 3, Finding.DIFFERENT, B),
-        ({"1": A, "2": B}, 3, Finding.DOUBTFUL, A),
-        ({"1": A, "2": B}, 2, Finding.TORN, A),
-        ({"1": A, "2": B, "3": C}, 3, Finding.TORN, A),
-        ({"1": A, "2": A, "3": B}, 5, Finding.DOUBTFUL, A),
-        ({"1": A, "2": A, "3": A, "4": B}, 5, Finding.DIFFERENT, A),
-        ({"1": A, "2": A, "3": B, "4": B, "5": C}, 5, Finding.TORN, A),
-        ({"1": A, "2": A, "3": B, "4": B}, 4, Finding.TORN, A),
+        ({"1": A}, 3, Comparison.AGREED, A),
+        ({"1": A, "2": A, "3": A}, 3, Comparison.AGREED, A),
+        ({"1": A, "2": B, "3": B}, 3, Comparison.DIFFERENT, B),
+        ({"1": A, "2": B}, 3, Comparison.UNDECIDED, A),
+        ({"1": A, "2": B}, 2, Comparison.NO_QUORUM, A),
+        ({"1": A, "2": B, "3": C}, 3, Comparison.NO_QUORUM, A),
+        ({"1": A, "2": A, "3": B}, 5, Comparison.UNDECIDED, A),
+        ({"1": A, "2": A, "3": A, "4": B}, 5, Comparison.DIFFERENT, A),
+        ({"1": A, "2": A, "3": B, "4": B, "5": C}, 5, Comparison.NO_QUORUM, A),
+        ({"1": A, "2": A, "3": B, "4": B}, 4, Comparison.NO_QUORUM, A),
     ],
 )
 def test_who_is_right(
-    digests: dict[str, bytes], member_count: int, finding: Finding, common: bytes
+    digests: dict[str, bytes], member_count: int, comparison: Comparison, common: bytes
 ) -> None:
     """Only what a quorum of all members has is right, whoever answered."""
-    assert judge(digests, member_count) == (finding, common)
+    assert judge(digests, member_count) == (comparison, common)
 
 
 # --- found

@@ -63,7 +63,7 @@ def incarnation_met(disk: SimulatedDisk, member_id: str) -> int:
     return 0 if met is None else met.number
 
 
-def _incarnations(disk: SimulatedDisk) -> incarnations.Record:
+def _incarnations(disk: SimulatedDisk) -> incarnations.IncarnationRecord:
     stable = SimulatedDisk()
     stable.directories["data"] = Directory(_files(disk))
     return incarnations.load(stable, "data")

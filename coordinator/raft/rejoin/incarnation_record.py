@@ -1,8 +1,8 @@
 """What a member keeps of incarnations, its own and those in which it met others, and how they
 compare.
 
-The file ``incarnations``: a magic, a checksum, and msgpack of ``Record``. The rules are those of
-``incarnations``; here is nothing that sends or waits.
+The file ``incarnations``: a magic, a checksum, and msgpack of ``IncarnationRecord``. The rules are
+those of the module ``incarnations``; nothing here sends or waits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Met(NamedTuple):
 
 
 @dataclass(slots=True)
-class Record:
+class IncarnationRecord:
     """What the file says: this member's last incarnations, and the last one met of each other
     one."""
 
@@ -64,7 +64,7 @@ class Record:
         self.ids = [*self.ids, incarnation_id][-INCARNATIONS_KEPT:]
         self.life_id = self.life_id or incarnation_id
 
-    def begun(self, incarnation_id: bytes) -> Record:
+    def begun(self, incarnation_id: bytes) -> IncarnationRecord:
         """Return it with one more incarnation; this one stays as it is."""
         record = replace(self)
         record.begin(incarnation_id)
@@ -100,7 +100,7 @@ def seal(
     return blake2b(said + life_id, key=key, digest_size=SEAL_BYTES).digest()
 
 
-def is_own_seal(own: Record, met: Met) -> bool:
+def is_own_seal(own: IncarnationRecord, met: Met) -> bool:
     """Whether the seal of ``met``, of whom somebody says that it was this member, was made here."""
     proofs = [None if met.proof == NO_PROOF_IS_LATER else met.proof]
     if met.proof == Proof(0, 0):
@@ -111,11 +111,11 @@ def is_own_seal(own: Record, met: Met) -> bool:
     )
 
 
-def load(disk: Disk, directory: str) -> Record:
+def load(disk: Disk, directory: str) -> IncarnationRecord:
     """Return what the file says, an empty record without one; StorageError if it is not sound."""
     path = join(directory, NAME)
     if not disk.exists(path):
-        return Record()
+        return IncarnationRecord()
     data = disk.read(path)
     body = data[_HEAD_BYTES:]
     is_sound = data[: len(_MAGIC)] == _MAGIC
@@ -128,7 +128,7 @@ def load(disk: Disk, directory: str) -> Record:
     number, ids, met, *later = msgpack.unpackb(body)
     of_others = {key: _met(*each) for key, each in met.items()}
     life_id, key = (*later, b"", b"")[:2]
-    return Record(number, list(ids), of_others, life_id, key)
+    return IncarnationRecord(number, list(ids), of_others, life_id, key)
 
 
 def _met(
@@ -142,7 +142,7 @@ def _met(
     return Met(number, incarnation_id, Proof(*proof), life_id, seal)
 
 
-def packed(record: Record) -> bytes:
+def packed(record: IncarnationRecord) -> bytes:
     """Return what ``save`` keeps of ``record``."""
     body: bytes = msgpack.packb((record.number, record.ids, record.met, record.life_id, record.key))
     return body

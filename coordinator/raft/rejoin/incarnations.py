@@ -51,8 +51,8 @@ from coordinator.raft.network.messages import (
 from coordinator.raft.obstacles import Shown, obstacle
 from coordinator.raft.rejoin.incarnation_record import (
     NO_PROOF_IS_LATER,
+    IncarnationRecord,
     Met,
-    Record,
     is_older_copy,
     is_own_seal,
     knows,
@@ -135,7 +135,7 @@ class Incarnations:
         self._shown_by: dict[str, Shown] = {}
         """What the connected ones show of their data."""
         self._shown_ms = 0
-        self._shown_state: object = (recovering.standing, ownership.cluster_id)
+        self._shown_state: object = (recovering.stage, ownership.cluster_id)
         self._saving: asyncio.Task[None] | None = None
         self._noted: dict[str, Met] = {}
         """Met, and not stable yet."""
@@ -232,7 +232,7 @@ class Incarnations:
         if leader_id in self._shown_by and not self._ownership.cluster_id:
             self._ownership.learn(self._shown_by[leader_id].cluster_id)
             self._on_cluster_id(self._ownership.cluster_id)
-        state = (self._recovering.standing, self._ownership.cluster_id)
+        state = (self._recovering.stage, self._ownership.cluster_id)
         if self._shown_state != state:
             self._shown_state = state
             self._show_all()
@@ -405,7 +405,7 @@ class Incarnations:
             f"member {member_id} has met it in incarnation {message.number}, which is not known"
             " here; was an old copy of its data put back?"
         )
-        self._shown_state = (self._recovering.standing, self._ownership.cluster_id)
+        self._shown_state = (self._recovering.stage, self._ownership.cluster_id)
         self._seen_by.clear()
         self._heard_by.clear()
         self._show_all()
@@ -426,10 +426,10 @@ class Incarnations:
             met = {**self._record.met, **self._noted}
             self._start_saving(replace(self._record, met=met))
 
-    def _start_saving(self, record: Record) -> None:
+    def _start_saving(self, record: IncarnationRecord) -> None:
         self._saving = asyncio.get_running_loop().create_task(self._save(record))
 
-    async def _save(self, record: Record) -> None:
+    async def _save(self, record: IncarnationRecord) -> None:
         try:
             body = packed(record)
             await self._run_blocking(lambda: save(self._disk, self._directory, body))
@@ -449,7 +449,7 @@ class Incarnations:
             self._follow(record)
             self._maybe_save()
 
-    def _follow(self, record: Record) -> None:
+    def _follow(self, record: IncarnationRecord) -> None:
         """``record`` is stable."""
         has_begun = record.number > self._record.number
         self._record = record

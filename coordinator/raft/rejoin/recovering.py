@@ -60,7 +60,7 @@ def ask_after_ms(election_timeout_ms_max: int) -> int:
     return election_timeout_ms_max * 103 // 100 + 2
 
 
-class Standing(StrEnum):
+class RecoveryStage(StrEnum):
     """``NEW``: nothing is known of a cluster with a history. ``JOINING``: there is one.
     ``FOUNDING``: it begins again with what this member holds (``refounding``)."""
 
@@ -105,31 +105,31 @@ class Recovering:
         self.proof = self._load_proof()
         self.key = b""
         """Of the seals of this directory (``incarnations`` keeps it)."""
-        self.standing = Standing.PROVEN
+        self.stage = RecoveryStage.PROVEN
         if disk.exists(self._path):
             said = disk.read(self._path)
-            known = (Standing.NEW, Standing.FOUNDING)
-            found = [standing for standing in known if said == standing.encode()]
-            self.standing = found[0] if found else Standing.JOINING
+            known = (RecoveryStage.NEW, RecoveryStage.FOUNDING)
+            found = [stage for stage in known if said == stage.encode()]
+            self.stage = found[0] if found else RecoveryStage.JOINING
         elif is_new:
-            self._write(Standing.NEW)
-            self.standing = Standing.NEW
+            self._write(RecoveryStage.NEW)
+            self.stage = RecoveryStage.NEW
 
     @property
     def is_proven(self) -> bool:
-        return self.standing is Standing.PROVEN
+        return self.stage is RecoveryStage.PROVEN
 
     @property
     def is_new(self) -> bool:
-        return self.standing is Standing.NEW
+        return self.stage is RecoveryStage.NEW
 
     @property
     def is_founding(self) -> bool:
-        return self.standing is Standing.FOUNDING
+        return self.stage is RecoveryStage.FOUNDING
 
     @property
     def may_campaign(self) -> bool:
-        return self.standing is not Standing.JOINING
+        return self.stage is not RecoveryStage.JOINING
 
     def may_follow(self, leader_id: str) -> bool:
         """Whether a leader whose term is not too old may be followed and acknowledged."""
@@ -139,13 +139,13 @@ class Recovering:
     def note_history(self) -> None:
         """There is a cluster with a history: no first leader is to be elected here."""
         if self.is_new:
-            self._store(Standing.JOINING)
+            self._store(RecoveryStage.JOINING)
 
     def note_other_leader(self) -> None:
         """Another one leads: if this member was founding, so many are proven already."""
         self.note_history()
         if self.is_founding:
-            self._store(Standing.JOINING)
+            self._store(RecoveryStage.JOINING)
 
     def note_founder(self, member_id: str) -> None:
         """This member voted for one that founds: there are no earlier terms to be told of."""
@@ -157,9 +157,9 @@ class Recovering:
         self._answered.clear()
         self._question = 0
         self._caught_up = self._first_told = self._founder_id = None
-        self.standing = Standing.JOINING
+        self.stage = RecoveryStage.JOINING
         try:
-            self._write(Standing.JOINING)
+            self._write(RecoveryStage.JOINING)
         except DiskFullError:
             self._mark_without_room()
 
@@ -208,13 +208,13 @@ class Recovering:
                 self._disk.remove(self._path)
             self._disk.sync_directory(self._directory)
             logger.info("member %s may vote", self._member_id)
-            self.standing = Standing.PROVEN
+            self.stage = RecoveryStage.PROVEN
         self._caught_up = self._try_again_ms = None
 
-    def _store(self, standing: Standing) -> None:
-        self.standing = standing
+    def _store(self, stage: RecoveryStage) -> None:
+        self.stage = stage
         try:
-            self._write(standing)
+            self._write(stage)
         except DiskFullError as error:
             # The next life of this member is recovering as well, as a new one.
             logger.error("member %s could not note that: %s", self._member_id, error)
@@ -253,5 +253,5 @@ class Recovering:
         replace_file(self._disk, self._directory, PROOF_NAME, data)
         self.proof = proof
 
-    def _write(self, standing: Standing) -> None:
-        replace_file(self._disk, self._directory, NAME, standing.encode())
+    def _write(self, stage: RecoveryStage) -> None:
+        replace_file(self._disk, self._directory, NAME, stage.encode())

@@ -5,7 +5,7 @@ copies, or when terms were driven so high that none is left. Then an operator ch
 there are, and everything begins again there:
 
 1. A new directory is made beside the old one, with the state after the last entry of its log, the
-   numbers of that entry, an owner with a new cluster id, and the standing ``founding``. Nothing of
+   numbers of that entry, an owner with a new cluster id, and the stage ``founding``. Nothing of
    the old one is changed; the two exchange their names in the end.
 2. Terms begin again after that of the last entry, and after 1 where that one is absurd. No promise
    of before can be broken by it: whoever made one has another cluster id, and is not heard.
@@ -119,7 +119,7 @@ def write(
     """Make ``directory``, which is not there, that of a member that founds with this state."""
     disk.make_directory(directory)
     ownership.save(disk, directory, owner)
-    replace_file(disk, directory, recovering.NAME, recovering.Standing.FOUNDING.encode())
+    replace_file(disk, directory, recovering.NAME, recovering.RecoveryStage.FOUNDING.encode())
     store = SnapshotStore(join(directory, "snapshots"), disk, piece_bytes=PIECE_BYTES)
     term = at.term if at.term <= TERM_KEPT_MAX else 1
     writer = store.begin_write((NO_OP, at.index, term), (NO_OP, at.index - 1, 0))

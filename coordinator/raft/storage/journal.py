@@ -40,7 +40,7 @@ from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage import segments
 from coordinator.raft.storage.disk import Disk, DiskFile, join
-from coordinator.raft.storage.records import Kind, encode, fill
+from coordinator.raft.storage.records import RecordKind, encode, fill
 from coordinator.raft.storage.recovery import recover
 from coordinator.raft.storage.segments import Entry, Segment
 from coordinator.raft.storage.watermark import Watermark
@@ -145,7 +145,7 @@ class Journal:
         self._segment_bytes = segment_bytes
         self._draw_salt = draw_salt or salts()
         self._failure: StorageError | None = None
-        self._pending: list[tuple[Kind, int, int, bytes]] = []
+        self._pending: list[tuple[RecordKind, int, int, bytes]] = []
         self._in_flight: SyncToken | None = None
         self._is_full = False
         self._first_needed = 0
@@ -187,7 +187,7 @@ class Journal:
         if term > self._term.term:
             self._stop(f"entry {idx} is of term {term}, the term stored is {self._term.term}")
         self._entries.append((command, idx, term))
-        self._pending.append((Kind.ENTRY, idx, term, command))
+        self._pending.append((RecordKind.ENTRY, idx, term, command))
         self._next_index = idx + 1
         self._bytes_in_memory += len(command)
 
@@ -198,7 +198,7 @@ class Journal:
         self._next_index = None
         self._bytes_in_memory = 0
         self._first_needed = 0
-        self._pending.append((Kind.START, 0, 0, b""))
+        self._pending.append((RecordKind.START, 0, 0, b""))
         self._forget_durable_from(0)
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:
@@ -213,7 +213,7 @@ class Journal:
         del self._entries[entryFrom:]
         self._next_index = index
         self._bytes_in_memory -= sum(len(entry[0]) for entry in cut)
-        self._pending.append((Kind.CUT, index, 0, b""))
+        self._pending.append((RecordKind.CUT, index, 0, b""))
         self._forget_durable_from(index)
 
     def deleteEntriesTo(self, entryTo: int) -> None:
@@ -363,7 +363,7 @@ class Journal:
         parts: list[bytes] = []
         for kind, index, term_, command in self._pending:
             parts += encode(kind, index, term_, command, salt)
-            if kind is not Kind.ENTRY:
+            if kind is not RecordKind.ENTRY:
                 first_index = min(first_index, index)
         size_bytes = self._size_bytes + sum(map(len, parts))
         data = b"".join((*parts, fill(size_bytes, self._synced_bytes, salt)))

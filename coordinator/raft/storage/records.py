@@ -68,7 +68,7 @@ _FILLING = b"\xa5" * (2 * BLOCK_BYTES)
 _ZERO_SECTOR = bytes(SECTOR_BYTES)
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record says."""
 
     ENTRY = 1
@@ -77,7 +77,7 @@ class Kind(IntEnum):
     SYNCED = 4
 
 
-_KINDS = {int(kind): kind for kind in Kind}
+_KINDS = {int(kind): kind for kind in RecordKind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Record:
 
     offset: int
     end: int
-    kind: Kind
+    kind: RecordKind
     index: int
     term: int
     payload: bytes
@@ -103,7 +103,7 @@ class Flaw:
 
 
 def encode(
-    kind: Kind, index: int, term: int, payload: bytes, salt: int
+    kind: RecordKind, index: int, term: int, payload: bytes, salt: int
 ) -> tuple[bytes, bytes, bytes]:
     """Return the record's bytes as header, payload and padding, so that a batch is joined once."""
     length = len(payload)
@@ -123,7 +123,8 @@ def fill(offset: int, synced_bytes: int, salt: int) -> bytes:
     shortest = HEADER_BYTES + 4 + _padding_bytes(4)
     room = -offset % BLOCK_BYTES
     room += BLOCK_BYTES if room < shortest else 0
-    return b"".join(encode(Kind.SYNCED, synced_bytes, 0, _FILLING[: room - HEADER_BYTES - 4], salt))
+    filling = _FILLING[: room - HEADER_BYTES - 4]
+    return b"".join(encode(RecordKind.SYNCED, synced_bytes, 0, filling, salt))
 
 
 def decode_at(data: bytes, offset: int, salt: int) -> Record | Flaw:
@@ -222,7 +223,7 @@ def synced_offset_after(data: bytes, offset: int, salt: int) -> int:
     while place >= 0:
         if place % ALIGNMENT_BYTES == 0:
             record = decode_at(data, place, salt)
-            if isinstance(record, Record) and record.kind is Kind.SYNCED:
+            if isinstance(record, Record) and record.kind is RecordKind.SYNCED:
                 highest = max(highest, record.index)
         place = data.find(MAGIC, place + 1)
     return highest

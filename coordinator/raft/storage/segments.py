@@ -26,8 +26,8 @@ from coordinator.raft.storage.disk import Disk, DiskFile, join
 from coordinator.raft.storage.records import (
     BLOCK_BYTES,
     Flaw,
-    Kind,
     Record,
+    RecordKind,
     fill,
     is_torn,
     scan,
@@ -161,7 +161,7 @@ class Replay:
 
     def _apply(self, segment: Segment, record: Record) -> None:
         match record.kind:
-            case Kind.ENTRY:
+            case RecordKind.ENTRY:
                 if self.next_index is not None and record.index != self.next_index:
                     raise damaged(
                         segment.path,
@@ -171,7 +171,7 @@ class Replay:
                     )
                 self.entries.append((record.payload, record.index, record.term))
                 self.next_index = record.index + 1
-            case Kind.CUT:
+            case RecordKind.CUT:
                 if self.next_index is None or record.index > self.next_index:
                     raise damaged(
                         segment.path,
@@ -183,11 +183,11 @@ class Replay:
                 del self.entries[kept:]
                 self.next_index = record.index
                 segment.first_index = min(segment.first_index, record.index)
-            case Kind.START:
+            case RecordKind.START:
                 self.entries.clear()
                 self.next_index = None
                 segment.first_index = 0
-            case Kind.SYNCED:
+            case RecordKind.SYNCED:
                 self.synced_bytes = record.index
         segment.durable_first_index = segment.first_index
 

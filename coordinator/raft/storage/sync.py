@@ -34,7 +34,7 @@ HELD_MAX = 10_000
 Send = Callable[[str, Message], bool]
 
 
-class Durability:
+class LogSync:
     """One member's syncs, one at a time.
 
     Args:

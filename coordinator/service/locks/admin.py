@@ -22,7 +22,7 @@ from coordinator.service.locks.contenders import LOCKS, Contender, find, grant_i
 from coordinator.service.locks.history import GrantRecord, ended_record
 from coordinator.service.locks.holder_info import HolderInfo
 from coordinator.service.locks.service import Grant
-from coordinator.service.proposals import Committed, Proposals
+from coordinator.service.proposals import Committed, Proposer
 from coordinator.service.reads import LINEARIZABLE, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import (
@@ -69,7 +69,7 @@ class HoldingService:
 
     def __init__(
         self,
-        proposals: Proposals,
+        proposals: Proposer,
         reads: Reads,
         replica: MachineReplica,
         leadership: Leadership,

@@ -20,7 +20,7 @@ from coordinator.service.locks.contenders import (
 )
 from coordinator.service.locks.queues import Queues
 from coordinator.service.locks.service import AcquireOptions, Grant, QueueService
-from coordinator.service.proposals import Proposals
+from coordinator.service.proposals import Proposer
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.service.slices import in_slices
@@ -74,7 +74,7 @@ class ElectionService(QueueService):
 
     def __init__(
         self,
-        proposals: Proposals,
+        proposals: Proposer,
         reads: Reads,
         replica: MachineReplica,
         queues: Queues,

@@ -45,7 +45,7 @@ from coordinator.service.locks.hold_times import LockClasses
 from coordinator.service.locks.positions import Positions
 from coordinator.service.locks.withdrawals import Leave, Leaving
 from coordinator.service.metrics import Metrics
-from coordinator.service.proposals import Proposals
+from coordinator.service.proposals import Proposer
 from coordinator.service.reads import LINEARIZABLE, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.service.tasks import Tasks
@@ -127,7 +127,7 @@ class Queues:
     def __init__(
         self,
         *,
-        proposals: Proposals,
+        proposals: Proposer,
         reads: Reads,
         replica: MachineReplica,
         leadership: Leadership,

@@ -16,7 +16,7 @@ from coordinator.service.locks.contenders import LOCKS, Contender, Recipe, grant
 from coordinator.service.locks.holder_info import HolderInfo
 from coordinator.service.locks.queues import Attempt, Queues, Wish
 from coordinator.service.locks.views import ContenderView, Place
-from coordinator.service.proposals import Proposals
+from coordinator.service.proposals import Proposer
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Abandon, IfHeld, Release, RequestId
 from coordinator.state.machine import StateMachine
@@ -109,7 +109,7 @@ class QueueService:
 
     _recipe: Recipe
 
-    def __init__(self, proposals: Proposals, replica: MachineReplica, queues: Queues) -> None:
+    def __init__(self, proposals: Proposer, replica: MachineReplica, queues: Queues) -> None:
         self._proposals = proposals
         self._replica = replica
         self._queues = queues

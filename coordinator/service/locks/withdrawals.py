@@ -25,7 +25,7 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.service.leadership import Leadership
-from coordinator.service.proposals import Proposals
+from coordinator.service.proposals import Proposer
 from coordinator.service.replica import MachineReplica
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
@@ -54,7 +54,7 @@ class Leaving:
     def __init__(
         self,
         *,
-        proposals: Proposals,
+        proposals: Proposer,
         replica: MachineReplica,
         leadership: Leadership,
         timers: Timers,

@@ -15,8 +15,8 @@ from coordinator.raft.rejoin import incarnation_record as incarnations
 from coordinator.raft.rejoin.incarnation_record import (
     INCARNATIONS_KEPT,
     NO_PROOF_IS_LATER,
+    IncarnationRecord,
     Met,
-    Record,
     is_older_copy,
     knows,
     load,
@@ -31,9 +31,9 @@ from tests.raft.storage.simulated_disk import SimulatedDisk
 from tests.raft.storage.test_full_disk import fill
 
 
-def a_record(count: int, seed: int = 0) -> Record:
+def a_record(count: int, seed: int = 0) -> IncarnationRecord:
     draw = random.Random(seed)
-    record = Record()
+    record = IncarnationRecord()
     for _ in range(count):
         record.begin(draw.randbytes(8))
     return record
@@ -75,7 +75,7 @@ def test_ids_decide_as_far_as_they_are_kept_and_numbers_beyond(count: int) -> No
 def test_a_member_does_not_know_what_began_after_the_copy() -> None:
     """Neither a later number, nor the same number with another id, however often it was started."""
     copy = a_record(10)
-    newest = Record(copy.number, list(copy.ids))
+    newest = IncarnationRecord(copy.number, list(copy.ids))
     newest.begin(b"newer one")
     met = Met(newest.number, b"newer on", Proof(1, 1))
 
@@ -148,8 +148,8 @@ def test_what_is_noted_is_there_again_and_damage_is_refused() -> None:
     disk = SimulatedDisk()
     disk.make_directory("data")
     met = {"2": Met(7, b"8 bytes?", Proof(4, 900), b"its life")}
-    record = Record(3, [b"8 bytes!"] * 3, met, b"one life")
-    assert load(disk, "data") == Record()
+    record = IncarnationRecord(3, [b"8 bytes!"] * 3, met, b"one life")
+    assert load(disk, "data") == IncarnationRecord()
     save(disk, "data", incarnations.packed(record))
     disk.crash()
 

@@ -14,7 +14,7 @@ from coordinator.raft.rejoin.recovering import (
     TRY_AGAIN_MS,
     Proof,
     Recovering,
-    Standing,
+    RecoveryStage,
     ask_after_ms,
 )
 from tests.raft.simulated_cluster import Member, SimulatedCluster
@@ -51,7 +51,7 @@ def test_a_new_member_gives_no_vote_to_one_that_has_a_log() -> None:
     ]
 
     assert said == []
-    assert bench.recovering.standing is Standing.JOINING
+    assert bench.recovering.stage is RecoveryStage.JOINING
 
 
 def test_new_members_elect_a_first_leader_among_themselves() -> None:
@@ -123,7 +123,7 @@ def test_a_new_member_that_has_seen_a_history_takes_part_in_no_first_election() 
 
     assert said == []
     assert not [message for _, message in bench.now if isinstance(message, say.PreVoteRequest)]
-    assert again.standing is Standing.JOINING
+    assert again.stage is RecoveryStage.JOINING
 
 
 def test_a_new_member_acknowledges_nothing_before_it_knows_the_terms() -> None:
@@ -267,10 +267,10 @@ def test_the_mark_of_recovery_survives_any_crash_before_the_log_begins(seed: int
             disk.crash()
             disk.make_directory("data")
             again = Recovering(disk, "data", "1", 3, is_new=True)
-            assert again.standing is Standing.NEW
+            assert again.stage is RecoveryStage.NEW
             continue
         disk.crash()
-        assert Recovering(disk, "data", "1", 3, is_new=False).standing is Standing.NEW
+        assert Recovering(disk, "data", "1", 3, is_new=False).stage is RecoveryStage.NEW
         break
 
 

@@ -14,7 +14,7 @@ from coordinator.raft.blocking import start_in_place
 from coordinator.raft.engine import Role
 from coordinator.raft.network.messages import Message, SnapshotPiece, VoteGrant
 from coordinator.raft.storage.journal import Journal
-from coordinator.raft.storage.sync import Durability
+from coordinator.raft.storage.sync import LogSync
 from tests.raft.simulated_cluster import SimulatedCluster
 from tests.raft.simulated_loop import run
 from tests.raft.storage.simulated_disk import SimulatedDisk
@@ -168,28 +168,28 @@ def test_a_term_that_finds_no_room_is_not_tried_without_a_pause() -> None:
             await asyncio.sleep(0)
             return call()
 
-        durability = Durability(
+        log_sync = LogSync(
             journal,
             send=lambda _member_id, message: sent.append(message) is None,
             start_blocking=start_in_place,
             run_blocking=off_the_loop,
             in_place_seconds_max=0.0,
             slow_seconds=0.2,
-            on_durable=lambda: asyncio.get_running_loop().call_soon(durability.sync),
+            on_durable=lambda: asyncio.get_running_loop().call_soon(log_sync.sync),
             on_failure=pytest.fail,
         )
         fill(disk)
         journal.setCurrentTerm(3, "2")
-        durability.hold("2", VoteGrant(3))
+        log_sync.hold("2", VoteGrant(3))
 
-        durability.sync()
+        log_sync.sync()
         for _ in range(100):
             await asyncio.sleep(0)
 
         assert tries == 1
         assert not sent
         disk.capacity_bytes = None
-        durability.sync()
+        log_sync.sync()
         for _ in range(100):
             await asyncio.sleep(0)
         assert sent == [VoteGrant(3)]

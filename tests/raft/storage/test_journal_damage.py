@@ -17,7 +17,7 @@ import pytest
 from coordinator.errors import StorageError
 from coordinator.raft.storage import records, segments
 from coordinator.raft.storage.journal import Journal
-from coordinator.raft.storage.records import BLOCK_BYTES, Kind, encode
+from coordinator.raft.storage.records import BLOCK_BYTES, RecordKind, encode
 from tests.raft.storage.simulated_disk import SimulatedCrashError, SimulatedDisk
 
 SEGMENT_BYTES = 9_000
@@ -259,7 +259,7 @@ def test_a_batch_of_which_sectors_never_reached_the_disk_is_cut(payload: bytes) 
     full = opened(disk)
     assert isinstance(full, list)
     assert [entry[0] for entry in full[1:]] == [payload] * 3
-    end = start + sum(map(len, encode(Kind.ENTRY, 2, 0, payload, 12345))) * 3
+    end = start + sum(map(len, encode(RecordKind.ENTRY, 2, 0, payload, 12345))) * 3
     for sector in range(start // 512, end // 512 + 1):
         low, high = max(start, sector * 512), min(end, sector * 512 + 512)
         disk.overwrite(path, whole[:low] + bytes(high - low) + whole[high:])
@@ -273,7 +273,8 @@ def test_a_batch_of_which_sectors_never_reached_the_disk_is_cut(payload: bytes) 
 def test_a_flipped_bit_in_a_batch_is_not_taken_for_a_torn_write(payload: bytes) -> None:
     """Every byte of it, also when the payload is zeros."""
     disk, path, start = batch_log([payload])
-    for offset in range(start, start + sum(map(len, encode(Kind.ENTRY, 2, 0, payload, 12345)))):
+    length = sum(map(len, encode(RecordKind.ENTRY, 2, 0, payload, 12345)))
+    for offset in range(start, start + length):
         disk.flip(path, offset, 0x10)
         assert isinstance(opened(disk), StorageError), offset
         disk.flip(path, offset, 0x10)
@@ -298,7 +299,7 @@ def test_zeroed_sectors_in_what_is_known_to_be_stable_refuse_to_start() -> None:
 def test_a_client_cannot_forge_a_record() -> None:
     """A command that looks like a record of the log is a command; after a torn write before it,
     it does not make the tail look synced."""
-    forged = b"".join(records.encode(records.Kind.SYNCED, 1 << 40, 0, b"", 999))
+    forged = b"".join(records.encode(records.RecordKind.SYNCED, 1 << 40, 0, b"", 999))
     disk, path, start = batch_log([b"torn" * 300, forged * 50])
     whole = disk.content(path)
     sector = (start // 512 + 1) * 512
@@ -343,7 +344,7 @@ def a_tail(chance: random.Random, record: bytes) -> bytes:
     garbage = chance.randbytes(chance.choice((1, 8, 39, 40, 41, 100, 512, 513, 4_096, 20_000)))
     part = record[: chance.randrange(8, len(record), 8)]  # lacking a byte, it would be damaged
     zeros = bytes(chance.choice((8, 512, 4_096)))
-    stale = b"".join(encode(Kind.ENTRY, 9, 9, chance.randbytes(700), chance.getrandbits(32)))
+    stale = b"".join(encode(RecordKind.ENTRY, 9, 9, chance.randbytes(700), chance.getrandbits(32)))
     kinds = (
         garbage, part, zeros, stale, part + garbage, zeros + garbage, garbage + zeros,
         part + stale, stale + garbage, part[:40] + garbage,
@@ -358,7 +359,7 @@ def test_whatever_follows_the_last_synced_record_is_cut(seed: int) -> None:
     payload = chance.randbytes(chance.choice((0, 3, 100, 600, 3_000)))
     disk, path, start = batch_log([payload])
     whole = disk.content(path)
-    tail = a_tail(chance, b"".join(encode(Kind.ENTRY, 2, 0, payload, 12345)))
+    tail = a_tail(chance, b"".join(encode(RecordKind.ENTRY, 2, 0, payload, 12345)))
     disk.overwrite(path, whole[:start] + tail)
 
     assert opened(disk) == [(b"first", 1, 0)]
@@ -400,8 +401,8 @@ def former_log(payloads: list[bytes]) -> tuple[SimulatedDisk, str]:
     disk, path, _ = batch_log([])
     data = disk.content(path)[: segments.HEADER_BYTES]
     for index, payload in enumerate(payloads, 1):
-        mark = encode(Kind.SYNCED, len(data), 0, b"", 12345) if index > 1 else ()
-        data += b"".join((*mark, *encode(Kind.ENTRY, index, 0, payload, 12345)))
+        mark = encode(RecordKind.SYNCED, len(data), 0, b"", 12345) if index > 1 else ()
+        data += b"".join((*mark, *encode(RecordKind.ENTRY, index, 0, payload, 12345)))
     disk.overwrite(path, data)
     disk.overwrite("data/synced", b"")
     return disk, path

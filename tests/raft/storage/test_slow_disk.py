@@ -15,7 +15,7 @@ from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
 from coordinator.raft.storage.disk import DiskFile, OsDisk, OsFile
 from coordinator.raft.storage.journal import Journal
-from coordinator.raft.storage.sync import Durability
+from coordinator.raft.storage.sync import LogSync
 from tests.patience import patient
 from tests.raft.simulated_cluster import Member, SimulatedCluster
 from tests.raft.simulated_loop import run
@@ -67,7 +67,7 @@ def test_the_loop_never_waits_long_for_a_sync(what: str, tmp_path: Path) -> None
         sent: list[Message] = []
         failures: list[BaseException] = []
         is_durable = asyncio.Event()
-        durability = Durability(
+        log_sync = LogSync(
             log,
             send=lambda _member_id, message: sent.append(message) is None,
             start_blocking=start_in_thread(),
@@ -82,25 +82,25 @@ def test_the_loop_never_waits_long_for_a_sync(what: str, tmp_path: Path) -> None
             log.setCurrentTerm(1, "2")
         else:
             log.add(b"a", 1, 0)
-        durability.hold("2", say.VoteGrant(1))
+        log_sync.hold("2", say.VoteGrant(1))
 
         began = time.monotonic()
-        durability.sync()
+        log_sync.sync()
         waited = time.monotonic() - began
         await asyncio.sleep(0.3)
-        durability.sync()
+        log_sync.sync()
 
         assert waited < patient(0.1)
-        assert durability.is_slow
+        assert log_sync.is_slow
         assert not sent
         disk.gate.set()
         async with asyncio.timeout(5):
             await is_durable.wait()
-        durability.sync()
+        log_sync.sync()
         assert sent == [say.VoteGrant(1)]
-        assert durability.is_slow, "it is remembered for a while"
+        assert log_sync.is_slow, "it is remembered for a while"
         assert not failures
-        await durability.stop()
+        await log_sync.stop()
         log._destroy()
 
     asyncio.run(scenario())
@@ -113,7 +113,7 @@ def test_what_is_held_never_leaves_after_a_failure_and_the_file_stays_open(tmp_p
         disk = StuckDisk()
         log = Journal(str(tmp_path / "log"), disk)
         sent: list[Message] = []
-        durability = Durability(
+        log_sync = LogSync(
             log,
             send=lambda _member_id, message: sent.append(message) is None,
             start_blocking=start_in_thread(),
@@ -125,12 +125,12 @@ def test_what_is_held_never_leaves_after_a_failure_and_the_file_stays_open(tmp_p
         )
         disk.gate.clear()
         log.add(b"a", 1, 0)
-        durability.hold("2", say.Appended(1, 0, 2, True))
-        durability.sync()
+        log_sync.hold("2", say.Appended(1, 0, 2, True))
+        log_sync.sync()
 
-        durability.drop()
+        log_sync.drop()
         asyncio.get_running_loop().call_later(0.2, disk.gate.set)
-        await durability.stop()
+        await log_sync.stop()
         log._destroy()
 
         assert disk.gate.is_set()

@@ -22,7 +22,7 @@ from coordinator.errors import (
 )
 from coordinator.service.locks.service import Grant
 from coordinator.service.locks.withdrawals import Leave
-from coordinator.service.proposals import Committed, Proposals
+from coordinator.service.proposals import Committed, Proposer
 from coordinator.state.commands import Abandon, Create, RequestId
 from tests.service.fake_cluster import STEP_MS, World, cluster, settle, soon
 from tests.service.locks.lock_scenes import (
@@ -41,7 +41,7 @@ NUMBERED = RequestId("client", 7, 0)
 class Failing:
     """Proposals that are refused with ``errors`` first, one after the other."""
 
-    def __init__(self, proposals: Proposals, errors: list[CoordinatorError]) -> None:
+    def __init__(self, proposals: Proposer, errors: list[CoordinatorError]) -> None:
         self._proposals = proposals
         self._errors = errors
 
