@@ -1,12 +1,12 @@
-"""A dict of which a capture costs nothing: what changes afterwards lies beside it for a while.
+"""A dict whose capture costs nothing: later changes are kept beside it until the capture ends.
 
-1. A capture is the dict itself, which nobody changes while its ``Hold`` is kept. Changes lie beside
-   it meanwhile, and every look considers both.
-2. When the hold is let go of, they go into the dict, a few with each further change: no step is
+1. A capture is the dict itself, which does not change while its ``Hold`` is kept. Changes are kept
+   beside it meanwhile, and every look-up considers both.
+2. After the hold is dropped, each further change merges a few of them into the dict. So no step is
    long, neither at the beginning of a capture nor at its end.
-3. The order is that of a plain dict: by entry, and a key that was deleted and comes again is last.
-   Only a look at all of it during a capture has first what the capture has.
-4. One capture costs nothing. Another, while the first is held, is a copy.
+3. The order is that of a plain dict: by insertion; a key that was deleted and added again is last.
+   Iterating during a capture yields the captured keys first.
+4. The first capture costs nothing. Another one, while the first is held, is a copy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MISSING: Any = object()
 
 
 class Hold:
-    """Keeps a capture as it is, for as long as it is kept itself."""
+    """Keeps a capture unchanged as long as it is referenced."""
 
     __slots__ = ("__weakref__",)
 
@@ -35,16 +35,16 @@ class CapturedMap(MutableMapping[str, V]):
     def __init__(self, values: dict[str, V] | None = None) -> None:
         self._base: dict[str, V] = {} if values is None else values
         self._beside: OrderedDict[str, V] | None = None
-        """What was changed since the capture, ``_GONE`` for what was deleted of it."""
+        """The changes since the capture; ``_GONE`` for a deleted key."""
         self._anew: set[str] = set()
-        """Keys of the capture that were deleted and came again."""
+        """Keys of the capture that were deleted and added again."""
         self._hold: weakref.ref[Hold] | None = None
         self._length = 0
         self.get: Any = self._base.get
-        """The dict's own while nothing lies beside it."""
+        """The dict's own method while there are no changes beside it."""
 
     def capture(self) -> tuple[dict[str, V], Hold]:
-        """Return all as it is now, and what keeps it so."""
+        """Return all values as they are now, and the hold that keeps them unchanged."""
         if self._hold is not None and self._hold() is not None:
             return dict(self.items()), Hold()
         self._merge(len(self._beside or ()))
@@ -63,7 +63,7 @@ class CapturedMap(MutableMapping[str, V]):
         return default if value is _GONE else value
 
     def _merge(self, count: int) -> None:
-        """Let up to ``count`` changes go into the dict; with the last one it is a plain dict."""
+        """Merge up to ``count`` changes into the dict; after the last one it is a plain dict."""
         beside, base = self._beside, self._base
         if beside is None:
             return
@@ -81,7 +81,7 @@ class CapturedMap(MutableMapping[str, V]):
             self.get = base.get
 
     def _is_held(self) -> bool:
-        """Whether a change lies beside the dict; if nobody holds it, some go into it first."""
+        """Whether changes are kept beside the dict; if it is no longer held, merge some first."""
         if self._hold is not None and self._hold() is None:
             self._merge(_MERGED_AT_ONCE)
         return self._beside is not None
@@ -111,7 +111,7 @@ class CapturedMap(MutableMapping[str, V]):
         known = beside.get(key, _MISSING)
         if known is _GONE:
             self._anew.add(key)
-            del beside[key]  # it comes again, behind all others
+            del beside[key]  # it is added again, behind all others
         if known is _GONE or (known is _MISSING and key not in self._base):
             self._length += 1
         beside[key] = value

@@ -1,16 +1,16 @@
-"""Commands and outcomes as bytes, strictly read, with a format number.
+"""The codec of commands and outcomes: bytes with a format number, strictly decoded.
 
 1. The first element of every encoded value is its format number; another number is refused.
-2. Decoding checks every shape and type. What does not fit raises ValueError, never another error:
-   bytes from a client or another member are judged here, bytes of the log were judged before.
-3. An operation is its tag and its fields in the order of its class. Tags are never used again for
-   something else; a new field or operation is a new format number.
-4. What the formats of before wrote is still read: logs, snapshots and members of before hold it.
-   Format 4 of commands set no limits, and ended sessions as a whole; format 3 spared nobody; format
-   2 had no ``failure`` and no ``directory`` to abandon in; format 1 had no queues: no tag above 13,
-   no ``silent_ms``, ``if_held`` and ``granted``.
+2. Decoding checks every shape and type, and raises only ValueError. Bytes from a client or another
+   member are checked here; bytes of the log were checked before they were proposed.
+3. An operation is its tag and its fields in the order of its class. A tag is never reused; a new
+   field or operation needs a new format number.
+4. Older formats are still read, from logs, snapshots and older members. Format 4 of commands has no
+   limits and ends sessions in one command; format 3 has no ``spares_…``; format 2 has no
+   ``failure`` and no ``directory`` in Abandon; format 1 has no queues: no tag above 13, no
+   ``silent_ms``, ``if_held`` and ``granted``.
 
-Values are packed in ``packing``, the only file of this room that knows msgpack.
+``packing`` packs values; it is the only file of this room that uses msgpack.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _decode_enter(row: Row) -> Enter:
 
 
 def _encode_open_session(each: OpenSession) -> Row:
-    """Sessions of nobody known are written as they were before sessions had an origin."""
+    """Sessions without an origin are written as before sessions had one."""
     plain = (each.session_id, each.timeout_ms, each.label)
     origin = (each.address, each.client_id, each.by)
     return (24, *plain, *origin) if any(origin) else (8, *plain)
@@ -275,7 +275,7 @@ def decode_command(data: bytes) -> Command:
 
 
 def _as_former(operation: Any) -> Any:
-    """Return an operation of before format 5, by which any znode could stand in a queue."""
+    """Return an operation of a format below 5, where any znode could be in a queue."""
     if type(operation) is Create or type(operation) is Delete:
         return operation.as_former()
     if type(operation) is Multi:
@@ -393,7 +393,7 @@ def _decode_refusal(row: Row) -> Refusal:
 
 
 def _check_facts(facts: dict[Any, Any]) -> None:
-    """Facts are plain, or rows of plain ones or of maps of plain ones; nothing is deeper."""
+    """Facts are primitives, or rows of primitives, or rows of maps of primitives."""
     for name, fact in facts.items():
         plain = [name]
         for each in fact if type(fact) is tuple else (fact,):

@@ -1,10 +1,9 @@
-"""What can be asked of the state machine: commands, and the operations inside them.
+"""Commands of the state machine, and the operations inside them: values only.
 
-A command is one operation with everything uncertain already decided by who proposed it: wall time
-for ``ctime``/``mtime``, session ids, the identity of the caller, the request number that makes a
-retry safe. Values only; nothing here decides anything.
+A command is one operation, and everything uncertain as its proposer decided it: wall time for
+``ctime``/``mtime``, session ids, the caller's identity, the request number that makes a retry safe.
 
-The operations on znodes are those of ``coordinator.model.operations``, just as clients send them.
+The operations on znodes are those of ``coordinator.model.operations``, as clients send them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from coordinator.model.operations import SetData as SetData
 from coordinator.model.znodes import CreateMode as CreateMode
 
 ZnodeOperation = znode_operations.Operation
-"""What is allowed alone, in a multi, and in the branches of a guarded write."""
+"""Operations allowed alone, in a multi, and in the branches of a guarded write."""
 
 # --- operations on sessions
 
@@ -35,9 +34,9 @@ class OpenSession:
     """Open a session under an id that the proposer drew at random.
 
     ``timeout_ms`` must lie within the machine's limits; ``label`` is for people. ``address`` is
-    where its client is (of IPv6 a /64), and ``client_id`` the id it sends its requests under: no
-    one of either may have more than a share of the sessions; "" is unknown, and has no share.
-    ``by`` is the operator who opens it, "" for all others: they alone may use the reserve.
+    the client's (of IPv6 a /64), ``client_id`` the id of its requests. Each address and each client
+    id may have only a share of the sessions; "" is unknown and not counted. ``by`` is the operator
+    who opens it, "" for other clients; only operators may use the reserve.
     """
 
     session_id: str
@@ -50,14 +49,14 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True)
 class CloseSession:
-    """End a session at its client's wish; its ephemerals go with it. Idempotent.
+    """End a session at its client's request; its ephemerals are deleted. Idempotent.
 
-    ``failure`` says what is wrong with the client, when that is why; empty when nothing is. Such an
-    end is no giving back: the locks it held stay closed for their lock-delay, as after an expiry.
+    ``failure`` says what is wrong with the client, if that is the reason; empty otherwise. The
+    locks of a failed client stay closed for their lock-delay, as after an expiry.
 
-    Of its ephemerals about ``at_once`` go in this command (0: all), the others by commands that
-    follow (``FinishSession``). The session is over all the same: nothing is written in its name,
-    and none of its grants counts as held.
+    This command deletes about ``at_once`` ephemerals (0: all); ``FinishSession`` deletes the rest.
+    The session is over in either case: nothing is written in its name, and none of its grants
+    counts as held.
     """
 
     session_id: str
@@ -69,7 +68,7 @@ class CloseSession:
 class ExpireSession:
     """End a session whose lease ran out. Void unless ``term`` is the term of its own log entry.
 
-    ``silent_ms`` is for how long the leader had heard nothing of it; kept in the history of grants.
+    ``silent_ms``: how long the leader had received no heartbeat; kept in the history of grants.
     ``at_once`` is as in ``CloseSession``.
     """
 
@@ -83,7 +82,7 @@ class ExpireSession:
 class FinishSession:
     """Delete about ``at_once`` more ephemerals of a session that has ended; void if none is left.
 
-    Proposed by the leader, of whatever term, until ``SessionFinished.left`` is 0.
+    The leader of any term proposes it until ``SessionFinished.left`` is 0.
     """
 
     session_id: str
@@ -94,7 +93,7 @@ class FinishSession:
 
 
 class Kind(StrEnum):
-    """What a contender wants of its queue."""
+    """What a contender requests of its queue."""
 
     EXCLUSIVE = "exclusive"
     SHARED = "shared"
@@ -104,15 +103,15 @@ class Kind(StrEnum):
 class Enter(NamedTuple):
     """Take a place in one queue, or in several as one (a multi-lock): all or nothing.
 
-    ``directories`` are the queues (``/locks/<segment>``, ``/elections/<segment>``), sorted, none
-    twice; several are for EXCLUSIVE only. All places share one zxid, so one fencing token. Each is
-    an ephemeral sequential znode with ``data``, named ``prefix`` and its number; the prefix must be
-    one of ``kind`` (``queues.kind_of``). Missing directories become containers; that of a semaphore
-    (SLOT) stays, and keeps its ``size`` (required if the semaphore is new).
+    ``directories`` are the queues (``/locks/<segment>``, ``/elections/<segment>``), sorted, without
+    duplicates; several only for EXCLUSIVE. All places share one zxid and so one fencing token. Each
+    is an ephemeral sequential znode with ``data``, named ``prefix`` and its number; the prefix must
+    fit ``kind`` (``queues.kind_of``). Missing directories become containers. The directory of a
+    semaphore (SLOT) stays and keeps its ``size`` (required if the semaphore is new).
 
-    ``owner`` names who inside the session contends (a task, a thread); "" is anonymous: an owner
-    of its own. ``is_try`` enters only if that grants in this very command. ``lock_delay_ms`` closes
-    the queue for so long if this holder's session expires; ``max_hold_ms`` bounds the hold; 0: not.
+    ``owner`` names who contends inside the session (a task, a thread); "" is anonymous: an owner
+    of its own. ``is_try`` enters only if this command grants it at once. ``lock_delay_ms`` closes
+    the queue for that time if the holder's session expires; ``max_hold_ms`` bounds the hold. 0: no.
     """
 
     directories: tuple[str, ...]
@@ -140,7 +139,7 @@ class Downgrade:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Change the size of the semaphore ``directory``; nobody who holds a slot loses it."""
+    """Change the size of the semaphore ``directory``; no holder loses its slot."""
 
     directory: str
     size: int
@@ -148,7 +147,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Keep a holder's checkpoint ``note`` with its grant, for whoever holds next."""
+    """Keep a holder's checkpoint ``note`` with its grant, for the next holder."""
 
     path: str
     czxid: int
@@ -188,9 +187,9 @@ class Reopen:
 
 @dataclass(frozen=True, slots=True)
 class FinishGrants:
-    """Grant to more of those who may hold and were too many for one command; void without any.
+    """Grant to more contenders, if there were too many for one command; void if none is left.
 
-    Proposed by the leader, of whatever term, until ``GrantsFinished.left`` is 0.
+    The leader of any term proposes it until ``GrantsFinished.left`` is 0.
     """
 
 
@@ -201,10 +200,11 @@ class FinishGrants:
 class Release:
     """Delete the contender ``path`` if it is still the incarnation ``czxid``.
 
-    A multi-lock goes as a whole, whichever of its paths is named. A repeated release of the same
-    contender succeeds again (a bounded table remembers them); one that ended otherwise (expired,
-    never was) is refused with NotOwner. With ``spares_repeated`` it is refused with BadArguments if
-    the contender holds, and its request came more than once: who repeated it may know of the grant.
+    A multi-lock is released as a whole, whichever of its paths is named. A repeated release of the
+    same contender succeeds again (a bounded table remembers them); if the contender expired or
+    never existed, it is refused with NotOwner. With ``spares_repeated`` it is refused with
+    BadArguments if the contender holds and its request was retried: the client may know of the
+    grant.
     """
 
     path: str
@@ -216,10 +216,10 @@ class Release:
 class Abandon:
     """Undo an attempt whose answer never came: the request (client_id, number).
 
-    Ephemeral znodes that it created and that still exist are deleted; if it was never seen, the
-    number is spent, so that a late arrival of it is refused. Idempotent. With a ``directory`` it is
-    refused with NotOwner if the request made contenders and none of them there; with
-    ``spares_holder`` with BadArguments if one of its contenders holds.
+    The ephemeral znodes that it created are deleted. If it was never applied, its number is used
+    up, so that the request is refused if it arrives late. Idempotent. With a ``directory`` it is
+    refused with NotOwner if the request created contenders, but none there; with ``spares_holder``
+    it is refused with BadArguments if one of its contenders holds.
     """
 
     client_id: str
@@ -231,7 +231,7 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Reap:
-    """Delete an idle container or ttl znode that has not changed since the leader looked.
+    """Delete an idle container or ttl znode that is unchanged since the leader saw it.
 
     Void (nothing happens, no error) unless the znode has no children, still has this ``mzxid``
     and ``pzxid``, and ``term`` is the term of its own log entry.
@@ -247,9 +247,9 @@ class Reap:
 class SetLimits:
     """Set limits of the state by name (``limits.MachineLimits``); those not named stay.
 
-    Refused with BadVersion unless the limits have been changed ``expected_version`` times; 0 is
-    what a new cluster's first command expects. It alone stamps ``rules``: those of the release
-    that begins this state. ``by`` says who does it, for people.
+    Refused with BadVersion unless the limits have been changed ``expected_version`` times. A new
+    cluster's first command expects 0; it alone stamps ``rules``, those of the release that begins
+    this state. ``by`` names who sets them, for people.
     """
 
     values: tuple[tuple[str, int], ...]
@@ -285,7 +285,7 @@ Operation = (
 
 
 class RequestId(NamedTuple):
-    """Makes a retry safe: the same id and number gets the first outcome again.
+    """The id that makes a retry safe: the same id and number gets the first outcome again.
 
     ``client_id`` (1..64 printable ASCII) is drawn at random by the client; ``number`` grows from 1.
     ``floor_index`` is an applied index the client knew before it drew its id (0 if none): with

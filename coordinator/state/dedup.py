@@ -1,22 +1,22 @@
-"""What has been answered already: a repeated request gets its first outcome again, once is once.
+"""The exactly-once table: a repeated request gets its first outcome again.
 
-1. A client's record holds the outcomes of its last ``request_window`` numbers, refusals too.
-   A number below the window is refused with RequestForgotten: nobody knows what it came to. It
+1. A client's record holds the outcomes of its last ``request_window`` numbers, refusals included.
+   A number below the window is refused with RequestForgotten: its outcome is no longer known. It
    stays forgotten when the window grows; a smaller window cuts a record at its next new number.
 2. A client id that is the id of an open session is *bound* to it: its record lives as long as the
    session. Afterwards its requests are refused with SessionExpired.
 3. Other clients are remembered by last use, ``clients_max`` of them.
 4. A client without a record is new if the index it knew before it drew its id is not below the last
-   use of every record that was dropped; otherwise it may be one of those: RequestForgotten.
-   A bound client cannot have made requests before its session opened.
-5. All outcomes together stay within ``remembered_bytes_max`` (by a fixed estimate): beyond it the
-   least recently used clients are dropped; when only bound ones are left, their outcomes are. The
-   client being answered is spared. One command drops ``DROPPED_AT_ONCE`` at most.
+   use of every dropped record. Otherwise its record may be one of those: RequestForgotten. A bound
+   client cannot have made requests before its session opened.
+5. All outcomes together stay within ``remembered_bytes_max`` (by a fixed estimate). Beyond it the
+   least recently used clients are dropped; when only bound clients are left, their outcomes are
+   dropped. The client being answered is spared. One command drops at most ``DROPPED_AT_ONCE``.
 
-Records are changed in place but never after a capture: ``_own`` copies one before its first change
-since then, so that a snapshot costs one shallow copy of the tables.
+A captured record is never changed: ``_own`` copies it before its first change since the capture. So
+a snapshot costs one shallow copy of the tables.
 
-Source: Raft thesis, section 6.3; where we differ: outcomes are kept in a window, not up to an
+Source: Raft thesis, section 6.3. Where we differ: outcomes are kept in a window, not up to an
 acknowledged number, and clients are ordered by use.
 """
 
@@ -40,10 +40,10 @@ _RESULT_BYTES = 256
 
 @dataclass(slots=True)
 class ClientRecord:
-    """What is remembered of one client.
+    """The record of one client.
 
-    ``highest`` is the highest number it used; the outcomes of numbers up to ``forgotten`` fell out
-    of the window, or were given up for room.
+    ``highest`` is the highest number it used. The outcomes of numbers up to ``forgotten`` are below
+    the window or were dropped for room.
     """
 
     highest: int = 0
@@ -92,7 +92,7 @@ class RequestTable:
 
     @property
     def free(self) -> OrderedDict[str, ClientRecord]:
-        """The clients without a session, in the order of their use."""
+        """The clients without a session, least recently used first."""
         return self._free
 
     @property
@@ -102,11 +102,11 @@ class RequestTable:
 
     @property
     def ended(self) -> OrderedDict[str, int]:
-        """The sessions that have ended, with when their client was here last."""
+        """The sessions that have ended, with the last use by their client."""
         return self._ended
 
     def counts(self) -> tuple[int, ...]:
-        """Return the counters, and how much is in each table."""
+        """Return the counters, and the size of each table."""
         return (
             self._dropped_index, self._remembered_bytes, len(self._free), len(self._bound),
             len(self._ended),
@@ -117,7 +117,7 @@ class RequestTable:
         return client_id in self._ended
 
     def recall(self, request: RequestId, session: Session | None) -> Outcome | None:
-        """Return the first outcome of ``request``, None when it is new and may run.
+        """Return the first outcome of ``request``; None if it is new and may run.
 
         ``session`` is the open session of the client's id, if there is one.
 
@@ -168,7 +168,7 @@ class RequestTable:
             )
 
     def remember(self, request: RequestId, outcome: Outcome, *, index: int, is_bound: bool) -> None:
-        """Keep the first outcome of ``request`` (or replace it, when it was abandoned)."""
+        """Keep the first outcome of ``request``, or replace it if the request was abandoned."""
         client_id, number = request.client_id, request.number
         record = self._own(client_id, is_bound)
         record.last_index = index
@@ -185,11 +185,11 @@ class RequestTable:
         self._drop_clients(client_id)
 
     def touch(self, client_id: str, *, index: int, is_bound: bool) -> None:
-        """Note that a known client was here, for the order of use."""
+        """Note that a known client was used now."""
         self._own(client_id, is_bound).last_index = index
 
     def _own(self, client_id: str, is_bound: bool) -> ClientRecord:
-        """Return the client's record, last in the order of use and free to be changed."""
+        """Return the client's record for a change, as the most recently used one."""
         home, other = (self._bound, self._free) if is_bound else (self._free, self._bound)
         record = home.get(client_id)
         if record is None:
@@ -237,7 +237,7 @@ class RequestTable:
             self._forget_first_bound(client_id)
 
     def _forget_first_bound(self, client_id: str) -> None:
-        """Give up the outcomes of the least recently used bound client, and look at it last."""
+        """Drop the outcomes of the least recently used bound client, and move it to the end."""
         first, record = next(iter(self._bound.items()))
         if first != client_id and record.outcomes:
             self._remembered_bytes -= record.remembered_bytes

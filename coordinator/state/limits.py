@@ -1,19 +1,19 @@
-"""What the state machine holds at most: part of every decision it takes, so part of its state.
+"""The limits of the state machine: they decide outcomes, so they are part of the state.
 
-1. A limit is what the last ``SetLimits`` command said, decided at its place in the log; a snapshot
-   carries all of them. No file, flag or release changes a limit of a state that exists.
-2. The configuration proposes the first ones only: a new cluster's first command sets them
+1. A limit is what the last ``SetLimits`` command set, at its place in the log. A snapshot carries
+   all limits. No file, flag or release changes a limit of an existing state.
+2. The configuration proposes only the first limits: a new cluster's first command sets them
    (``service.limits``), under the names of the sections ``limits`` and ``sessions``.
 3. Until a command has set them, the defaults below hold. They never change: logs and snapshots from
    before limits were part of the state (commands up to format 4, snapshots up to format 3) are
    read under them. A new limit's default must decide as the release before it did.
-4. The last of the sessions, znodes and bytes (``ordinary_percent_max``) are a reserve, so that who
-   fills the state shuts nobody out who would mend it: of sessions for those that an operator opens,
-   of the others for contenders of locks and elections, which end with their sessions. Deleting and
-   ending need no room.
-5. Nothing that exists is lost when a limit is lowered: what is more than it allows stays, can be
-   read and deleted, and only growth is refused. What is remembered (outcomes, releases, the history
-   of grants) is cut down to the limit little by little, ``DROPPED_AT_ONCE`` with each command.
+4. The last of the sessions, znodes and bytes (beyond ``ordinary_percent_max``) are a reserve, so
+   that a client that fills the state does not shut out those who repair it. Reserved sessions are
+   for operators; reserved znodes and bytes are for contenders of locks and elections, which end
+   with their sessions. Deleting and ending need no room.
+5. Lowering a limit deletes nothing: what exceeds it stays and can be read and deleted; only growth
+   is refused. Remembered outcomes, releases and ended grants are dropped little by little,
+   ``DROPPED_AT_ONCE`` with each command, until they fit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from coordinator.errors import BadArgumentsError, BadVersionError
 from coordinator.state.commands import ANY_VERSION, SetLimits
 
 DROPPED_AT_ONCE = 2_048
-"""Of remembered things, by one command: a lowered limit must not make one command a long one."""
+"""Remembered items dropped by one command, so that a lowered limit makes no command long."""
 _MIB = 1024 * 1024
 _NAME_SHOWN_MAX = 40
 BY_CHARACTERS_MAX = 256
@@ -63,13 +63,13 @@ class MachineLimits:
     children_max: int = 100_000
     znodes_max: int = 1_000_000
     state_bytes_max: int = 1024 * 1024 * 1024
-    """Data, paths and a flat sum for each znode (``tree.ZNODE_OVERHEAD_BYTES``)."""
+    """Data, paths and a fixed sum for each znode (``tree.ZNODE_OVERHEAD_BYTES``)."""
     operations_per_multi_max: int = 1_000
     """Conditions and both branches of a guarded write count together."""
     ephemerals_per_session_max: int = 20_000
     recursive_delete_max: int = 10_000
     grants_per_command_max: int = 1_000_000_000
-    """Who may hold beyond that is granted by commands that follow (``commands.FinishGrants``)."""
+    """Contenders beyond that are granted by commands that follow (``commands.FinishGrants``)."""
     request_window: int = 128
     clients_max: int = 20_000
     remembered_bytes_max: int = 256 * 1024 * 1024
@@ -77,14 +77,14 @@ class MachineLimits:
     released_grants_max: int = 4_096
     grant_history_max: int = 10_000
     grant_history_bytes_max: int = 16 * 1024 * 1024
-    """Grants that ended and are still told of, together (by a fixed estimate)."""
+    """All ended grants in the history together, by a fixed estimate."""
     timeout_ms_min: int = 1_000
     timeout_ms_max: int = 3_600_000
     sessions_max: int = 50_000
     sessions_per_address_max: int = 1_000_000_000
     """Open sessions whose clients have one address; of IPv6 one /64."""
     sessions_per_client_max: int = 1_000_000_000
-    """Open sessions that were opened under one client id."""
+    """Open sessions opened under one client id."""
     ordinary_percent_max: int = 100
     """How much of ``sessions_max``, ``znodes_max`` and ``state_bytes_max`` is not the reserve."""
 
@@ -148,12 +148,12 @@ class MachineLimits:
 
 NAMES = tuple(each.name for each in fields(MachineLimits))
 UNSET = MachineLimits()
-"""What holds in a state in which no command has set any limit."""
+"""The limits of a state in which no command has set any."""
 _LATER = frozenset(
     (name, getattr(UNSET, name))
     for name in ("sessions_per_address_max", "sessions_per_client_max", "ordinary_percent_max")
 )
-"""Limits that snapshots of format 4 did not always have, with what holds until they are set."""
+"""Limits added within snapshot format 4, with the values that hold until they are set."""
 
 
 def bounds_of(name: str) -> tuple[int, int]:
@@ -178,7 +178,7 @@ class LimitsRecord:
     empty for a state from before."""
 
     def after(self, operation: SetLimits, wall_ms: int) -> LimitsRecord:
-        """Return what the limits are after ``operation``; this very record when it changes nothing.
+        """Return the limits after ``operation``; this same record if it changes nothing.
 
         Raises:
             BadArgumentsError, BadVersionError: it is refused.

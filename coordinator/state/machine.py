@@ -1,20 +1,20 @@
-"""The state machine: applies commands to the tree, the sessions, the queues of locks and elections,
-and the exactly-once table.
+"""The state machine: applies commands to the tree, sessions, queues and the exactly-once table.
 
-``StateMachine.apply(command, index, term) -> Outcome``. Everything uncertain was decided before the
-proposal and is carried in the command; what comes out is the outcome with its events. The laws
-(tests/state names each of them):
+``StateMachine.apply(command, index, term) -> Outcome``. Everything uncertain is decided before the
+proposal and carried in the command. Events are part of the outcome. The laws (tests/state names
+each of them):
 
  1. *Total*: any decodable command returns an outcome. An exception out of ``apply`` is a broken
     invariant, and the member must stop.
  2. *All or nothing*: a refused command changes no znode and no zxid.
  3. *Deterministic*: same snapshot and commands, same outcomes and digest, on any member.
  4. *Snapshots are transparent*: restoring one changes nothing afterwards.
- 5. *zxid* grows by exactly one for each command that changed the tree, the sessions or the locks;
-    what is remembered for retries does not count, and limits have a version of their own. It is
-    kept beside the log index, never lowered.
+ 5. *zxid* grows by exactly one for each command that changed the tree, the sessions or the locks.
+    Outcomes remembered for retries do not count, and limits have a version of their own. The zxid
+    is kept beside the log index and is never lowered.
  6. *Order*: whatever reaches an outcome, an event or a snapshot has a defined order.
- 7. *Ephemerals* belong to one session, open or leaving, and go with it; many in several commands.
+ 7. *Ephemerals* belong to one session, open or leaving, and are deleted with it; if there are
+    many, in several commands.
  8. *Sequence* numbers of one parent never repeat.
  9. *Once*: a repeated request gets its first outcome again.
 10. *No clocks*: wall time only labels; no decision reads it.
@@ -94,16 +94,16 @@ from coordinator.state.tree import IdleZnode, Tree
 
 
 class StateMachine:
-    """What is true now, and the one way to change it."""
+    """The replicated state, and the one way to change it."""
 
     def __init__(self, limits: MachineLimits = UNSET) -> None:
-        """Begin empty. ``limits`` hold until a command sets others; a member gives none."""
+        """Begin empty. ``limits`` hold until a command sets others; a member passes none."""
         self._zxid = 0
         self._applied_index = 0
         self._term = 0
         self._command: Command | None = None
         self._departs_as: Departure | None = None
-        """How contenders go that go by this command, once that was asked."""
+        """How the contenders that this command deletes depart; filled on first use."""
         self._adopt(
             LimitsRecord(limits),
             Tree(),
@@ -209,7 +209,7 @@ class StateMachine:
             and operation.session_id == request.client_id
             and self._requests.is_ended(request.client_id)
         ):
-            # Closing is idempotent, also for the client whose memory went with the session.
+            # Closing is idempotent, also when the client's record was dropped with the session.
             return None
         return self._requests.recall(request, self._sessions.find(request.client_id))
 
@@ -297,7 +297,7 @@ class StateMachine:
         return LimitsSet(changed.version, changed.changes_since(record))
 
     def skip_zxids(self, count: int) -> None:
-        """Leave out so many: no command's, but for a state that a cluster begins again with."""
+        """Skip this many zxids. No command does; only a cluster that is founded again."""
         self._zxid += count
 
     # --- reads
@@ -312,7 +312,7 @@ class StateMachine:
 
     @property
     def limits(self) -> MachineLimits:
-        """What holds now."""
+        """The limits that hold now."""
         return self._limits_record.limits
 
     @property
@@ -335,7 +335,7 @@ class StateMachine:
         return len(self._sessions)
 
     def largest_address(self) -> tuple[str, int]:
-        """Return the address that has most sessions open, and how many."""
+        """Return the address with the most open sessions, and their number."""
         return self._sessions.largest_address()
 
     @property

@@ -1,9 +1,9 @@
 """Several operations as one: multi, and the guarded write with its conditions and two branches.
 
 1. Later operations see what earlier ones did; all share one zxid; events keep their order.
-2. The first refusal refuses all, and carries ``operation_index``; the caller rolls back.
-3. A condition that does not hold chooses the other branch; a malformed one refuses the command,
-   with ``condition_index``, even behind one that does not hold.
+2. The first refusal refuses all and carries ``operation_index``; the caller rolls back.
+3. If a condition does not hold, the other branch runs. A malformed condition refuses the command
+   with ``condition_index``, even after one that does not hold.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class MultiOperations:
         return tuple(results)
 
     def _check_read(self, path: str, read_bytes: int) -> None:
-        """Bound what several reads return together: it travels and is remembered as one outcome.
+        """Bound what several reads return together: it is sent and remembered as one outcome.
 
-        What one znode holds was allowed when it was written, and is read under any limit."""
+        The data of one znode was allowed when it was written, and is read under any limit."""
         if read_bytes > self._limits.data_bytes_max:
             raise DataTooLargeError(
                 f"read {path}: expected the reads of one command to return at most "

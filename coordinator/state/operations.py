@@ -1,12 +1,12 @@
-"""What each operation on a znode requires, refuses and changes: ZooKeeper's rules, written out.
+"""The operations on znodes: what each requires, refuses and changes, by ZooKeeper's rules.
 
-Each function works on a ``Tree`` inside a transaction and raises the refusal as its error; what it
-had written by then is rolled back by the caller, together with the rest of its command.
+Each function works on a ``Tree`` inside a transaction and raises the refusal as its error. The
+caller then rolls back the whole command.
 
 1. Arguments are checked before the state: a malformed request is BadArguments whatever is there.
-2. Names of sequential znodes come from the parent's own counter, which only grows; a name that was
-   made by hand is skipped, not refused (ZooKeeper refuses with NodeExists, for ever). In the queue
-   of a lock or election the new one's number is above all others', so that it stands last.
+2. Names of sequential znodes come from the parent's counter, which only grows. A name that already
+   exists is skipped (ZooKeeper refuses with NodeExists for ever). In the queue of a lock or
+   election the new number is above all others, so the new contender is last.
 3. Ephemeral znodes have no children (ZooKeeper Programmer's Guide, "Ephemeral Nodes").
 4. A subtree is deleted in reversed pre-order: children before parents, the last sibling first.
 """
@@ -52,7 +52,7 @@ _PARENT_MODES = frozenset({CreateMode.PERSISTENT, CreateMode.CONTAINER})
 
 
 class ZnodeOperations:
-    """Runs operations on one tree, for the sessions that are open, within the limits."""
+    """Runs operations on one tree, for open sessions, within the limits."""
 
     def __init__(
         self, tree: Tree, sessions: SessionTable, locks: LockTable, limits: MachineLimits
@@ -105,7 +105,7 @@ class ZnodeOperations:
         *,
         is_ordinary: bool = True,
     ) -> Created:
-        """Create it; what is not ordinary may use the reserve, and so may its parents."""
+        """Create it. If it is not ordinary, it and its parents may use the reserve."""
         tree = self._tree
         is_sequential = mode in SEQUENTIAL
         if not is_sequential and tree.find(path) is not None:
@@ -168,7 +168,7 @@ class ZnodeOperations:
             self._check_place(operation)
 
     def _check_place(self, operation: Create) -> None:
-        """Refuse what would stand in a queue for ever: only ephemerals end with their client."""
+        """Refuse what would stay in a queue for ever: only ephemerals end with their client."""
         path, mode = operation.path, operation.mode
         parts = path.split("/", CONTENDER_DEPTH + 1)
         if len(parts) <= CONTENDER_DEPTH:
@@ -302,7 +302,7 @@ class ZnodeOperations:
         return Deleted(path, len(doomed))
 
     def _check_groups(self, operation: Delete, doomed: Sequence[str]) -> None:
-        """Refuse several multi-locks that have too many places, which all go if one does."""
+        """Refuse too many places of multi-locks: each takes its whole multi-lock with it."""
         locks, alone = self._locks, 0
         if operation.is_former or not operation.path.startswith(_ABOVE_QUEUES):
             return
@@ -320,7 +320,7 @@ class ZnodeOperations:
     # --- check, read
 
     def check(self, operation: Check) -> Checked:
-        """Raise unless every condition holds; one that asks nothing asks that the znode exists."""
+        """Raise unless every condition holds; an empty condition requires that the znode exists."""
         path, czxid, owner = operation.path, operation.expected_czxid, operation.expected_owner
         self._check_path(path)
         needs_znode = (
@@ -363,7 +363,7 @@ class ZnodeOperations:
         return ReadDone(operation.path, znode.data, znode.stat())
 
     def _check_path(self, path: str) -> None:
-        """Check the path of a znode, unless it is there: it may be from before a smaller limit."""
+        """Check the path unless its znode exists: it may be older than a lowered limit."""
         if self._tree.find(path) is None:
             paths.validate(path, self._limits)
 
@@ -375,7 +375,7 @@ class ZnodeOperations:
 
 
 def _absent(path: str, czxid: int | None) -> str:
-    """Say of a znode that is not there what somebody expected of it."""
+    """Return the error for a znode that does not exist, with what was expected of it."""
     if czxid is None:
         return "it does not exist"
     if path.startswith(QUEUE_ROOTS):

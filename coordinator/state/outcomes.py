@@ -1,4 +1,4 @@
-"""What a command came to: a result or a refusal, the zxid after it, and what it changed.
+"""The outcome of a command: a result or a refusal, the zxid after it, and its events.
 
 An outcome is part of the replicated history: the same command after the same history has the same
 outcome on every member.
@@ -42,7 +42,7 @@ class SessionOpened:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """``was_open`` is False when this ended nothing: the session had ended before, or never was.
+    """``was_open`` is False if this ended nothing: the session had ended before, or never existed.
 
     ``is_void`` marks an expiry proposed in an older term: it was ignored, and the session may be
     open.
@@ -81,7 +81,7 @@ class Reaped:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """What an attempt to enter came to: its contenders, in the order of its directories.
+    """The result of entering: the contenders, in the order of the directories.
 
     ``position`` is the greatest number of contenders before one of them, 0 when ``is_granted``.
     ``is_entered`` is False, and nothing changed, for a try that was not granted at once.
@@ -101,7 +101,7 @@ class Downgraded:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """``size_before`` is None when the semaphore had none."""
+    """``size_before`` is None if the semaphore was new."""
 
     directory: str
     size: int
@@ -116,7 +116,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """``paths`` are all the contenders that went: those of one multi-lock go together."""
+    """``paths`` are all contenders that were removed: those of one multi-lock go together."""
 
     path: str
     czxid: int
@@ -144,7 +144,7 @@ class Reopened:
 
 @dataclass(frozen=True, slots=True)
 class GrantsFinished:
-    """``left`` counts the queues in which somebody may hold and is still to be granted."""
+    """``left`` counts the queues in which contenders are still to be granted."""
 
     left: int
 
@@ -184,7 +184,7 @@ Result = (
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a command changed nothing: an error's code, its message and its facts, as values."""
+    """A refusal as values: the error's code, its message and its facts."""
 
     code: str
     message: str

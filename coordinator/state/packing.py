@@ -1,4 +1,4 @@
-"""Primitives and tuples of them as bytes, and back: msgpack, strict."""
+"""Strict msgpack: primitives and tuples of them as bytes, and back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """Decode one value; raises ValueError for anything else than exactly one."""
+    """Decode exactly one value; raises ValueError for anything else."""
     try:
         return msgpack.unpackb(data, raw=False, use_list=False, strict_map_key=True)
     except ValueError:
@@ -32,7 +32,7 @@ def unpack(data: bytes) -> Any:
 
 
 def unpack_rows(pieces: Iterable[bytes]) -> Iterator[Row]:
-    """Decode a stream of rows cut anywhere; raises ValueError when it does not end with a row."""
+    """Decode a stream of rows cut anywhere; raises ValueError if the last row is incomplete."""
     unpacker = msgpack.Unpacker(
         raw=False, use_list=False, strict_map_key=True, max_buffer_size=2**31 - 1
     )

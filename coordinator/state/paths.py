@@ -1,4 +1,4 @@
-"""Paths of znodes: what is a valid one, and the arithmetic of parents and names.
+"""Paths of znodes: which are valid, and their parents and names.
 
 1. A path is absolute; ``/`` is the root; no other path ends in a slash.
 2. A segment is not empty, not ``.`` or ``..``, and holds no control character and no surrogate;
@@ -6,7 +6,7 @@
 3. ``path_bytes_max`` counts UTF-8 bytes, ``path_depth_max`` segments.
 
 Source: ZooKeeper Programmer's Guide, "The ZooKeeper Data Model". Where we differ: its ban of the
-private use area and of ``\\ufff0-\\uffff`` is not taken over (these survive UTF-8 and JSON).
+private use area and of ``\\ufff0-\\uffff`` is not applied (these survive UTF-8 and JSON).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def validate(path: str, limits: MachineLimits) -> None:
 
 
 def validate_sequential(path: str, limits: MachineLimits) -> None:
-    """Check a path whose name is still to get its number; ``/locks/`` alone is a prefix too."""
+    """Check a path whose name will get a number; ``/locks/`` alone is a prefix too."""
     validate(path + _SEQUENCE_PLACE, limits)
 
 

@@ -1,9 +1,8 @@
-"""Whether a remembered outcome answers what is asked now.
+"""The check that a remembered outcome belongs to the operation of the request.
 
-A request number stands for one operation for ever; a client that uses it for another one gets the
-first one's outcome from the log. To hand that out as the answer would be a lie (a set that answers
-"done" and set nothing), so it is refused at the door. Refusals are not compared: they say truly
-that nothing happened, and what was refused.
+A request number stands for one operation for ever. A client that reuses it for another operation
+would get the first one's outcome (a set that answers "done" and set nothing), so that is refused at
+the door. Refusals are not compared: they say what was refused, and that nothing happened.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def check_answers(operation: Operation, outcome: Outcome) -> None:
     """Refuse a repeated ``outcome`` that cannot be one of ``operation``.
 
     Raises:
-        BadArgumentsError: the request number belongs to another operation; this one did nothing.
+        BadArgumentsError: the request number was used for another operation; this one did nothing.
     """
     if not outcome.is_repeat or outcome.result is None or _answers(operation, outcome.result):
         return
@@ -98,7 +97,7 @@ def _answers(operation: Operation, result: Result) -> bool:
 
 
 def _is_entry_of(asked: Enter, result: Entered) -> bool:
-    """Whether the contenders are those of this attempt; a try that left none tells no queue."""
+    """Whether the contenders are those of this attempt; a refused try names no queue."""
     if not result.is_entered:
         return asked.is_try
     created = [(path.rpartition("/")[0], path) for path in [c.path for c in result.contenders]]

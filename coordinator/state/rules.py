@@ -1,15 +1,15 @@
-"""The rules: every named value in this room that decides an outcome and is no limit.
+"""The rules: every named value in this room that decides an outcome and is not a limit.
 
-1. A release fixes them, where an operator may change ``limits``. A release in which one differs
-   decides some command otherwise, so it must not replay a log of the other.
-2. The first command of a state stamps them (``SetLimits.rules``), and a snapshot carries the stamp:
-   a member whose release has other rules stops with ``difference`` in one sentence. Members show
-   each other theirs when they connect.
-3. Whoever needs another value makes it a limit, whose default decides as before. Whoever changes
-   what ``apply`` decides in any other way raises ``DECISIONS``, and keeps the former decision for
-   states that are stamped with the former number.
+1. A release fixes the rules; an operator may change ``limits``. Releases with different rules
+   decide some command differently, so one must not replay a log of the other.
+2. The first command of a state stamps them (``SetLimits.rules``), and a snapshot carries the stamp.
+   A member whose release has other rules stops and logs the ``difference``. Members compare their
+   rules when they connect.
+3. To change a value, make it a limit whose default decides as before. To change what ``apply``
+   decides in any other way, raise ``DECISIONS`` and keep the former decision for states stamped
+   with the former number.
 
-A test finds the constants of this room and asks that each is here, or is said to decide nothing.
+A test finds the constants of this room: each is listed here, or marked as deciding nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from coordinator.state import dedup, limits, paths, sessions, tree
 from coordinator.state.locks import contender, deadlock, grant_history, operations, queues, release
 
 DECISIONS = 1
-"""What ``apply`` decides in words of code; see 3."""
+"""The version of the decisions that ``apply`` makes in code; see 3."""
 
 _DECIDING: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("contenders", release, ("_SHOWN_DIRECTORIES_MAX",)),
@@ -54,7 +54,7 @@ _DECIDING: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ),
     ("tree", tree, ("ZNODE_OVERHEAD_BYTES",)),
 )  # fmt: skip
-"""By the name that states are stamped with, which a module that moves does not change."""
+"""By the name in the stamp, which stays when a module moves."""
 
 
 def _text_of(value: Any) -> str:
@@ -84,9 +84,9 @@ RULES = _find()
 def difference(
     stamped: Iterable[tuple[str, str]], rules: tuple[tuple[str, str], ...] = RULES
 ) -> str:
-    """Say in what this release differs from the rules ``stamped`` in a state; "" if in nothing.
+    """Describe how this release differs from the rules ``stamped`` in a state; "" if it does not.
 
-    A rule that was not known then is no difference: see 3 of ``limits`` and of this module.
+    A rule added since then is no difference: see 3 of ``limits`` and of this module.
     """
     own = dict(rules)
     for name, value in stamped:

@@ -1,11 +1,11 @@
-"""What is asked of sessions: to open, and to end.
+"""The operations on sessions: open and end.
 
-1. Who ended is over at once: it is in no table of open sessions, its grants are not held for any
-   condition (``LockTable.leaving``), and nobody writes in its name.
-2. Its ephemerals go with it. Of more than the command lets go ``at_once`` the rest goes by
-   ``FinishSession``, so that no command costs more than others can wait for. Within each command
-   they are deleted deepest first, then by path.
-3. A multi-lock goes in one command, whatever the number.
+1. A session ends at once: it leaves the table of open sessions, its grants fail every condition
+   (``LockTable.leaving``), and nothing is written in its name.
+2. Its ephemerals are deleted: about ``at_once`` in the command that ends it, the rest by
+   ``FinishSession``, so that no command takes long. Each command deletes the deepest first, then by
+   path.
+3. All contenders of a multi-lock are deleted in one command, whatever their number.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SessionOperations:
         return SessionEnded(session_id, was_open=True)
 
     def finish(self, operation: FinishSession) -> SessionFinished:
-        """Go on with the end of a session."""
+        """Continue the end of a session."""
         session_id = operation.session_id
         departure = self._sessions.leaving.get(session_id)
         if departure is None:
@@ -95,7 +95,7 @@ class SessionOperations:
         return tree.ephemeral_count(session_id)
 
     def _chosen(self, session_id: str, at_once: int) -> dict[str, None]:
-        """Return which ephemerals go now: whole groups of contenders, oldest first."""
+        """Return the ephemerals to delete now: whole groups of contenders, oldest first."""
         chosen: dict[str, None] = {}
         for path in self._tree.some_ephemerals(session_id):
             if at_once and len(chosen) >= at_once:

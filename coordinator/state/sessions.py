@@ -1,13 +1,12 @@
-"""Sessions: the replicated record of who is a client, from open to closed. Leases are not here.
+"""Sessions: the replicated records of clients, from open to closed. Leases are not here.
 
-1. A session is open while it is in the table; it ends once, by close or by expiry.
-2. Its ephemeral znodes are found through the tree. They go in the command that ends it, or, when
-   they are many, in commands that follow at once; it is ``leaving`` until then.
-3. No address and no client id opens more than its share of the sessions, and none but an operator
-   the last of them (``limits``). Who an operator is they say themselves, on record, until there are
-   identities.
-4. No time takes part: ``timeout_ms`` is what the leader's lease promises, ``opened_ms`` is
-   for people.
+1. A session is open while it is in the table. It ends once, by close or by expiry.
+2. The tree finds its ephemeral znodes. They are deleted in the command that ends the session, or,
+   if there are many, in commands that follow at once; until then the session is ``leaving``.
+3. No address and no client id opens more than its share of the sessions, and only an operator opens
+   the last of them (``limits``). Until there are identities, operators name themselves, on record.
+4. No clock takes part: ``timeout_ms`` is what the leader's lease promises; ``opened_ms`` is for
+   people.
 """
 
 from __future__ import annotations
@@ -62,9 +61,9 @@ class SessionTable:
         for session in sessions:
             self._enter(session)
         self.leaving: dict[str, Departure] = dict(leaving)
-        """Sessions that have ended and own ephemerals still, which go by commands that follow."""
+        """Sessions that have ended but still own ephemerals; later commands delete those."""
         self.is_changed = False
-        """Whether this command changed something here."""
+        """Whether this command changed a session."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -76,11 +75,11 @@ class SessionTable:
         return iter(tuple(self._sessions.values()))
 
     def shares(self, address: str, client_id: str) -> tuple[int, int]:
-        """Return how many sessions this address has, and this client id."""
+        """Return the number of sessions of this address and of this client id."""
         return self._by_address.get(address, 0), self._by_client.get(client_id, 0)
 
     def largest_address(self) -> tuple[str, int]:
-        """Return the address with the most sessions, and how many; ("", 0) when none is known."""
+        """Return the address with the most sessions, and their number; ("", 0) if none is known."""
         return max(self._by_address.items(), key=itemgetter(1), default=("", 0))
 
     def page(self, after_zxid: int, limit: int | None) -> list[Session]:
@@ -209,17 +208,17 @@ class SessionTable:
         self.is_changed = True
 
     def leave(self, session_id: str, departure: Departure) -> None:
-        """Note that an ended session owns ephemerals still."""
+        """Note that an ended session still owns ephemerals."""
         self.leaving[session_id] = departure
 
     def finish(self, session_id: str) -> None:
-        """Forget an ended session of which nothing is left."""
+        """Forget an ended session that owns nothing any more."""
         del self.leaving[session_id]
         self.is_changed = True
 
 
 def _count(counts: dict[str, int], name: str, step: int) -> None:
-    """Count one more or less of ``name``; "" is nobody."""
+    """Count one more or one less of ``name``; "" is not counted."""
     if not name:
         return
     count = counts.get(name, 0) + step

@@ -1,8 +1,8 @@
-"""The shapes of rows: what a decoded tuple must look like to become a value, checked strictly.
+"""The shapes of rows: the types that the elements of a decoded tuple must have.
 
-A row is a tuple of primitives and rows. A shape says which types each element may have; checking
-one is a single look-up of the row's types among the accepted ones. A family gives each of its
-classes a tag, and writes and reads them as rows that begin with it.
+A row is a tuple of primitives and rows. A shape says which types each element may have; a check is
+one look-up of the row's types among the accepted ones. A family gives each of its classes a tag,
+and encodes and decodes them as rows that begin with the tag.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coordinator.state.commands import CreateMode, Kind
 
 Row = tuple[Any, ...]
 Types = tuple[type, ...]
-"""The types that one element may have; exactly these, so a bool is no int."""
+"""The types that one element may have; exactly these, so a bool is not an int."""
 
 INT: Types = (int,)
 STR: Types = (str,)
@@ -36,7 +36,7 @@ _KIND_NUMBER = {kind: number for number, kind in enumerate(_KINDS)}
 
 
 def described(value: Any) -> str:
-    """Return what a message may say of a value of any size and depth."""
+    """Return a short description, for a message, of a value of any size and depth."""
     if type(value) in (int, bool, type(None)):
         return repr(value)
     if type(value) is str:
@@ -47,7 +47,7 @@ def described(value: Any) -> str:
 
 
 def shape(what: str, *elements: Types) -> Callable[[Any], Row]:
-    """Return a check that passes on rows of these elements and refuses all else as ValueError."""
+    """Return a check that returns rows of these elements and raises ValueError for others."""
     accepted = frozenset(product(*elements))
 
     def check(row: Any) -> Row:
@@ -112,7 +112,7 @@ def rules_of(rows: Row) -> tuple[tuple[str, str], ...]:
 
 
 class Family:
-    """Some classes with a tag each: how to write one as a row, and a row as one of them."""
+    """Some classes, each with a tag, and how they are encoded as rows and decoded."""
 
     def __init__(self) -> None:
         self._encoders: dict[type, Callable[[Any], Row]] = {}
@@ -142,7 +142,7 @@ class Family:
         *elements: Types,
         decode: Callable[[Row], Any] | None = None,
     ) -> None:
-        """Add a class as it was written before its last fields were; it is only read."""
+        """Add a class in its form before its last fields were added; it is only decoded."""
         assert tag not in self._decoders, "a tag means one thing"
         self._decoders[tag] = (
             shape(kind.__name__, INT, *elements),

@@ -1,17 +1,17 @@
-"""Digests of the state, a bounded slice at a time, so that members can compare what they hold.
+"""Digests of bounded slices of the state, by which members compare their states.
 
-``slice_at`` digests what is in memory from a cursor on, and says where the next slice begins.
-Members that have applied the same entries get the same digest from the same cursor; gone through
-from the first cursor to the last it covers the whole state, but not of one moment.
+``slice_at`` digests the state in memory from a cursor on and returns where the next slice begins.
+Members that have applied the same entries get the same digest from the same cursor. All slices
+together cover the whole state, but not at one moment.
 
-1. It reads what is there, not what was done: a value that changed by itself is found, and so is an
-   index (names of children, ephemerals, idle znodes, queues) that does not fit what it was made of.
-2. A slice is bounded by ``items_max`` and ``bytes_max``, and goes beyond by one item at most. Long
-   data are cut; of a remembered read that is longer than ``CUT_BYTES`` both ends are digested.
-3. A cursor is a place in an order that all members share, whether what was there is still there or
-   not. Tables that are ordered by use are read from the latest on: what is used meanwhile moves to
-   where it was read already, and moves nothing else past the cursor.
-4. What is of one life of a member only (generations of captures, undo lists) is left out.
+1. The digest reads memory, not the history of commands. So it finds a value that was corrupted, and
+   an index (names of children, ephemerals, idle znodes, queues) that does not match its source.
+2. A slice is bounded by ``items_max`` and ``bytes_max`` and exceeds them by at most one item. Long
+   data are cut; of a remembered read longer than ``CUT_BYTES`` both ends are digested.
+3. A cursor is a place in an order that all members share; its item may have been deleted. Tables
+   ordered by use are read from the latest item on: an item used meanwhile moves to the part that
+   was read already, and no other item moves past the cursor.
+4. What exists only in one process (generations of captures, undo lists) is left out.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
 
 FORMAT = 2
-"""Whoever changes what is in a slice, or where it ends, raises it: members compare equal ones."""
+"""Raise it when a slice's content or end changes: only slices of one format are compared."""
 ITEMS_MAX = 500
 BYTES_MAX = 256 * 1024
 CUT_BYTES = 128 * 1024
 PIECE_BYTES = 8
-"""Of the digest of one piece: equal by chance once in 2**64."""
+"""Length of one piece's digest: two are equal by chance once in 2**64."""
 DIGEST_BYTES_MAX = 2_048
 _PIECE_ITEMS = 32
 _SHOWN_PIECES_MAX = 3
 _ROW_BYTES = 64
-"""What a row counts besides its texts and data."""
+"""What a row counts beside its texts and data."""
 _SHOWN_CLOSINGS_MAX = 100
 
 
@@ -74,7 +74,7 @@ class Slice(NamedTuple):
     described: tuple[str, ...]
 
     def differing(self, digest: bytes) -> str:
-        """Say in words which pieces are not those of ``digest``, the first few of them."""
+        """Describe the first few pieces that differ from those of ``digest``."""
         own, other = _pieces(self.digest), _pieces(digest)
         names = [
             name
@@ -91,7 +91,7 @@ def _pieces(digest: bytes) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Everything that is true: what there is to digest."""
+    """The parts of the state that are digested."""
 
     zxid: int
     applied_index: int
@@ -104,7 +104,7 @@ class Whole:
 
 
 class _Budget:
-    """What is left of a slice, and the rows that are in it."""
+    """The room left in a slice, and its rows."""
 
     def __init__(self, items_max: int, bytes_max: int) -> None:
         self.rows: list[Any] = []
@@ -124,7 +124,7 @@ class _Budget:
 def slice_at(
     whole: Whole, cursor: Cursor, *, items_max: int = ITEMS_MAX, bytes_max: int = BYTES_MAX
 ) -> Slice:
-    """Digest the slice that begins at ``cursor``; raises ValueError for a place there is not."""
+    """Digest the slice that begins at ``cursor``; raises ValueError if there is no such place."""
     if not 0 <= cursor.part < len(_PARTS) or cursor.left < -1 or cursor.number < 0:
         raise ValueError(f"expected a place in the state, found {cursor}")
     budget = _Budget(items_max, bytes_max)
@@ -154,7 +154,7 @@ def _digest_of(rows: Any) -> bytes:
 
 
 def _described(name: str, first: Any, last: Any) -> str:
-    """Say what a piece has of a part; znodes are named, as they can be looked at."""
+    """Describe a piece; znodes are named, since they can be read."""
     if name != "znodes":
         return name
     begin, end = shown(first[0]), shown(last[0])
@@ -217,7 +217,7 @@ def _read_tree(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
 
 
 def _read_data(tree: Tree, path: str, cursor: Cursor, budget: _Budget) -> Cursor | None:
-    """Read a piece of long data, the ``number``-th; None when that was the last."""
+    """Read the ``number``-th piece of long data; None after the last one."""
     znode = tree.find(path)
     data = b"" if znode is None else znode.data
     begin = (cursor.number - 1) * CUT_BYTES

@@ -1,21 +1,21 @@
-"""A snapshot: the whole replicated state as a stream of rows, with a digest over all of it.
+"""The snapshot: the whole replicated state as a stream of rows with a digest at the end.
 
-The stream is: one header row (what it is, format number, applied index, zxid, counts), then one of
-the limits and the rules, then the znodes, sessions, those that are leaving, clients with their
-outcomes, ended sessions, released contenders, contenders, sizes of semaphores, lock-delays, grants
-that ended, and the queues in which somebody is still to be granted, each in the order the state
-keeps them; then 32 raw bytes, the SHA-256 of everything before.
+The stream: a header row (what it is, format number, applied index, zxid, counts); a row of the
+limits and the rules; then the znodes, open sessions, leaving sessions, clients with their outcomes,
+ended sessions, released contenders, contenders, sizes of semaphores, lock-delays, grants that
+ended, and the queues with contenders still to be granted, each in the order the state keeps them;
+then 32 raw bytes, the SHA-256 of everything before.
 
-1. A capture is cheap at any size and does not change afterwards (``captured_map``); encoding
-   happens when pieces are drawn.
-2. Decoding yields a capture only if the stream is whole and its digest right: any damage is a
-   ValueError before anything is replaced.
-3. Formats 1 to 3 are still read. Format 3 had no limits: those before any command set some hold
-   (``limits``). Format 2 did not say whose request was repeated; format 1 had no rows of locks, and
-   its capture has none (``locks`` is None). A member that begins with such a snapshot and one that
-   replays the same log may differ in that mark, and in nothing else.
-4. Members with the same history write the same bytes. ``digest_of`` is over the same rows, with the
-   znodes and what is known of locks sorted by path and the applied index left out.
+1. A capture is cheap at any size and does not change afterwards (``captured_map``). It is encoded
+   as its pieces are drawn.
+2. Decoding returns a capture only if the stream is complete and its digest is right. Any damage is
+   a ValueError before anything is replaced.
+3. Formats 1 to 3 are still read. Format 3 has no limits: the defaults hold (``limits``). Format 2
+   does not record whose request was repeated. Format 1 has no rows of locks (``locks`` is None). A
+   member that restores such a snapshot and one that replays the same log may differ in the mark of
+   a repeated request, and in nothing else.
+4. Members with the same history write the same bytes. ``digest_of`` covers the same rows, with
+   znodes and locks sorted by path and without the applied index.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class Capture:
     znodes: dict[str, Znode]
     sessions: tuple[Session, ...]
     leaving: tuple[tuple[str, Departure], ...]
-    """Sessions that have ended and own znodes still, and how they ended."""
+    """Sessions that have ended but still own znodes, and how they ended."""
     requests: RequestsCapture
     released: tuple[tuple[str, int], ...]
     locks: LocksCapture | None
-    """None when it was taken before there were any: they are derived from the znodes then."""
+    """None for format 1: the locks are derived from the znodes then."""
     hold: Hold | None = None
-    """Keeps the znodes as they were."""
+    """Keeps the captured znodes unchanged."""
 
 
 def encode_snapshot(capture: Capture) -> Iterator[bytes]:
@@ -262,12 +262,12 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
 
 
 def _any_header(row: Row) -> Row:
-    """Let a header of an unknown format through, to be named."""
+    """Return the header; one of an unknown format passes, so that the error can name it."""
     return row
 
 
 def _verified(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Pass everything on but the digest at the end; raise ValueError there if it is wrong."""
+    """Yield everything before the digest at the end; raise ValueError there if it is wrong."""
     found = hashlib.sha256()
     held = b""
     for piece in pieces:

@@ -1,18 +1,17 @@
 """The tree of znodes and its indexes, changed inside a transaction that can be rolled back.
 
-What is asked of a znode and when it is refused is in ``operations``; this is the storage.
+The rules are in ``operations``; this is the storage.
 
-1. A znode is an immutable value in one dict by path, of which a capture costs nothing
-   (``captured_map``).
+1. A znode is an immutable value in one dict by path. Capturing it costs nothing (``captured_map``).
 2. Everything else here (names of children, ephemerals of a session, idle znodes, byte counts) is
-   derived from that dict, and changes in one function, ``_replace``, forwards and backwards; only
-   ``of``, which rebuilds a tree, sorts the names once at the end instead, and ``remove_subtree``
-   lets go of them all at once.
-3. Every write between ``begin`` and ``commit`` is undone by ``rollback``, newest first.
-4. The dict's order is the order in which znodes entered it, the same on every member with the
-   same history, also across snapshots; digests do not depend on it.
-5. Names of children are kept sorted (by code point). Inserting and deleting moves pointers
-   in one memory move, for a new highest name (sequential ones) not even that.
+   derived from that dict. It changes in one function, ``_replace``, forwards and backwards. There
+   are two exceptions: ``of`` rebuilds a tree and sorts the names once at the end;
+   ``remove_subtree`` drops all names of a subtree at once.
+3. ``rollback`` undoes every write since ``begin``, newest first.
+4. The dict is in the order in which znodes entered it: the same on every member with the same
+   history, also across snapshots. Digests do not depend on it.
+5. Names of children are kept sorted by code point. Inserting and deleting is one memory move; a
+   new highest name (a sequential one) is appended.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Znode(NamedTuple):
     cversion: int
     num_children: int
     next_sequence: int
-    """The number its next sequential child gets; only ever grows."""
+    """The number of its next sequential child; it only grows."""
     mode: CreateMode
     ephemeral_owner: str | None
     ttl_ms: int | None
@@ -64,7 +63,7 @@ class Znode(NamedTuple):
 
     @property
     def is_idle(self) -> bool:
-        """A container that has had a child and has none, or a ttl znode without children."""
+        """A container whose children have all been deleted, or a ttl znode without children."""
         if self.num_children:
             return False
         return self.mode in TTL or (self.mode is CreateMode.CONTAINER and self.cversion > 0)
@@ -94,7 +93,7 @@ class Tree:
         self.data_bytes = 0
         self.state_bytes = 0
         self.sequence_floor = 0
-        """No new znode numbers its children below this: deleted parents got that far."""
+        """The first sequence number of a new znode: deleted parents may have used those below."""
         self.zxid = 0
         self.wall_ms = 0
         self.events: list[Event] = []
@@ -141,7 +140,7 @@ class Tree:
         return found
 
     def capture_znodes(self) -> tuple[dict[str, Znode], Hold]:
-        """Return all znodes as they are now, by path, and what keeps them so."""
+        """Return all znodes by path as they are now, and the hold that keeps the capture."""
         return self._znodes.capture()
 
     def names(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
@@ -170,7 +169,7 @@ class Tree:
         """Iterate over the paths behind ``path``, there or not, parents before children and by
         name; over all behind "". The tree must not change meanwhile."""
         names = self._names
-        waiting: list[list[Any]] = []  # [what stands before the names, the names, the next one]
+        waiting: list[list[Any]] = []  # [prefix of the names, the names, the next one]
         if not path:
             yield ROOT
         elif path != ROOT:
@@ -197,13 +196,13 @@ class Tree:
                 waiting.append([path + "/", below, 0])
 
     def index_marks(self, path: str, znode: Znode) -> int:
-        """Say in which indexes a znode is: 1 for those of idle ones, 2 for those of its owner."""
+        """Return in which indexes a znode is: 1 idle znodes, 2 ephemerals of its owner."""
         mark = int(path in self._idle)
         owner = znode.ephemeral_owner
         return mark + 2 if owner is not None and path in self._ephemerals.get(owner, ()) else mark
 
     def counts(self) -> tuple[int, ...]:
-        """Return the counters, and how much is in each index."""
+        """Return the counters, and the size of each index."""
         return (
             self.data_bytes, self.state_bytes, self.sequence_floor, len(self._znodes),
             len(self._names), len(self._ephemerals), len(self._idle),
@@ -290,11 +289,11 @@ class Tree:
         return new
 
     def make_persistent(self, path: str, old: Znode) -> None:
-        """Let a container stay when it is empty. Its Stat says so; there is no event for it."""
+        """Keep a container when it is empty. Its Stat shows it; there is no event."""
         self._write(path, old, old._replace(mode=CreateMode.PERSISTENT))
 
     def remove(self, path: str, znode: Znode) -> None:
-        """Delete a znode without children and tell its parent."""
+        """Delete a znode without children and update its parent."""
         parent_path, _ = split(path)
         self._write(path, znode, None)
         self._note_deleted(path, znode)
@@ -302,7 +301,7 @@ class Tree:
         self._write_parent(parent_path, parent, -1, parent.next_sequence)
 
     def remove_subtree(self, doomed: list[str]) -> None:
-        """Delete a whole subtree, of which ``doomed`` are all paths, parents first."""
+        """Delete a whole subtree; ``doomed`` are all its paths, parents first."""
         znodes, names = self._znodes, self._names
         for path in reversed(doomed[1:]):
             znode = znodes.pop(path)
@@ -311,7 +310,7 @@ class Tree:
             self._forget(path, znode)
             self._note_deleted(path, znode)
         top = doomed[0]
-        names.pop(top, None)  # all at once; who enters again by a rollback is noted again
+        names.pop(top, None)  # all at once; a rollback adds each name again
         self.remove(top, znodes[top])
 
     def _note_deleted(self, path: str, znode: Znode) -> None:
@@ -356,7 +355,7 @@ class Tree:
             self._idle.pop(path, None)
 
     def _enter(self, path: str, znode: Znode) -> None:
-        """Take in a new znode; its name is its parent's business."""
+        """Add a new znode; the caller adds its name to the parent."""
         self._znodes[path] = znode
         self.data_bytes += len(znode.data)
         self.state_bytes += state_bytes_of(path, znode.data)
@@ -366,7 +365,7 @@ class Tree:
             self._note_idle(path, znode)
 
     def _forget(self, path: str, znode: Znode) -> None:
-        """Let go of a znode; its name is its parent's business."""
+        """Remove a znode; the caller removes its name from the parent."""
         self.data_bytes -= len(znode.data)
         self.state_bytes -= state_bytes_of(path, znode.data)
         if znode.ephemeral_owner is not None:
