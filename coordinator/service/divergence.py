@@ -1,17 +1,17 @@
-"""Members compare what they hold, all the time; one that differs from a quorum stops answering.
+"""The comparison of states between members: a member that differs from a quorum stops answering.
 
-While a member leads it names a slice of the state and an index, the last one of its log, and asks
-every other member for the digest of that slice at that index; it takes its own as well. So the
-whole state is gone through again and again, also while nothing is written.
+The leader names a slice of the state and an index, the last one of its log. It asks every other
+member for the digest of that slice at that index and takes its own. So the whole state is compared
+again and again, also while nothing is written.
 
-1. Only digests of one slice at one index are compared: all have applied the same entries there, so
-   none may differ.
-2. A member whose digest is not that of a quorum stops answering, also one that leads; a leader
-   tells the others what it found, and each judges by the digest in its own memory.
-3. When no quorum agrees, and asking those that did not answer again for ``DOUBT_MS`` has not
-   changed that, nobody knows who is right: every member that is asked stops answering.
-4. A leader asks at most ``UNANSWERED_MAX`` slices of a member that does not answer.
-5. A cluster of one has nobody to compare itself with.
+1. Only digests of one slice at one index are compared: all members have applied the same entries
+   there, so no digest may differ.
+2. A member whose digest is not that of a quorum stops answering, even the leader. The leader sends
+   the digests to the others, and each judges by the digest in its own memory.
+3. If no quorum agrees, and repeated questions to the missing members for ``DOUBT_MS`` have not
+   changed that, it is unknown which member is right: every member that is asked stops answering.
+4. A leader asks a member that does not answer for at most ``UNANSWERED_MAX`` slices.
+5. A cluster of one compares nothing.
 """
 
 from __future__ import annotations
@@ -43,35 +43,35 @@ VERDICT_KIND = "differs"
 
 SLICE_EVERY_MS = 50
 ROUND_MS_MIN = 1_000
-"""A small state is gone through once in this time, not more often."""
+"""A small state is compared once in this time, not more often."""
 ANSWER_MS = 2_000
 """How long the answers to one slice are waited for."""
 VERDICT_MS = 500
 DOUBT_MS = 2_000
 UNANSWERED_MAX = 4
 MISSED_AGAIN_MAX = 3
-"""How often in a row a slice is asked again because somebody was past the index."""
+"""How often in a row a slice is asked again because a member was past the index."""
 KNOWN_MAX = 64
 _MEMBERS_MAX = 9
 _PAYLOAD_BYTES_MAX = 128 * 1024
-"""The key of a cursor is a path at most."""
+"""The longest key of a cursor is a path."""
 
 
 class Comparison(StrEnum):
-    """What the digests of one slice say."""
+    """The result of comparing the digests of one slice."""
 
     AGREED = "agreed"
-    """All that are known are equal."""
+    """All known digests are equal."""
     DIFFERENT = "different"
-    """A quorum is equal, and others are not."""
+    """A quorum is equal; others differ."""
     NO_QUORUM = "no quorum"
-    """No quorum is equal, whatever those say that have not answered."""
+    """No quorum is equal, whatever the missing answers are."""
     UNDECIDED = "undecided"
-    """They are not all equal, and who is right depends on those that have not answered."""
+    """They are not all equal, and the missing answers decide which are right."""
 
 
 def judge(digests: Mapping[str, bytes], member_count: int) -> tuple[Comparison, bytes]:
-    """Return what the digests say, and the digest that most members have.
+    """Return the comparison, and the digest that most members have.
 
     Args:
         digests: of the members that answered, at least one.
@@ -97,7 +97,7 @@ class SlicePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the leader found: who has which digest there."""
+    """What the leader found: the digest of each member there."""
 
     place: SlicePlace
     digests: Mapping[str, bytes]
@@ -118,7 +118,7 @@ class Divergence:
     """One member's part in the comparison.
 
     Args:
-        on_difference: told once, when this member must stop answering.
+        on_difference: called once, when this member must stop answering.
     """
 
     def __init__(
@@ -142,9 +142,9 @@ class Divergence:
         self._metrics = metrics
         self._on_difference = on_difference
         self.sentence = ""
-        """Why this member answers nothing, though it runs; empty while it does."""
+        """Why this running member does not answer; empty while it answers."""
         self._known: OrderedDict[SlicePlace, Slice] = OrderedDict()
-        """The last slices that were taken here."""
+        """The last slices taken here."""
         self._unanswered: Counter[str] = Counter()
         self._term: int | None = None
         self._cursor = Cursor()
@@ -155,7 +155,7 @@ class Divergence:
         self._missed_count = 0
         self._round_began_ms = 0
         self._doubts: dict[Cursor, int] = {}
-        """Since when it has been doubtful who is right about a slice."""
+        """Since when the comparison of a slice has been undecided."""
         engine.on_request(DIGEST_KIND, self._on_digest_request)
         engine.on_request(VERDICT_KIND, self._on_verdict_request)
 
@@ -225,7 +225,7 @@ class Divergence:
             self._cursor = own.following
 
     def _note_missed(self, place: SlicePlace, missed_count: int) -> None:
-        """Ask once more for what some were past already."""
+        """Ask again for a slice whose index some members had passed."""
         if missed_count:
             self._metrics.slices_missed.inc(missed_count)
         if missed_count and self._missed_count < MISSED_AGAIN_MAX:
@@ -235,7 +235,7 @@ class Divergence:
             self._missed_count = 0
 
     async def _ask(self, member_id: str, payload: bytes, term: int) -> bytes | None:
-        """Return a member's digest; empty if it was past the index, None if it did not say."""
+        """Return a member's digest; empty if it was past the index, None if it did not answer."""
         self._unanswered[member_id] += 1
         try:
             async with self._timers.deadline(self._clock.monotonic_ms() + ANSWER_MS):
@@ -266,7 +266,7 @@ class Divergence:
         self._stop_if_different(verdict, member_count)
 
     async def _tell(self, verdict: Verdict) -> None:
-        """Tell the others what was found; whoever cannot be told is compared again and again."""
+        """Send the others what was found; a member that cannot be reached is compared again."""
         payload = verdict.payload
 
         async def tell(member_id: str) -> None:
@@ -292,7 +292,7 @@ class Divergence:
         return found
 
     def _stop_if_different(self, verdict: Verdict, member_count: int) -> None:
-        """Judge by the digest that was taken here, whatever the verdict says it was."""
+        """Judge by the digest taken here, whatever the verdict says of it."""
         member_id = self._engine.member_id
         known = self._known.get(verdict.place)
         if known is None or verdict.digests.get(member_id) != known.digest:

@@ -1,4 +1,4 @@
-"""The figures of a member's metrics that are read when they are asked for, and from where."""
+"""The figures of a member's metrics that are read at each scrape, and their sources."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def show_figures(
     limits: LimitsService,
     is_ready: Callable[[], bool],
 ) -> None:
-    """Have ``metrics`` show what these parts of one member say of themselves."""
+    """Show the figures of these parts of one member in ``metrics``."""
 
     def of_the_member() -> Mapping[str, float]:
         machine = replica.machine

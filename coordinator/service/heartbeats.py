@@ -1,17 +1,16 @@
-"""Heartbeats: from any member, in batches, to the leader, who answers once a quorum has agreed.
+"""Heartbeats: from any member, in batches, to the leader, which answers once a quorum agrees.
 
-1. The leader acknowledges only after a quorum confirmed, in a round that began after the heartbeat
-   arrived, that it still leads, and after everything that was committed then is applied. So no
+1. The leader acknowledges a heartbeat only after a quorum confirmed, in a round that began after
+   its arrival, that it still leads, and after everything committed by then is applied. So no
    deposed leader keeps a client believing.
-2. One round serves everybody who arrived before it began; those who come meanwhile share the next.
-   A follower has one request under way to the leader and sends the others together in the next.
-3. A heartbeat that was not confirmed by its deadline is NoLeaderError; sending it again is
-   harmless, so members do that by themselves until then.
-4. The same answer says what is left of the session's bounded holds, and which grants were taken
-   from it: whoever is told that its session lives is told at once what it does not hold any more.
-5. A round, and so a question between members, is bounded in sessions, and an answer in bytes.
-   Sessions that find no room in it are left out, not told half of it, and asked for again by the
-   member they are at.
+2. One round serves all heartbeats that arrived before it began; later ones share the next round. A
+   follower has one request to the leader under way and batches the others in the next.
+3. A heartbeat that is not confirmed by its deadline is NoLeaderError. Sending it again is harmless,
+   so members retry until the deadline.
+4. The same answer carries the remaining time of the session's bounded holds and its lost grants: a
+   client that learns that its session is open also learns what it no longer holds.
+5. A round, and so a request between members, is bounded in sessions, and an answer in bytes. A
+   session that does not fit is left out as a whole, and its member asks for it again.
 """
 
 from __future__ import annotations
@@ -59,20 +58,20 @@ _ACKNOWLEDGED_AT_ONCE = 50
 """Each may have lost a hundred grants."""
 _REQUEST_BYTES_MAX = 512 * 1024
 _REPLY_BYTES_ENOUGH = 512 * 1024
-"""Of an answer: no session is added to more, though one alone may take more."""
+"""Of an answer: beyond it no session is added; a single session may take more."""
 _SESSION_ID_CHARACTERS_MAX = 64
-"""Ours have 16; whoever asks for longer ones asks for none that ever was."""
+"""Our ids have 16; a longer id was never one of ours."""
 _FRAME_OVERHEAD_BYTES = 4_096
-"""Of a frame between members, at most, for what is around an answer."""
+"""At most so much of a frame between members surrounds an answer."""
 
 
 Acks = Mapping[str, SessionLease | None]
-"""What each session is told; None for one that has ended. A session whose expiry is under way is
-left out: nothing can be said of it yet. So is one that found no room in a follower's answer."""
+"""The answer for each session; None if it has ended. A session whose expiry is under way is left
+out: its outcome is not known yet. So is a session that did not fit in a follower's answer."""
 
 
 class _Rounds:
-    """Runs one round at a time; whoever asks during a round is part of the next."""
+    """Runs one round at a time; a heartbeat that arrives during a round is part of the next."""
 
     def __init__(
         self, run: Callable[[list[str]], Awaitable[Acks]], tasks: Tasks, name: str
@@ -86,7 +85,7 @@ class _Rounds:
         self._asked_count = 0
 
     def close(self, error: CoordinatorError) -> None:
-        """Answer everybody with ``error``; the task that serves them is being stopped."""
+        """Answer all waiters with ``error``; the task that serves them is being stopped."""
         for answer in [*self._served, *(answer for _, answer in self._waiting)]:
             if not answer.done():
                 answer.set_exception(error)
@@ -119,7 +118,7 @@ class _Rounds:
         while self._waiting and len(session_ids) < _SESSIONS_PER_ROUND_MAX:
             asked, answer = self._waiting.popleft()
             self._asked_count -= len(asked)
-            if not answer.done():  # nobody waits for it any more
+            if not answer.done():  # a cancelled one is no longer waited for
                 taken.append((asked, answer))
                 session_ids.update(dict.fromkeys(asked))
         if not taken:
@@ -135,7 +134,7 @@ class _Rounds:
 
 
 class Heartbeats:
-    """Takes the heartbeats of clients, and on the leader those of the other members."""
+    """Takes the heartbeats of clients and, on the leader, those of the other members."""
 
     def __init__(
         self,
@@ -170,8 +169,8 @@ class Heartbeats:
         """Extend the lease of ``session_id``.
 
         Raises:
-            SessionExpiredError: it has ended, as confirmed by a leader.
-            NoLeaderError: no leader confirmed it in time; the session may live on.
+            SessionExpiredError: it has ended, as a leader confirmed.
+            NoLeaderError: no leader confirmed it in time; the session may still be open.
         """
         if len(session_id) > _SESSION_ID_CHARACTERS_MAX:
             raise SessionExpiredError("no session ever had an id of this length")
@@ -193,7 +192,7 @@ class Heartbeats:
         return ack
 
     def close(self) -> None:
-        """Answer everybody who waits, when the member stops."""
+        """Answer all waiters when the member stops."""
         for rounds in (self._here, self._there):
             rounds.close(self._leadership.stopping_error())
 
@@ -217,7 +216,7 @@ class Heartbeats:
         term = leases.term
         if term is None:
             raise NoLeaderError(f"member {self._engine.member_id} does not lead")
-        # Before the round: an earlier end of the lease could only be too early.
+        # Before the round, so that no lease ends while the round runs.
         await in_slices(
             session_ids, lambda each: leases.extend(each, arrived_ms), _EXTENDED_AT_ONCE
         )
@@ -240,7 +239,7 @@ class Heartbeats:
     def _acknowledged(
         self, session_id: str, arrived_ms: int
     ) -> tuple[tuple[str, SessionLease | None]] | None:
-        """Return what is said of a session now; None of one whose end is under way."""
+        """Return the answer for a session now; None if its end is under way."""
         session = self._replica.machine.session(session_id)
         if session is None:
             return ((session_id, None),)
@@ -287,7 +286,7 @@ def _decode_request(payload: bytes) -> list[str]:
     """Return the session ids that another member asks for.
 
     Raises:
-        BadArgumentsError: it is no list of them; the round they would share must not break.
+        BadArgumentsError: it is not a list of ids; it must not break the shared round.
     """
     try:
         asked = json.loads(payload) if len(payload) <= _REQUEST_BYTES_MAX else None
@@ -303,11 +302,10 @@ def _decode_request(payload: bytes) -> list[str]:
 
 
 def _encode_reply(acks: Acks, bytes_max: int) -> bytes:
-    """Return what the other member is told; what most sessions have none of is left out.
+    """Return the answer to the other member; empty holds and losses are left out.
 
-    Sessions for which there is no room in ``bytes_max`` are left out as well: one that wants more
-    than half of it alone, or, when half is used, all that follow. So are all that follow when the
-    answer is long enough.
+    A session that does not fit in ``bytes_max`` is left out as well; if more than half is used by
+    then, so are all that follow. So are all that follow once the answer is long enough.
     """
     parts: dict[str, list[str]] = {"timeouts": [], "holds": [], "lost": []}
     used = sum(len(name) + 8 for name in parts)
@@ -337,7 +335,7 @@ def _encode_reply(acks: Acks, bytes_max: int) -> bytes:
 
 
 def _decode_reply(reply: bytes) -> Acks:
-    """Return the answers, or raise the leader's problem; what cannot be read confirms nothing."""
+    """Return the answers, or raise the leader's problem; an undecodable one confirms nothing."""
     try:
         said = json.loads(reply)
         if type(said) is dict and "problem" in said:

@@ -1,16 +1,17 @@
 """Sessions opened for one grant, kept alive by this member while their client waits for it.
 
-A client that gives a lease with its request cannot send heartbeats before it has the answer: it
-does not know the session yet. So the member that holds its connection sends them.
+A client that names a lease in its request cannot send heartbeats before it has the answer: it does
+not know the session yet. So the member that holds its connection sends them.
 
-1. Renewals go out three times in each lease while the client waits, to whoever leads then. If this
-   member dies they end, and the lease runs out as any other does.
-2. Once granted, the lease is renewed once more before the client is answered: it begins in full
-   with the grant. If nobody confirms that while the lease lasts, the client gets an error instead.
-3. What remains is counted from when the last confirmed renewal was *sent* on this member's clock.
-   The leader counts from when it arrived, so this member never promises more than the leader keeps.
-4. A session that was opened, or may have been, is ended exactly: an opening of which nobody knows
-   is repeated under its request number first, so none comes to be after its end.
+1. While the client waits, three renewals per lease go to the leader. If this member dies they stop,
+   and the lease runs out like any other.
+2. After the grant the lease is renewed once more before the client is answered, so the client gets
+   the full lease. If no leader confirms that while the lease lasts, the client gets an error.
+3. The remaining lease is counted from when the last confirmed renewal was *sent*, on this member's
+   clock. The leader counts from its arrival, so this member never promises more than the leader.
+4. A session that was opened, or may have been, is always ended. If the outcome of its opening is
+   unknown, the opening is repeated under its request number first, so that no session is opened
+   after its end.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _ATTEMPT_MS_MIN = 200
 
 
 class KeptSessions:
-    """Makes them; holds nothing itself, each belongs to the request it was made for."""
+    """The factory of kept sessions; each belongs to the request that it was made for."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class KeptSessions:
         self._entropy = entropy
 
     def new(self, lease_ms: int, label: str, address: str = "") -> KeptSession:
-        """Return a session that is not open yet, under an id drawn here, for who is there."""
+        """Return a session that is not open yet, under an id drawn here, for this client."""
         session_id = f"{self._entropy.getrandbits(64):016x}"
         # As a client of its own name its outcome is remembered for as long as it is open: no longer
         # is needed, and then it is known to have ended.
@@ -105,14 +106,14 @@ class KeptSession:
         self._sent_ms = sent_ms
 
     async def end(self, deadline_ms: int) -> None:
-        """End it, whether it was opened or only may have been; nothing is left afterwards."""
+        """End it, whether it was opened or only may have been; nothing remains of it."""
         if not self._may_be_open:
             return
         if not self._is_known:
             try:
                 await self._submit_opening(deadline_ms)
             except RequestError:
-                return  # refused: there never was one
+                return  # refused: it was never opened
         await self._parts.proposals.submit(
             CloseSession(self.session_id, at_once=ENDED_AT_ONCE),
             request=None,
@@ -171,7 +172,7 @@ class KeptSession:
         )
 
     def remaining_ms(self, paths: Sequence[str]) -> int:
-        """Return for how long, at least, the lease and the bounded holds of ``paths`` go on."""
+        """Return the least time that the lease and the bounded holds of ``paths`` will last."""
         ends_ms = [self._hold_ends_ms[each] for each in paths if each in self._hold_ends_ms]
         end_ms = min([self._sent_ms + self.lease_ms, *ends_ms])
         return max(0, end_ms - self._parts.clock.monotonic_ms())
@@ -203,7 +204,7 @@ class KeptSession:
 
 
 def _in_words_of_a_lease(error: CoordinatorError) -> CoordinatorError:
-    """Return the refusal of an opening in the words of who asked for a lease."""
+    """Return the refusal of an opening in terms of the requested lease."""
     if not isinstance(error, BadArgumentsError) or "timeout_ms_min" not in error.fields:
         return error
     shortest, longest, found = (

@@ -1,8 +1,8 @@
-"""Who leads, as this member knows it: waiting for a leader, and when there was last contact.
+"""The leader as this member knows it, the waiters for one, and the time of the last contact.
 
-The engine tells of every change of the leader, and of this member's own role once it may serve as
-leader; whoever waits for a leader is woken by that. A known leader that could not be used (it is
-not ready, it is stopping, the connection is being made) is tried again after ``_TRY_AGAIN_S``.
+The engine reports every change of the leader, and this member's own role once it may serve as
+leader; that wakes those who wait for a leader. A known leader that could not be used (it is not
+ready, it is stopping, the connection is being made) is tried again after ``_TRY_AGAIN_S``.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class Leadership:
         self._wake()
 
     def known_leader(self) -> str | None:
-        """Return whom to send a write to now; None when there is nobody."""
+        """Return the member id to send a write to now; None if there is no leader."""
         if self.is_leader:
             return self._engine.member_id
         leader_id = self._engine.status().leader_id
-        # Named leader but not told so by the engine: not ready yet.
+        # Elected, but the engine has not reported the role: not ready yet.
         return None if leader_id == self._engine.member_id else leader_id
 
     async def leader(self) -> str:
-        """Return the leader's member id, once there is one. The caller sets the deadline."""
+        """Return the leader's member id once there is a leader. The caller sets the deadline."""
         while True:
             self.refuse_when_stopping()
             leader_id = self.known_leader()
@@ -71,9 +71,9 @@ class Leadership:
             await self._change()
 
     async def pause(self, tried: str | None = None) -> None:
-        """Wait before trying again: for a leader, or, if one is known, a moment.
+        """Wait before trying again: for a leader or, if one is known, a moment.
 
-        ``tried`` is the leader that was tried; another one, known already, is not waited for."""
+        ``tried`` is the leader that was tried; if another one is known already, do not wait."""
         self.refuse_when_stopping()
         leader_id = self.known_leader()
         if leader_id is None:
@@ -97,7 +97,7 @@ class Leadership:
         self._contact_ms = self._clock.monotonic_ms()
 
     def observe(self, _now_ms: int) -> None:
-        """Take what the engine knows of the leader as contact; called on every tick."""
+        """Note the engine's contact with the leader; called on every tick."""
         status = self._engine.status()
         leader_id = status.leader_id
         if leader_id is None:
@@ -116,7 +116,7 @@ class Leadership:
         return self._clock.monotonic_ms() - self._contact_ms
 
     def stop(self, reason: str = "") -> None:
-        """Everybody who waits for a leader gets ShuttingDownError, and is told the reason."""
+        """Fail all who wait for a leader with ShuttingDownError and the reason."""
         self._stopping_reason = reason or self._stopping_reason
         self._is_stopping = True
         self._role = Role.FOLLOWER

@@ -1,18 +1,20 @@
 """Leases: the leader's promise to keep each session until a deadline, on its monotonic clock.
 
-1. Only a ready leader has leases. On becoming one it starts the lease of every session in full; on
-   stepping down it drops them all.
+1. Only a ready leader has leases. On becoming leader it starts the lease of every session in full;
+   on stepping down it drops them all.
 2. A session is never expired before ``timeout_ms`` have passed since the arrival of its last
-   acknowledged heartbeat; in calm its end is proposed at the next tick, ``_EXPIRING_AT_ONCE_MAX``
-   in one.
-3. Expiry is a command that carries the leader's term; the log decides a race. While it is
-   undecided, no heartbeat of that session is acknowledged: until one was certainly not proposed, or
-   an outcome is known, which in one term tells of those proposed before it too. One at a time.
+   acknowledged heartbeat. Its end is proposed at the next tick, at most ``_EXPIRING_AT_ONCE_MAX``
+   in one tick.
+3. Expiry is a command that carries the leader's term; the log decides a race. While its outcome is
+   unknown, no heartbeat of that session is acknowledged: until the expiry was certainly not
+   proposed, or an outcome is known, which in one term also decides those proposed before it. A
+   session has one expiry under way at a time.
 4. A leader that did not tick for ``_STALL_MS`` beyond its interval starts all leases again in full:
-   heartbeats that came meanwhile may still be unread (etcd issue 15247 is what happens otherwise).
-5. A tick costs O(leases that end, or were extended since they were last looked at); not O(all).
-6. All leases start in slices, between which the loop does other things. A session whose lease has
-   not started is promised nothing yet, and none ends before all have started.
+   heartbeats that arrived meanwhile may still be unread (etcd issue 15247 shows what happens
+   otherwise).
+5. A tick costs O(leases that end or were extended since the last look), not O(all leases).
+6. All leases start in slices, and the loop does other work in between. A session whose lease has
+   not started gets no promise yet, and no lease ends before all have started.
 """
 
 from __future__ import annotations
@@ -59,15 +61,15 @@ class Leases:
         self._metrics = metrics
         self._deadlines: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
-        """One entry for each lease, but for those whose expiry is being proposed."""
+        """One entry per lease, except those whose expiry is being proposed."""
         self._expiring: set[str] = set()
         self._undecided: set[str] = set()
         self._stall_ms = _STALL_MS + tick_ms
         self._last_tick_ms = 0
         self._starting: object | None = None
-        """What marks the start of all leases that is under way."""
+        """Identifies the start of all leases that is under way."""
         self._owes_start = False
-        """There was a stall meanwhile: they start once more."""
+        """The leader stalled meanwhile: all leases start again."""
         self.term: int | None = None
         """The term of the leadership these leases belong to; None while there are none."""
 
@@ -79,7 +81,7 @@ class Leases:
         self._start_all()
 
     def stop(self) -> None:
-        """This member does not lead: it promises nothing any more."""
+        """This member no longer leads: drop all promises."""
         self.term = self._starting = None
         self._owes_start = False
         self._deadlines.clear()
@@ -96,19 +98,19 @@ class Leases:
         """Extend by the session's timeout, counted from the arrival of a heartbeat."""
         session = self._replica.machine.session(session_id)
         if session is not None and session_id in self._deadlines:
-            # The heap keeps the older time and is put right when that comes.
+            # The heap keeps the older time and is corrected when that time comes.
             self._deadlines[session_id] = max(
                 self._deadlines[session_id], arrived_ms + session.timeout_ms
             )
 
     def remaining_ms(self, session_id: str) -> int | None:
-        """Return what is left of a lease, at least; None if nothing is promised here."""
+        """Return the least time left of a lease; None if nothing is promised here."""
         if not self.is_promised(session_id):
             return None
         return max(0, self._deadlines[session_id] - self._clock.monotonic_ms())
 
     def is_promised(self, session_id: str) -> bool:
-        """Say whether the session's lease may be acknowledged: there is one, and no expiry of it
+        """Return whether the session's lease may be acknowledged: there is one, and no expiry of it
         is under way."""
         return session_id in self._deadlines and session_id not in self._undecided
 
@@ -157,7 +159,7 @@ class Leases:
             self._maybe_drop(result.session_id)
 
     def on_restore(self) -> None:
-        """A leader is never sent a snapshot; whoever gets one has no leases."""
+        """A leader is never sent a snapshot, so a member that gets one has no leases."""
         self.stop()
 
     def _start_all(self) -> None:
@@ -203,14 +205,14 @@ class Leases:
         self._metrics.leases.set(len(self._deadlines))
 
     def _maybe_drop(self, session_id: str) -> None:
-        # A void expiry ends nothing, so the state is asked, not the outcome.
+        # A void expiry ends nothing, so check the state, not the outcome.
         if self._replica.machine.session(session_id) is None:
             self._deadlines.pop(session_id, None)
             self._undecided.discard(session_id)
             self._metrics.leases.set(len(self._deadlines))
 
     def _silent_ms(self, session_id: str) -> int:
-        """Return for how long nothing was heard of a session in this leadership."""
+        """Return the time since the last heartbeat of a session in this leadership."""
         session = self._replica.machine.session(session_id)
         deadline_ms = self._deadlines.get(session_id)
         if session is None or deadline_ms is None:
@@ -226,11 +228,11 @@ class Leases:
         try:
             await self._engine.propose(encode_command(command))
         except UnavailableError:
-            # Certainly not proposed: tried again at the next tick, heartbeats may win. But for an
-            # earlier one of which nobody knows, this says nothing.
+            # Certainly not proposed: try again at the next tick; a heartbeat may come first. This
+            # does not decide an earlier expiry whose outcome is unknown.
             is_decided = is_first
         except OutcomeUnknownError:
-            is_decided = False  # proposed again at the next tick; until then nothing is promised
+            is_decided = False  # proposed again at the next tick; no promise until then
         if self.term != term:
             return  # all leases were dropped meanwhile, and with them this expiry
         self._expiring.discard(session_id)

@@ -1,11 +1,12 @@
 """The limits of the state, as one member proposes, changes and shows them.
 
-1. A new cluster's first command sets them, from the configuration of its first leader and stamped
-   with the rules of its release. Nothing else is served by a leader before that (``begin``).
-2. From then on a configuration decides nothing: a member whose own differs says so, in its log and
-   its status, and goes on with those of the cluster.
+1. A new cluster's first command sets them, from the configuration of its first leader, and stamps
+   the rules of its release. Before that a leader serves nothing else (``begin``).
+2. From then on the configuration decides nothing. A member whose configuration differs reports it
+   in its log and its status, and uses the limits of the cluster.
 3. A change is a command like any other, and a line of ``coordinator.audit`` in the leader's log.
-4. What a member could not carry is refused before it is proposed: data larger than a body may be.
+4. A limit that members could not serve (data larger than a body may be) is refused before it is
+   proposed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class LimitsChanged:
-    """What a change came to: the limits after it, and (name, before, now) of each that changed."""
+    """The result of a change: the limits after it, and (name, before, now) of each that changed."""
 
     record: LimitsRecord
     changes: tuple[tuple[str, int, int], ...]
@@ -53,7 +54,7 @@ class LimitsService:
     """The limits, as one member serves them.
 
     Args:
-        rules: those of this release; a test gives those of another one.
+        rules: those of this release; a test passes those of another one.
     """
 
     def __init__(
@@ -176,13 +177,13 @@ class LimitsService:
             )
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
-        """Say in the log of the leader who changed what."""
+        """Log on the leader who changed what."""
         result = outcome.result
         if type(result) is not LimitsSet or outcome.is_repeat or self._term is None:
             return
         operation = command.operation
         assert isinstance(operation, SetLimits), "only that comes to a LimitsSet"
-        # The first ones are nobody's deed: every new cluster begins so.
+        # The first limits have no author: every new cluster begins so.
         audit.log(
             logging.INFO if result.version == 1 else logging.WARNING,
             "limits set to version %d by %r, identity %r, at index %d: %s",
@@ -205,7 +206,7 @@ class LimitsService:
         return min(max(default_ms, limits.timeout_ms_min), limits.timeout_ms_max)
 
     def difference(self) -> str:
-        """Say in what the configuration differs from the cluster's limits; "" if in nothing."""
+        """Describe how the configuration differs from the cluster's limits; "" if it does not."""
         if not self._is_set():
             return ""
         now = dict(self._replica.machine.limits.items())
@@ -224,11 +225,11 @@ class LimitsService:
         )
 
     def reserve_reached(self) -> dict[str, bool]:
-        """Say of each limit with a reserve whether only that is left."""
+        """Return for each limit with a reserve whether only the reserve is left."""
         return {name: now >= self._ordinary_max(name) for name, now, _ in self._filled()}
 
     def reserve_in_words(self) -> str:
-        """Say what is so full that only its reserve is left, and what to do; "" if nothing is."""
+        """Describe what has only its reserve left, and what to do; "" if nothing has."""
         machine, said = self._replica.machine, []
         for name, now, of_what in self._filled():
             if now < self._ordinary_max(name):
@@ -261,7 +262,7 @@ class LimitsService:
         return self._replica.machine.limits.ordinary_max(name)
 
     def look(self, _now_ms: int) -> None:
-        """Say once in the log, when this member has caught up, that its configuration differs."""
+        """Log once, when this member has caught up, that its configuration differs."""
         if not self._engine.status().is_ready:
             return
         difference = self.difference()

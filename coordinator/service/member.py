@@ -1,12 +1,12 @@
-"""One living member: what the doors may ask of it.
+"""One running member: the calls that the doors may make.
 
-Composes the parts of this room around one engine and one state machine. Every call takes
-``deadline_ms``, an absolute time on the member's clock, and raises only errors of the tree.
+It composes the parts of this room around one engine and one state machine. Every call takes
+``deadline_ms``, an absolute time on the member's clock, and raises only errors of the error tree.
 
-1. A write that returns is durable on a quorum; a definite error means it certainly did not happen;
-   anything else is unknown and says so.
+1. A write that returns is durable on a quorum. A definite error means that it certainly did not
+   happen; any other error means that its outcome is unknown.
 2. Any member takes any request.
-3. A background task that fails stops the member loudly: it is told once to ``on_failure``.
+3. A background task that fails stops the member loudly: ``on_failure`` is called once.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Member:
     # --- life
 
     async def start(self) -> None:
-        """Load what is on disk and take part; there may be no leader yet when this returns."""
+        """Load the data and join the cluster; there may be no leader yet when this returns."""
         await self._engine.start(self._replica)
         tick_ms = self._config.sessions.tick_ms
         self._timers.every(tick_ms, self._leases.tick)
@@ -187,7 +187,7 @@ class Member:
         self._timers.every(SLICE_EVERY_MS, self._divergence.look)
 
     async def stop(self) -> None:
-        """Refuse what is new, end what waits, and leave the cluster. Idempotent."""
+        """Refuse new requests, end waiting ones, and leave the cluster. Idempotent."""
         self._end_waits()
         await self._tasks.stop()
         await self._engine.stop()
@@ -198,7 +198,7 @@ class Member:
         self._timers.tick(now_ms)
 
     def on_failure(self, listener: Callable[[BaseException], None]) -> None:
-        """Tell ``listener`` once, when this member must stop."""
+        """Call ``listener`` once, when this member must stop."""
         self._on_failure.append(listener)
         if self._failure is not None:
             listener(self._failure)
@@ -215,7 +215,7 @@ class Member:
         need_local: bool = True,
         if_held: tuple[IfHeld, ...] = (),
     ) -> Committed:
-        """Order ``operation`` and return what it came to; raises its refusal as its error.
+        """Propose ``operation`` and return its result; raises its refusal as its error.
 
         ``proposals`` says when it is sent again, and what ``need_local`` waits for. Unless every
         grant of ``if_held`` holds at that moment it is refused with LockLostError.
@@ -236,7 +236,7 @@ class Member:
     async def get(
         self, path: str, mode: ReadMode, deadline_ms: int
     ) -> ReadReply[tuple[bytes, Stat]]:
-        """Return data and Stat of a znode; NoNodeError when there is none."""
+        """Return data and Stat of a znode; NoNodeError if it does not exist."""
         machine = self._replica.machine
         paths.validate(path, machine.limits)
         age_ms = await self._reads.fresh(mode, deadline_ms)
@@ -384,7 +384,7 @@ class Member:
         return self._hub.watch(selectors, from_zxid=from_zxid, is_one_shot=is_one_shot)
 
     async def reached(self, zxid: int, deadline_ms: int) -> None:
-        """Return once ``zxid`` has happened here, as it has if any member ever told it to anybody.
+        """Return once ``zxid`` is applied here; any zxid that a client received is committed.
 
         Raises:
             BadArgumentsError: it has happened nowhere yet, as a quorum has confirmed.
@@ -392,7 +392,7 @@ class Member:
         """
         machine = self._replica.machine
         if machine.zxid < zxid:
-            # What was told had been committed before this question, so the barrier covers it.
+            # A zxid that a client knows was committed before this call: the barrier covers it.
             await self._reads.fresh(LINEARIZABLE, deadline_ms)
         if machine.zxid < zxid:
             raise BadArgumentsError(
@@ -404,7 +404,7 @@ class Member:
     # --- what it says of itself
 
     def status(self) -> Status:
-        """Return what this member knows now, without asking the others."""
+        """Return what this member knows, without asking the others."""
         return status_of(
             self._config.cluster,
             self._engine.status(),
@@ -425,7 +425,7 @@ class Member:
         return not self.not_ready_reason()
 
     def not_ready_reason(self) -> str:
-        """Return in words why it is not ready; "" when it is."""
+        """Return in words why it is not ready; "" if it is."""
         if self._divergence.sentence:
             return self._divergence.sentence
         failure = None if self._failure is None else str(self._failure)
@@ -467,14 +467,14 @@ class Member:
             listener(error)
 
     def _on_difference(self, difference: Difference) -> None:
-        """Answer nothing any more, and go on to say why."""
+        """Stop answering, but keep running to report why."""
         if self._failure is None:
             self._failure = StorageError(difference.sentence)
             self._end_waits(difference.sentence)
             self._engine.halt(self._failure, difference.sentence if difference.is_own else "")
 
     def _end_waits(self, reason: str = "") -> None:
-        """Take and promise nothing any more, and let nobody wait. Idempotent."""
+        """Take and promise nothing any more, and end all waits. Idempotent."""
         self._leadership.stop(reason)
         self._queues.close()
         self._reads.close()

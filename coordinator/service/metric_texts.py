@@ -1,7 +1,7 @@
-"""What each figure that is read when it is asked for says: the HELP text, by the metric's name.
+"""The HELP texts of the figures that are read at each scrape, by the metric's name.
 
-A name that ends in ``_total`` is a counter, every other one a gauge. A figure without a text is a
-mistake that a test finds; until then its metric says where it comes from.
+A name that ends in ``_total`` is a counter, every other one a gauge. A test finds a figure without
+a text; until then its metric names its source.
 """
 
 from __future__ import annotations

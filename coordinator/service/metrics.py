@@ -1,7 +1,7 @@
-"""What a member counts, in a registry of its own; rendered as Prometheus text.
+"""The metrics of one member, in a registry of its own; rendered as Prometheus text.
 
-Names start with ``coordinator_`` and end in their unit. Nothing here names a path, a session or a
-client: metrics must not leak what they count. Of a lock only its class is told: the beginning of
+Names start with ``coordinator_`` and end in their unit. No label names a path, a session or a
+client: metrics must not leak what they count. Of a lock they show only its class: the beginning of
 its name, up to the first colon or slash.
 """
 
@@ -25,7 +25,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Facts(Collector):
-    """Counters and gauges that are read when they are asked for; the name says which it is."""
+    """Counters and gauges that are read at each scrape; the name says which it is."""
 
     def __init__(self, prefix: str, read: Callable[[], Mapping[str, float]]) -> None:
         self._prefix = prefix
@@ -44,7 +44,7 @@ class _Facts(Collector):
 
 
 class _LabelledFacts(Collector):
-    """One gauge with a label, read when it is asked for."""
+    """One gauge with a label, read at each scrape."""
 
     def __init__(
         self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]
@@ -67,8 +67,8 @@ class _LabelledFacts(Collector):
 class Metrics:
     """Counters and histograms of one member; created once and handed to its parts.
 
-    What is counted for every request keeps its children by label (``cache(counter.labels)``): the
-    library checks the labels under a lock each time that it is asked.
+    A counter of every request caches its children by label (``cache(counter.labels)``): the library
+    checks the labels under a lock at each call.
     """
 
     def __init__(self) -> None:
@@ -163,7 +163,7 @@ class Metrics:
         )
 
     def add_facts(self, prefix: str, read: Callable[[], Mapping[str, float]]) -> None:
-        """Show what ``read`` returns, by name, whenever the metrics are asked for."""
+        """Show what ``read`` returns, by name, at each scrape."""
         self.registry.register(_Facts(f"coordinator_{prefix}", read))
 
     def add_facts_by(

@@ -1,6 +1,6 @@
-"""Work that is cut into commands: the leader proposes one piece after the other until none is left.
+"""Work that is split into commands: the leader proposes one piece after another until none is left.
 
-What is left is in the state, so a new leader goes on where the one before stopped.
+The state holds what is left, so a new leader continues where the former one stopped.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Pieces:
         self.go_on()
 
     def stop(self) -> None:
-        """This member leads no longer; who does goes on."""
+        """This member no longer leads; the new leader continues."""
         self._leads = False
 
     def go_on(self) -> None:
-        """Propose what is left, if this member leads and does not do so already."""
+        """Propose what is left, if this member leads and is not proposing it already."""
         if self._leads and not self._is_running and self._next_piece() is not None:
             self._is_running = True
             self._tasks.spawn(self._propose(), self._name)

@@ -1,11 +1,11 @@
-"""Writes: from any member to the leader and into the log, and never twice.
+"""Writes: from any member to the leader and into the log, never applied twice.
 
-1. A command without a request number is sent at most once; when it may have been proposed and no
+1. A command without a request number is sent at most once. If it may have been proposed and no
    answer came, the error is indefinite.
-2. With a request number (or when repeating changes nothing by itself) it is sent again, across
-   changes of leader, until the deadline: the state machine answers a repeat with the first outcome.
-3. Once an attempt may have been proposed, no later attempt's definite error is reported: it would
-   say that nothing happened, and nobody knows that.
+2. A command with a request number, or an idempotent one, is sent again until the deadline, across
+   changes of leader: the state machine answers a repeat with the first outcome.
+3. Once an attempt may have been proposed, a later attempt's definite error is not reported: it
+   would say that nothing happened, and that is not known.
 4. ``need_local``: the reply waits until the outcome is applied here too, so that the next read on
    this member sees it. If the deadline passes meanwhile the outcome is still returned, because it
    is known; ``is_local`` is then False.
@@ -53,10 +53,10 @@ from coordinator.state.outcomes import Outcome
 
 REQUEST_KIND = "propose"
 
-# Doing these again does nothing more, with or without a request number.
+# These are idempotent, with or without a request number.
 _IDEMPOTENT = (Release, Abandon, CloseSession, Check)
 
-# These are small and make room: refused for want of it, what was to go would stand.
+# These are small and make room: if a full queue refused them, it would stay full.
 _UNDOING = (Release, Abandon, CloseSession)
 
 _IS_OUTCOME = b"\x00"
@@ -67,7 +67,7 @@ _REMAINING_MS_MAX = 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """An outcome in the log at ``index``; ``is_local`` says that it is applied here."""
+    """An outcome in the log at ``index``; ``is_local``: it is applied on this member."""
 
     outcome: Outcome
     index: int
@@ -75,7 +75,7 @@ class Committed:
 
 
 class _Attempts:
-    """What is known of the sendings of one command."""
+    """The attempts to send one command."""
 
     __slots__ = ("committed", "is_repeatable", "is_under_way", "may_have_happened")
 
@@ -87,7 +87,7 @@ class _Attempts:
 
 
 class Proposer:
-    """Orders commands, wherever the leader is."""
+    """Proposes commands, on whichever member the leader is."""
 
     def __init__(
         self,
@@ -119,21 +119,21 @@ class Proposer:
         need_local: bool = True,
         if_held: tuple[IfHeld, ...] = (),
     ) -> Committed:
-        """Order ``operation``; return what it came to, or raise its refusal as its error.
+        """Propose ``operation``; return its result, or raise its refusal as its error.
 
         Args:
-            if_held: the grants it depends on; LockLostError in the same entry when one has ended.
+            if_held: the grants it depends on; if one has ended, apply refuses with LockLostError.
 
         Raises:
             NoLeaderError, NoSpaceError, ThrottledError, ShuttingDownError: nothing was or will be
                 proposed.
-            ProposalTimeoutError, LeaderChangedError, ConnectionLostError: nobody knows.
+            ProposalTimeoutError, LeaderChangedError, ConnectionLostError: the outcome is unknown.
         """
         self._leadership.refuse_when_stopping()
         command = encode_command(
             Command(operation, self._clock.wall_ms(), request, identity, if_held)
         )
-        # Under a condition a repetition may be refused although the first one was done.
+        # With a condition a repeat may be refused although the first attempt succeeded.
         is_repeatable = request is not None or (isinstance(operation, _IDEMPOTENT) and not if_held)
         attempts = _Attempts(is_repeatable)
         started_ms = self._clock.monotonic_ms()
@@ -164,14 +164,14 @@ class Proposer:
         if committed.outcome.refusal is not None:
             self._come_to("refused").inc()
             error = committed.outcome.refusal.to_error()
-            # Where it was refused: whoever watches from there misses nothing.
+            # The zxid of the refusal: a watch from there misses nothing.
             error.fields["zxid"] = committed.outcome.zxid
             raise error
         self._come_to("done").inc()
         return committed
 
     def _refuse_too_much(self, size: int) -> None:
-        """Bound what waits for its outcome here, in the log, on its way or for a leader."""
+        """Bound what waits here for its outcome: in the log, on its way, or for a leader."""
         waiting_bytes = self._waiting_bytes
         if waiting_bytes and waiting_bytes + size > self._limits.proposals_bytes_max:
             self._come_to("unanswered").inc()
@@ -207,7 +207,7 @@ class Proposer:
             return
         if isinstance(error, (ThrottledError, NoSpaceError)) or self._leadership.is_stopping:
             raise error
-        # NoLeader, or a leader that is shutting down: there will be another one.
+        # NoLeader, or a leader that is shutting down: wait for the next one.
 
     async def _pause(self, attempts: _Attempts, tried: str | None) -> None:
         try:
@@ -232,7 +232,7 @@ class Proposer:
         return committed
 
     async def _on_request(self, _sender: str, payload: bytes) -> bytes:
-        """Answer another member: propose here, if this member leads; never pass it on again."""
+        """Answer another member: propose here if this member leads; never forward it again."""
         remaining_ms = min(int.from_bytes(payload[:_NUMBER_BYTES], "big"), _REMAINING_MS_MAX)
         deadline_ms = self._clock.monotonic_ms() + remaining_ms
         try:
@@ -248,7 +248,7 @@ class Proposer:
             return _encode_problem(error)
         outcome: Outcome = applied.result
         if outcome.events or outcome.granted:
-            # Events and grants reach the other member through its own log.
+            # The other member gets events and grants through its own log.
             outcome = outcome._replace(events=(), granted=())
         index = applied.index.to_bytes(_NUMBER_BYTES, "big")
         return _IS_OUTCOME + index + encode_outcome(outcome)
@@ -267,7 +267,7 @@ def _encode_problem(error: CoordinatorError) -> bytes:
 
 
 def _refuse_undecodable(command: bytes) -> None:
-    """Refuse what apply could not read: once in the log it would stop every member, for ever."""
+    """Refuse what apply could not decode: in the log it would stop every member for ever."""
     try:
         decode_command(command)
     except ValueError as error:
@@ -275,7 +275,7 @@ def _refuse_undecodable(command: bytes) -> None:
 
 
 def _decode_reply(reply: bytes) -> Committed:
-    """Return what the leader said; what cannot be read may be anything, so it is unknown."""
+    """Return the leader's answer; if it cannot be decoded, the outcome is unknown."""
     try:
         if reply[:1] == _IS_PROBLEM:
             error = from_problem(json.loads(reply[1:]))

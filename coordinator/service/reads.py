@@ -2,8 +2,8 @@
 
 1. Linearizable (the default): a read barrier first (Raft thesis, 6.4), so the answer shows every
    write that was acknowledged anywhere before the read began.
-2. Stale: answered at once, labelled with its zxid and with how long ago this member last had
-   contact with a leader.
+2. Stale: answered at once, labelled with its zxid and the time since this member's last contact
+   with a leader.
 3. At least: answered once this member has applied that zxid.
 4. A read that cannot be answered in time is NoLeaderError: definite, nothing was proposed.
 """
@@ -42,7 +42,7 @@ class Consistency(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReadMode:
-    """``zxid`` matters for AT_LEAST only."""
+    """``zxid`` is used by AT_LEAST only."""
 
     consistency: Consistency = Consistency.LINEARIZABLE
     zxid: int = 0
@@ -59,10 +59,10 @@ def at_least(zxid: int) -> ReadMode:
 
 @dataclass(frozen=True, slots=True)
 class ReadReply(Generic[T]):
-    """``value`` as of ``zxid``. ``age_ms`` is None but for stale reads.
+    """``value`` as of ``zxid``. ``age_ms`` is None except for stale reads.
 
     ``age_ms`` is the time since this member last had contact with a leader (on the leader: with
-    the quorum), known to about one election timeout; None on a member that never had any."""
+    the quorum), exact to about one election timeout; None if there never was contact."""
 
     value: T
     zxid: int
@@ -90,7 +90,7 @@ class ChildrenPage:
 def session_info(
     machine: StateMachine, session: Session, *, is_single: bool = False
 ) -> SessionInfo:
-    """Return what ``machine`` has of an open session; of a single one its ephemerals, too."""
+    """Return an open session as ``machine`` has it; for a single one with its ephemerals."""
     session_id = session.session_id
     return SessionInfo(
         session_id=session_id,
@@ -106,7 +106,7 @@ def session_info(
 
 
 class Reads:
-    """Makes the local state fresh enough to read, and says how fresh it is."""
+    """Waits until the local state is fresh enough to read, and labels how fresh it is."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Reads:
         return None
 
     def reply(self, value: T, age_ms: int | None) -> ReadReply[T]:
-        """Label ``value``, just read, with what the local state is."""
+        """Label ``value``, just read, with the zxid of the local state."""
         machine = self._replica.machine
         return ReadReply(value, machine.zxid, machine.applied_index, age_ms)
 
@@ -176,7 +176,7 @@ class Reads:
             self._leadership.refuse_when_stopping()
 
     def close(self) -> None:
-        """Wake everybody who waits for a zxid, when the member stops."""
+        """Wake all who wait for a zxid, when the member stops."""
         self._waiting.wake_all()
 
     def _late(self, mode: ReadMode) -> str:

@@ -1,13 +1,13 @@
-"""The reaper: the leader deletes idle containers, and ttl znodes that nobody changed in time.
+"""The reaper: the leader deletes idle containers and ttl znodes that were not changed in time.
 
 1. Only a ready leader reaps, and no wall clock takes part: a ttl counts from when this leader first
-   saw the znode at its present ``mzxid`` and ``pzxid``. So a change of leader can make one live
+   saw the znode at its present ``mzxid`` and ``pzxid``. So a change of leader can make a znode live
    longer, never shorter.
-2. A ttl znode is due ``ttl_ms`` after that; a container when it was empty and unchanged for
-   ``reap_interval_ms``: a queue that is used again soon keeps its container. What is due goes at
-   the next look, ``LOOK_EVERY_MS`` later at most, but for ``_REAP_AT_ONCE_MAX`` at a time.
-3. The command names what was seen; a change that comes before it in the log makes it void.
-4. A look costs O(what is due, or was changed since it was last looked at); not O(all that is idle).
+2. A ttl znode is due ``ttl_ms`` after that. A container is due when it was empty and unchanged for
+   ``reap_interval_ms``, so a queue that is used again soon keeps its container. What is due is
+   deleted at the next look, at most ``LOOK_EVERY_MS`` later, ``_REAP_AT_ONCE_MAX`` at a time.
+3. The command names the state that was seen; a change before it in the log makes it void.
+4. A look costs O(znodes that are due or changed since the last look), not O(all idle znodes).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SEEN_AT_ONCE = 2_000
 
 
 class _Seen(NamedTuple):
-    """A znode that is idle, as this leader saw it, and when it is due."""
+    """An idle znode as this leader saw it, and when it is due."""
 
     due_ms: int
     mzxid: int
@@ -44,7 +44,7 @@ class _Seen(NamedTuple):
 
 
 class Reaper:
-    """What this leader has seen idle, and when it is due."""
+    """The idle znodes that this leader has seen, and when they are due."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Reaper:
         self._container_ms = container_ms
         self._seen: dict[str, _Seen] = {}
         self._heap: list[tuple[int, str]] = []
-        """One entry for each that is seen, at its time or before; put right when that comes."""
+        """One entry per znode, at its due time or earlier; corrected when that time comes."""
         self._term: int | None = None
         self._is_reaping = False
 
@@ -105,11 +105,11 @@ class Reaper:
                 self._note(parent)
 
     def on_restore(self) -> None:
-        """A leader is never sent a snapshot; whoever gets one reaps nothing."""
+        """A leader is never sent a snapshot, so a member that gets one reaps nothing."""
         self._begin(None)
 
     def _begin(self, term: int | None) -> None:
-        """Another leadership: everything is seen for the first time."""
+        """A new leadership: every znode is seen for the first time."""
         self._seen.clear()
         self._heap.clear()
         self._term = term
@@ -126,7 +126,7 @@ class Reaper:
             await asyncio.sleep(0)
 
     def _note(self, path: str) -> None:
-        """Look at a znode that may be idle; what is known of it and true still stays."""
+        """Look at a znode that may be idle; keep its due time if it is unchanged."""
         idle = self._replica.machine.idle(path)
         if idle is None:
             return  # what is in the heap of it is found void when its time comes

@@ -1,7 +1,7 @@
-"""The state machine as the log sees it, and who is told when it changes.
+"""The state machine as the log drives it, and its listeners.
 
-The log drives ``apply``, ``snapshot`` and ``restore``; the parts of this room listen. All of it is
-synchronous: when ``apply`` returns, every watch, lease and waiter knows.
+The log calls ``apply``, ``snapshot`` and ``restore``; the parts of this room listen. All of it is
+synchronous: when ``apply`` returns, every watch, lease and waiter has been notified.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coordinator.state.outcomes import Outcome
 from coordinator.state.rules import RULES, difference
 
 DEFAULTS = MachineLimits.of(LimitsConfig(), SessionConfig())
-"""What a configuration says that names no limit: it need not be what the release before took."""
+"""The limits of a configuration that names none; the previous release may differ."""
 
 
 class StateListener(Protocol):
@@ -37,10 +37,10 @@ class StateListener(Protocol):
 class MachineReplica:
     """Adapts a StateMachine to the engine's Replica.
 
-    It refuses, by an error that stops the member, to decide otherwise than whoever wrote the log:
-    a state that was begun under other rules, and a log from before limits were part of it, for a
-    member whose configuration names other ``limits`` than those that such a log is read under.
-    One that is this release's default was not named: the release before had its own, as in UNSET.
+    It never decides otherwise than the members that wrote the log. Two cases raise an error that
+    stops the member: a state that was begun under other rules; and a log from before limits were
+    part of it, if the configuration names other ``limits`` than those that such a log is read
+    under. A value equal to this release's default counts as not named (UNSET).
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class MachineReplica:
     ) -> None:
         self.machine = machine
         self.look_index: int | None = None
-        """Before a command of a later entry than this is applied, ``before_next`` is told."""
+        """``before_next`` is called before a command of a later entry than this is applied."""
         self.before_next: Callable[[int], None] | None = None
         self._configured = limits
         self._rules = rules
         self._listeners: list[StateListener] = []
 
     def add_listener(self, listener: StateListener) -> None:
-        """Tell ``listener`` of every outcome, after those added before it."""
+        """Call ``listener`` for every outcome, after the listeners added before it."""
         self._listeners.append(listener)
 
     def apply(self, index: int, term: int, command: bytes) -> Outcome:
@@ -101,7 +101,7 @@ class MachineReplica:
         return self.machine.snapshot()
 
     def restore(self, pieces: Iterable[bytes]) -> None:
-        """Replace the state here and now."""
+        """Replace the state at once."""
         self.prepare_restore(pieces)()
 
     def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:

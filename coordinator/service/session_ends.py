@@ -1,8 +1,8 @@
-"""The ends of sessions that own many znodes: in commands that others can wait for.
+"""The ends of sessions that own many znodes, split into short commands.
 
-1. The command that ends a session deletes about ``ENDED_AT_ONCE`` of its ephemerals; the leader
-   proposes the rest, one command after the other, whoever proposed the first.
-2. A new leader goes on where the one before stopped: what is left is in the state.
+1. The command that ends a session deletes about ``ENDED_AT_ONCE`` of its ephemerals. The leader
+   proposes the deletion of the rest, one command after another, whichever member proposed the end.
+2. A new leader continues where the former one stopped: the state holds what is left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENDED_AT_ONCE = 100
 
 
 class SessionEnds:
-    """Goes on with the ends of sessions while this member leads; tells when one is through."""
+    """Completes the ends of sessions while this member leads, and wakes those who wait for it."""
 
     def __init__(self, engine: Engine, clock: Clock, replica: MachineReplica, tasks: Tasks) -> None:
         self._replica = replica
@@ -32,11 +32,11 @@ class SessionEnds:
         self.stop = self._pieces.stop
 
     def look(self, _now_ms: int) -> None:
-        """Go on, if an attempt to do so failed; called from time to time."""
+        """Continue if an attempt failed; called from time to time."""
         self._pieces.go_on()
 
     async def finished(self, session_id: str) -> None:
-        """Return when nothing of an ended session is left here. The caller cancels."""
+        """Return once an ended session owns nothing any more here. The caller cancels."""
         if session_id not in self._replica.machine.leaving_sessions():
             return
         waiter = asyncio.get_running_loop().create_future()
@@ -52,13 +52,13 @@ class SessionEnds:
             self._pieces.go_on()
 
     def on_restore(self) -> None:
-        """Whoever waits looks again, and finds a state in which it is through, or is not."""
+        """Wake all waiters; each checks the restored state."""
         for session_id in list(self._waiting):
             if session_id not in self._replica.machine.leaving_sessions():
                 self._wake(session_id)
 
     def close(self) -> None:
-        """Let nobody wait, when the member stops."""
+        """Wake all waiters when the member stops."""
         self._pieces.stop()
         for session_id in list(self._waiting):
             self._wake(session_id)

@@ -1,4 +1,4 @@
-"""Long lists worked on in slices, so that the loop does other things in between."""
+"""Work on long lists in slices, so that the loop does other work in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 ITEMS_AT_ONCE = 50
-"""A view of a contender, the dearest thing in any list, takes some 40 microseconds."""
+"""A view of a contender, the most expensive item of any list, takes some 40 microseconds."""
 
 
 async def in_slices(
@@ -18,7 +18,7 @@ async def in_slices(
 ) -> list[Made]:
     """Return what ``make`` makes of each of ``items``; other work goes on between the slices.
 
-    So ``items`` must be values of one moment, and ``make`` must not look at what changes.
+    So ``items`` must be values of one moment, and ``make`` must not read state that changes.
     """
     made: list[Made] = []
     for start in range(0, len(items), at_once):

@@ -1,7 +1,7 @@
-"""Digests of this member's state at the very index that is asked for, not before and not after.
+"""Digests of this member's state at exactly the index of the question.
 
-A question for an index that is to come waits until its entry is applied, and is answered before
-the next one is; one for an index that is past cannot be answered. Nothing is written for it.
+A question for a future index waits until its entry is applied and is answered before the next entry
+is. A question for a past index cannot be answered. Nothing is written to the log for it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class StateSlices:
         replica.before_next = self._before_next
 
     async def at(self, index: int, cursor: Cursor, deadline_ms: int) -> Slice | None:
-        """Return the slice from ``cursor`` on as it is when ``index`` is applied and nothing after
-        it; None if that has passed, or does not come by the deadline."""
+        """Return the slice from ``cursor`` on, as it is when ``index`` is the last applied entry;
+        None if that is past, or is not reached by the deadline."""
         machine = self._replica.machine
         if machine.applied_index > index or len(self._looks) >= WAITING_MAX:
             return None
@@ -61,10 +61,10 @@ class StateSlices:
         return look.found
 
     def on_outcome(self, _command: Command, _outcome: Outcome) -> None:
-        """Answers come before the next command, not after this one: an entry may have several."""
+        """Nothing: an entry may have several commands, so ``before_next`` answers instead."""
 
     def on_restore(self) -> None:
-        """What was asked for before the snapshot was never there."""
+        """Questions for an index before the snapshot cannot be answered."""
         applied_index = self._replica.machine.applied_index
         for look in self._looks:
             if look.found is None and look.index < applied_index:
@@ -72,7 +72,7 @@ class StateSlices:
         self._arm()
 
     def _before_next(self, index: int) -> None:
-        """The command that comes is of a later entry than some that are asked for."""
+        """The next command belongs to a later entry than some questions."""
         for look in self._looks:
             if look.index < index and look.found is None and not look.is_missed:
                 self._take(look)

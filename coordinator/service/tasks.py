@@ -1,7 +1,7 @@
-"""The owner of a member's background tasks: starts them, stops them, raises their failure.
+"""The owner of a member's background tasks: starts them, stops them, reports their failure.
 
-1. A task that ends with anything but success or cancellation is told to ``on_failure``, once for
-   each task; the member then stops loudly.
+1. When a task ends with anything but success or cancellation, ``on_failure`` is called once; the
+   member then stops loudly.
 2. After ``stop`` nothing runs and nothing new starts.
 """
 
@@ -47,12 +47,12 @@ class Tasks:
 
 
 def let_go(ended: asyncio.Task[Any]) -> None:
-    """Cut the cycle of a task that failed, or was cancelled, within a deadline.
+    """Break the reference cycle of a task that failed or was cancelled within a deadline.
 
-    It holds its error, that its frames, one of these the deadline, and the deadline the task. A
-    long wait may have been put aside meanwhile, and nobody would collect it (``garbage``).
+    The task holds its error, the error its frames, one frame the deadline, and the deadline the
+    task. A long wait may be frozen by then, so the collector would never free it (``garbage``).
     """
     try:
         ended.result()
-    except BaseException as error:  # a cancellation, too: it is given out once, and forgotten
+    except BaseException as error:  # a cancellation, too: it is raised once and then forgotten
         error.__traceback__ = error.__context__ = None

@@ -1,6 +1,6 @@
 """Deadlines and periodic work of one member: decided by the Clock, woken by the event loop.
 
-Every wait of the service goes through here, so a test moves a ManualClock, calls ``tick`` and sees
+Every wait of the service goes through here. A test moves a ManualClock, calls ``tick`` and sees
 exactly what a running member would do.
 
 1. Nothing fires before its time on ``clock.monotonic_ms()``; the loop only says when to look.
@@ -68,7 +68,7 @@ class Deadline:
 
 
 class Timers:
-    """The one owner of what a member does later."""
+    """All timers of one member."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -125,7 +125,7 @@ class Timers:
             bucket = self._buckets[number]
             due = [timer for timer in bucket if timer.at_ms <= now_ms]
             for timer in due:
-                if bucket.pop(timer, timer) is None:  # not cancelled by one that fired before it
+                if bucket.pop(timer, timer) is None:  # not cancelled by an earlier one
                     timer.callback()
             if bucket and not self._is_closed:
                 break  # the rest of this bucket is due within the grain

@@ -1,7 +1,7 @@
-"""Those who wait woken some at a time: ten thousand may watch one path, or wait to share one lock.
+"""The wake-ups of waiting readers, some at a time: ten thousand may watch one path or one lock.
 
-What is to be read is in each stream's buffer already, and who holds is in the state: who is woken
-later sees more at once. Who comes first is woken first.
+The events are in each stream's buffer already, and the holders are in the state: a reader woken
+later sees more at once. Readers are woken in the order in which they came.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WOKEN_AT_ONCE = 100
 
 
 class Wakes:
-    """Who is to be woken, of one kind of waiting."""
+    """The readers to be woken, for one kind of waiting."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -22,7 +22,7 @@ class Wakes:
         self._is_counting = False
 
     def wake(self, reader: asyncio.Future[None]) -> None:
-        """Wake a reader now, or, after many in this pass, in one of the next."""
+        """Wake a reader now or, after many in this pass, in a later one."""
         if not self._is_counting:
             self._is_counting = True
             reader.get_loop().call_soon(self._next_pass)

@@ -1,7 +1,7 @@
-"""The changes a member still remembers, so that a watch can resume from a past zxid.
+"""The history of recent changes on one member, from which a watch resumes at a past zxid.
 
-Bounded by count and by bytes. It starts empty at the zxid of the snapshot the member was restored
-from and fills again as the log is applied; below ``floor_zxid`` the answer is CompactedError.
+It is bounded by count and by bytes. It starts empty at the zxid of the restored snapshot and fills
+as the log is applied; below ``floor_zxid`` the answer is CompactedError.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One reader's stream of changes: first what it missed, then what happens, then at most one end.
+"""One reader's stream of changes: first the missed ones, then live ones, then at most one Resync.
 
-A stream that resumes far back reads the history in portions as its reader asks for them, and
-goes live in the same step in which it finds nothing more to catch up with: no gap, no duplicate.
+A stream that resumes from far back reads the history in portions, as its reader asks for them. It
+goes live in the same step in which nothing is left to catch up with: no gap, no duplicate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WatchItem = Change | Bookmark | Resync
 
 
 class WatchSource(Protocol):
-    """What a stream needs of the hub."""
+    """The part of the hub that a stream uses."""
 
     @property
     def zxid(self) -> int: ...
@@ -99,12 +99,12 @@ class WatchStream:
             self._end()
 
     def maybe_bookmark(self, zxid: int) -> None:
-        """Say how far the stream is, unless it has something to read or to catch up with."""
+        """Send a bookmark, unless there is something to read or to catch up with."""
         if self.is_live and not self._buffer and not self._has_ended and zxid >= self.start_zxid:
             self._put(Bookmark(zxid))
 
     def resync(self, zxid: int) -> None:
-        """End the stream after what is buffered: what follows cannot be told without a gap."""
+        """End the stream after what is buffered: it cannot continue without a gap."""
         if not self._has_ended:
             self._put(Resync(zxid))
             self._end()

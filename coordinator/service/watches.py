@@ -1,13 +1,13 @@
-"""Watches: who asked to be told, and what they are told, in zxid order and never split.
+"""Watches: the live streams of one member and the changes that each gets, in zxid order.
 
 1. A stream gets every change with zxid > its ``start_zxid`` that touches one of its selectors, each
-   once, in order. All matching events of one zxid come together, as one Change.
+   once, in order. All matching events of one zxid are delivered together, as one Change.
 2. A change is visible to reads on this member before a stream can deliver it.
 3. Never a silent gap: a zxid that is no longer kept is refused with CompactedError, and a stream
    that cannot be continued (slow reader, snapshot installed) ends with a Resync.
 4. ``Bookmark(zxid)`` promises that everything up to that zxid has been delivered.
-5. A change costs O(its events x their depth + the watchers that match), whoever else watches; its
-   events are looked at once for each selector, not for each watcher.
+5. A change costs O(its events x their depth + the matching watchers), however many others there
+   are; its events are matched once per selector, not once per watcher.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class WatchHub:
         return self._replica.machine.zxid
 
     def wake(self, reader: asyncio.Future[None]) -> None:
-        """Wake the reader of a stream, after those that came before."""
+        """Wake the reader of a stream, after the readers that came before."""
         self._wakes.wake(reader)
 
     def go_live(self, stream: WatchStream) -> None:
@@ -127,7 +127,7 @@ class WatchHub:
             self._live.setdefault(key, {})[stream] = None
 
     def forget(self, stream: WatchStream) -> None:
-        """Let go of a stream that has ended; idempotent."""
+        """Remove a stream that has ended; idempotent."""
         keys = self._streams.pop(stream, ())
         self._selector_count -= len(keys)
         for key in keys:
@@ -150,7 +150,7 @@ class WatchHub:
                 stream.push(told)
 
     def _selected(self, change: Change) -> dict[WatchStream, Change]:
-        """Return what each live stream is told of ``change``; streams told the same share it."""
+        """Return what each live stream gets of ``change``; streams that get the same share it."""
         hits: dict[tuple[WatchKind, str], list[int]] = {}
         for number, event in enumerate(change.events):
             for key in _keys_of(event):
@@ -181,7 +181,7 @@ class WatchHub:
             stream.resync(self._replica.machine.zxid)
 
     def bookmark(self, _now_ms: int) -> None:
-        """Tell every idle live stream how far it is; called every ``bookmark_interval_ms``."""
+        """Send a bookmark to every idle live stream; called every ``bookmark_interval_ms``."""
         zxid = self._replica.machine.zxid
         for stream in list(self._streams):
             stream.maybe_bookmark(zxid)
@@ -213,7 +213,7 @@ class WatchHub:
 
 
 def _keys_of(event: Event) -> Iterator[tuple[WatchKind, str]]:
-    """Yield every (kind, path) a selector may have to be told of ``event``."""
+    """Yield the (kind, path) of every selector that matches ``event``."""
     path = event.path
     yield WatchKind.ZNODE, path
     yield WatchKind.SUBTREE, path
