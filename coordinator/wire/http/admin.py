@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +18,13 @@ _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class OperationRoutes:
-    """The routes of one door; ``document`` returns the OpenAPI document."""
+    """The routes of one door; ``document`` makes the OpenAPI document, in a thread."""
 
     def __init__(self, door: Door, document: Callable[[], dict[str, Any]]) -> None:
         self._door = door
         self._document = document
+        self._described = b""
+        """The document as a body, once it was asked for."""
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -64,5 +67,7 @@ class OperationRoutes:
 
     async def openapi(self, request: web.Request) -> web.Response:
         """Return the description of every route."""
+        if not self._described:
+            self._described = await asyncio.to_thread(lambda: encode_json(self._document()))
         headers = {"Content-Type": "application/json", **self._door.labels()}
-        return web.Response(body=encode_json(self._document()), headers=headers)
+        return web.Response(body=self._described, headers=headers)
