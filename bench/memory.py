@@ -18,8 +18,9 @@ from collections.abc import Callable
 
 from coordinator.clock import SystemClock
 from coordinator.config import Config
+from coordinator.model.contention import HolderInfo
 from coordinator.raft.loopback import LoopbackEngine
-from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.service.locks.holder_info import holder_data
 from coordinator.service.locks.queues import Wish
 from coordinator.service.member import Member
 from coordinator.state.commands import Command, Enter, Kind, OpenSession, Release, RequestId
@@ -76,7 +77,7 @@ class InState:
     def __init__(self) -> None:
         self.machine = StateMachine()
         self._number = 0
-        self._data = HOLDER.to_bytes()
+        self._data = holder_data(HOLDER)
         self.apply(OpenSession("s", 10_000))
 
     def apply(self, operation: Enter | Release | OpenSession) -> object:

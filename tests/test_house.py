@@ -124,7 +124,12 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.testing",
         "recipes.guards.http_proxy",
     ),
-    "msgspec": ("coordinator.model", "coordinator.wire", "coordinator.service.heartbeats"),
+    "msgspec": (
+        "coordinator.model",
+        "coordinator.wire",
+        "coordinator.service.heartbeats",
+        "coordinator.service.locks",
+    ),
     "click": ("coordinator.cli",),
     "prometheus_client": ("coordinator.service.metrics", "coordinator.wire.http"),
     "time": ("coordinator.clock",),

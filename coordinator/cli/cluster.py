@@ -13,9 +13,9 @@ from coordinator.cli.seconds import Seconds
 from coordinator.client import AsyncClient
 from coordinator.client.ending import end_sessions
 from coordinator.model.status import MemberInfo, Status
+from coordinator.model.views import Contender, LockSummary, LockView
 from coordinator.wire.addresses import network_of
 from coordinator.wire.codec import to_body
-from coordinator.wire.messages.locks import Contender, LockSummary, LockView
 
 
 @click.command()
@@ -212,7 +212,7 @@ def locks(settings: Settings, name: str | None, held_s_min: float) -> None:
 
 def _show_lock(settings: Settings, view: LockView) -> None:
     if settings.is_json:
-        click.echo(document(view.to_body()))
+        click.echo(document(to_body(view)))
         return
     contenders = [("holds", each) for each in view.holders]
     contenders += [(f"waits {number}", each) for number, each in enumerate(view.queue, 1)]
@@ -230,7 +230,7 @@ def _show_lock(settings: Settings, view: LockView) -> None:
 
 def _show_locks(settings: Settings, summaries: list[LockSummary]) -> None:
     if settings.is_json:
-        click.echo(document({"locks": [each.to_body() for each in summaries]}))
+        click.echo(document({"locks": [to_body(each) for each in summaries]}))
         return
     show_table(
         ("LOCK", "HELD S", "HOLD", "WAIT", "GRANT", "TOKEN", "SESSION", "HOST", "PID", "LABEL"),

@@ -15,7 +15,8 @@ from coordinator.cli.output import document, show_table
 from coordinator.cli.wording import lasting, moment, who
 from coordinator.client import AsyncClient, GrantRecord
 from coordinator.clock import SystemClock
-from coordinator.wire.messages.history import ENDS
+from coordinator.model.history import ENDS
+from coordinator.wire.codec import to_body
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|h|d)", re.ASCII)
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -105,7 +106,7 @@ def grants(
     found = settings.run(work)
     if settings.is_json:
         for each in found:
-            click.echo(document(each.to_body()))
+            click.echo(document(to_body(each)))
         return
     now_ms = SystemClock().wall_ms()
     show_table(

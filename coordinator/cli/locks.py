@@ -31,6 +31,7 @@ from coordinator.cli.supervisor import (
     Reason,
     Supervisor,
 )
+from coordinator.cli.wording import in_short
 from coordinator.client import AsyncClient
 from coordinator.client.locks import Acquired, AcquireRequest, LockQueue
 from coordinator.clock import SystemClock
@@ -41,6 +42,7 @@ from coordinator.errors import (
     SessionError,
     UnavailableError,
 )
+from coordinator.model.views import Candidate, Contender
 from recipes.options import LOCK_DELAY_S_MAX, MAX_HOLD_S_MAX, OWNER_CHARACTERS_MAX
 
 EXIT_NOT_ACQUIRED = 75
@@ -180,6 +182,7 @@ class Holder:
             return
         await asyncio.sleep(_TELL_S)
         job = self._job
+        holder: Contender | Candidate | None
         try:
             if job.room == "locks":
                 holder = (await client.lock(job.name)).holder
@@ -189,10 +192,7 @@ class Holder:
             note(f"waiting for {job.title}: {error.message}")
             return
         if holder is not None:
-            where = f" on {holder.host}" if holder.host else ""
-            process = f", pid {holder.pid}" if holder.pid is not None else ""
-            who = holder.label or f"session {holder.session_id}"
-            note(f"waiting for {job.title}, held by {who}{where}{process}")
+            note(f"waiting for {job.title}, held by {in_short(holder)}")
 
     async def _give_back(self, client: AsyncClient, acquired: Acquired) -> None:
         if acquired.is_lost:

@@ -14,6 +14,7 @@ from coordinator.cli.wording import counted, lasting, moment, who
 from coordinator.client import AsyncClient, Contender, GrantRecord, GrantStory, LockView
 from coordinator.clock import SystemClock
 from coordinator.errors import NoNodeError
+from coordinator.wire.codec import to_body
 
 _CHAIN_MAX = 10
 _LOOKED_AT_MAX = 100
@@ -39,16 +40,16 @@ class Situation:
 
     def to_body(self) -> dict[str, Any]:
         return {
-            **self.view.to_body(),
+            **to_body(self.view),
             "chain": [
                 {
-                    "waiter": link.waiter.to_body(),
+                    "waiter": to_body(link.waiter),
                     "lock": link.lock,
-                    "holder": None if link.holder is None else link.holder.to_body(),
+                    "holder": None if link.holder is None else to_body(link.holder),
                 }
                 for link in self.chain
             ],
-            "last_grant": None if self.last is None else self.last.to_body(),
+            "last_grant": None if self.last is None else to_body(self.last),
         }
 
 
@@ -274,7 +275,7 @@ def why_lost(settings: Settings, name: str, grant: str | None, is_election: bool
     """
     story = settings.run(lambda client: story_of(client, name, grant, is_election=is_election))
     if settings.is_json:
-        click.echo(document(story.to_body()))
+        click.echo(document(to_body(story)))
         return
     for line in told_of(story):
         click.echo(line)

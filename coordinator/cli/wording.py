@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from coordinator.cli.output import one_line
+from coordinator.model.views import Candidate, Contender
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -64,6 +65,15 @@ def who(somebody: Somebody) -> str:
         name = f"'{somebody.label}'"
         facts.append(session)
     return one_line(f"{name} ({', '.join(facts)})" if facts else name)
+
+
+def in_short(holder: Contender | Candidate) -> str:
+    """Return who holds, in a few words."""
+    who = holder.label or f"session {holder.session_id}"
+    if isinstance(holder, Candidate):
+        return who
+    where = f" on {holder.host}" if holder.host else ""
+    return who + where + (f", pid {holder.pid}" if holder.pid is not None else "")
 
 
 def counted(number: int, thing: str, things: str = "") -> str:

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from coordinator.client.watching import ChangeStream as ChangeStream
     from coordinator.model.events import Change as Change
     from coordinator.model.events import Event as Event
+    from coordinator.model.history import GrantRecord as GrantRecord
+    from coordinator.model.history import GrantStory as GrantStory
+    from coordinator.model.history import Previous as Previous
     from coordinator.model.operations import Check as Check
     from coordinator.model.operations import Create as Create
     from coordinator.model.operations import Delete as Delete
@@ -52,23 +55,21 @@ if TYPE_CHECKING:
     from coordinator.model.sessions import SessionInfo as SessionInfo
     from coordinator.model.status import MemberInfo as MemberInfo
     from coordinator.model.status import Status as Status
+    from coordinator.model.views import Candidate as Candidate
+    from coordinator.model.views import Closed as Closed
+    from coordinator.model.views import Contender as Contender
+    from coordinator.model.views import Elected as Elected
+    from coordinator.model.views import ElectionView as ElectionView
+    from coordinator.model.views import LockSummary as LockSummary
+    from coordinator.model.views import LockView as LockView
+    from coordinator.model.views import Spread as Spread
     from coordinator.model.znodes import Children as Children
     from coordinator.model.znodes import CreateMode as CreateMode
     from coordinator.model.znodes import Stat as Stat
     from coordinator.model.znodes import Written as Written
     from coordinator.model.znodes import Znode as Znode
-    from coordinator.wire.messages.elections import Elected as Elected
-    from coordinator.wire.messages.elections import ElectionView as ElectionView
-    from coordinator.wire.messages.history import GrantRecord as GrantRecord
-    from coordinator.wire.messages.history import GrantStory as GrantStory
-    from coordinator.wire.messages.history import Previous as Previous
     from coordinator.wire.messages.holding import RevokeReply as RevokeReply
     from coordinator.wire.messages.holding import SizeReply as SizeReply
-    from coordinator.wire.messages.locks import Closed as Closed
-    from coordinator.wire.messages.locks import Contender as Contender
-    from coordinator.wire.messages.locks import LockSummary as LockSummary
-    from coordinator.wire.messages.locks import LockView as LockView
-    from coordinator.wire.messages.locks import Spread as Spread
 
 _HOMES = {
     "coordinator.client.async_client": ("AsyncClient",),
@@ -83,10 +84,18 @@ _HOMES = {
     "coordinator.client.sync_client": ("BlockingStream", "Client"),
     "coordinator.client.transport": ("HttpTransport", "Request", "Response", "Transport"),
     "coordinator.client.watching": ("ChangeStream",),
-    "coordinator.wire.messages.elections": ("Elected", "ElectionView"),
-    "coordinator.wire.messages.history": ("GrantRecord", "GrantStory", "Previous"),
+    "coordinator.model.history": ("GrantRecord", "GrantStory", "Previous"),
     "coordinator.wire.messages.holding": ("RevokeReply", "SizeReply"),
-    "coordinator.wire.messages.locks": ("Closed", "Contender", "LockSummary", "LockView", "Spread"),
+    "coordinator.model.views": (
+        "Candidate",
+        "Closed",
+        "Contender",
+        "Elected",
+        "ElectionView",
+        "LockSummary",
+        "LockView",
+        "Spread",
+    ),
     "coordinator.model.operations": (
         "Check",
         "Create",
@@ -144,6 +153,7 @@ __all__ = [
     "RevokeReply",
     "SizeReply",
     "Elected",
+    "Candidate",
     "ElectionView",
     "SessionInfo",
     "Status",

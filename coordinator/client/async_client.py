@@ -39,6 +39,7 @@ from coordinator.errors import (
 from coordinator.model.events import WatchKind as EventKind
 from coordinator.model.events import WatchSelector
 from coordinator.model.fields import ANY_VERSION
+from coordinator.model.history import GrantPage
 from coordinator.model.operations import (
     Check,
     Create,
@@ -50,11 +51,10 @@ from coordinator.model.operations import (
     SetData,
 )
 from coordinator.model.sessions import SessionList
+from coordinator.model.views import LockList
 from coordinator.model.znodes import Children, Stat, Written, Znode
 from coordinator.wire.codec import reader, to_body
-from coordinator.wire.messages.history import GrantPage
 from coordinator.wire.messages.if_held import if_held_body
-from coordinator.wire.messages.locks import LockList
 
 T = TypeVar("T")
 PageT = TypeVar("PageT", LockList, GrantPage, SessionList)

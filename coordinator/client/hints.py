@@ -13,7 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from coordinator.errors import NoNodeError
-from coordinator.wire.messages.locks import HOLD_LINE, LockView
+from coordinator.model.views import HOLD_LINE, LockView
 
 F = TypeVar("F", bound=Callable[..., Any])
 

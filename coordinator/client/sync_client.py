@@ -43,10 +43,9 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.model.events import Change
+from coordinator.model.history import GrantRecord
+from coordinator.model.views import Elected, LockSummary
 from coordinator.model.znodes import Written
-from coordinator.wire.messages.elections import Elected
-from coordinator.wire.messages.history import GrantRecord
-from coordinator.wire.messages.locks import LockSummary
 
 P = ParamSpec("P")
 T = TypeVar("T")

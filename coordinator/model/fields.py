@@ -34,6 +34,12 @@ INTERNAL = Meta(extra={"is_internal": True})
 """Of a field that no body carries."""
 
 
+def or_called(name: str, when: str) -> Meta:
+    """Return what lets a field go by another ``name`` while the field ``when``, which no body
+    carries, is true: ``lock``, or ``election`` of an election."""
+    return Meta(extra={"or_called": name, "when": when})
+
+
 def one_of(*words: str) -> Meta:
     """Return what restricts a text to ``words``."""
     return Meta(extra={"one_of": words})

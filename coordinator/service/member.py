@@ -33,7 +33,7 @@ from coordinator.service.limits import LimitsService
 from coordinator.service.locks.admin import HoldingService
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.elections import ElectionService
-from coordinator.service.locks.history import GrantHistory
+from coordinator.service.locks.history import GrantReads
 from coordinator.service.locks.hold_timers import HoldTimers
 from coordinator.service.locks.hold_times import LOOK_EVERY_MS, Holds, LockClasses
 from coordinator.service.locks.later_grants import LaterGrants
@@ -142,7 +142,7 @@ class Member:
         self.locks = LockService(self._proposals, replica, self._queues)
         self.lock_views = LockViews(self._reads, replica, self._holds, denials, promises)
         self.holding = HoldingService(self._proposals, self._reads, replica, leadership)
-        self.grant_history = GrantHistory(self._reads, replica)
+        self.grant_history = GrantReads(self._reads, replica)
         self.limits = LimitsService(
             config, engine, clock, timers=timers, tasks=tasks, replica=replica, rules=rules,
             leadership=leadership, proposals=self._proposals, reads=self._reads,

@@ -15,7 +15,7 @@ back; ``coordinator.wire.encoding`` turns those into bytes, in JSON or msgpack.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from operator import attrgetter
@@ -218,6 +218,9 @@ class _Field:
     is_nullable: bool
     is_left_out: bool
     default: Any
+    other: str | None
+    """What it is called where the field ``when`` is true."""
+    when: str
 
     @classmethod
     def of(cls, field: inspect.Field, *, is_strict: bool) -> _Field | None:
@@ -236,11 +239,21 @@ class _Field:
             is_nullable=any(isinstance(each, inspect.NoneType) for each in types),
             is_left_out=not field.required and (is_strict or bool(extra.get("is_left_out"))),
             default=field.default_factory() if has_factory else field.default,
+            other=extra.get("or_called"),
+            when=extra.get("when", ""),
         )
 
     @property
     def is_bytes(self) -> bool:
         return self.form is _BYTES
+
+    def renamed(self, body: Mapping[str, Any]) -> _Field | None:
+        """Return the field by its other name, if ``body`` has that one."""
+        if self.other is None or body.get(self.other) is None:
+            return None
+        if body.get(self.called) is not None:
+            raise Wrong(f"expected {self.called} or {self.other}, found both")
+        return replace(self, called=self.other)
 
     def read(self, body: Mapping[str, Any]) -> Any:
         """Return the value that ``body`` has for it, None when it has none."""
@@ -317,6 +330,7 @@ class ObjectForm:
         self._fields = tuple([each for each in read if each is not None])
         known = {each.called for each in self._fields}
         known |= {f"{each.called}_base64" for each in self._fields if each.is_bytes}
+        known |= {each.other for each in self._fields if each.other is not None}
         self._known = known if self._tag_field is None else known | {self._tag_field}
         names = [each.name for each in self._fields]
         self._names = [each.called for each in self._fields]
@@ -343,7 +357,10 @@ class ObjectForm:
         values = dict(given)
         for field in self._fields:
             if field.name not in given:
-                value = field.read(body)
+                other = field.renamed(body)
+                if other is not None:
+                    values[field.when] = True
+                value = (other or field).read(body)
                 if value is not None or field.is_required:
                     values[field.name] = value
         return self._kind(**values)
@@ -368,8 +385,9 @@ class ObjectForm:
                 continue
             if field.is_bytes and item is not None:
                 body.update(bytes_fields(field.called, item, encoding))
-            elif item is None or field.form.write is None:
-                body[field.called] = item
-            else:
-                body[field.called] = field.form.write(item, encoding)
+                continue
+            is_renamed = field.other is not None and getattr(value, field.when)
+            called = field.other or "" if is_renamed else field.called
+            write = field.form.write
+            body[called] = item if item is None or write is None else write(item, encoding)
         return body

@@ -10,7 +10,8 @@ import msgpack  # type: ignore[import-untyped]
 
 from coordinator import secret_file
 from coordinator.errors import CoordinatorError
-from coordinator.model import fields
+from coordinator.model import contention, fields
+from coordinator.model.contention import HolderInfo
 from coordinator.model.sessions import SessionRequest
 from coordinator.raft.network import agreement, frames
 from coordinator.raft.network.messages import FrameError
@@ -101,7 +102,7 @@ def of_bodies() -> Iterator[Bound]:
 
 def of_locks() -> Iterator[Bound]:
     """Wishes to hold."""
-    named, module = "acquire.", acquire
+    named, module = "contention.", contention
     named_fields = {
         "WAIT_MS_MAX": "timeout_ms", "LOCK_DELAY_MS_MAX": "lock_delay_ms",
         "MAX_HOLD_MS_MAX": "max_hold_ms", "PID_MAX": "pid",
@@ -120,7 +121,7 @@ def of_locks() -> Iterator[Bound]:
         names=[f"l{number}" for number in range(n)]))  # fmt: skip
     for field in ("label", "host", "trace_id", "guard"):
         yield Bound(
-            "fields.TEXT_CHARACTERS_MAX", module.TEXT_CHARACTERS_MAX,
+            "fields.TEXT_CHARACTERS_MAX", fields.TEXT_CHARACTERS_MAX,
             lambda n, f=field: acquiring(**{f: "x" * n}),
         )  # fmt: skip
     yield Bound("holding.NOTE_BYTES_MAX", holding.NOTE_BYTES_MAX, lambda n: is_read(
@@ -131,10 +132,12 @@ def of_locks() -> Iterator[Bound]:
     )  # fmt: skip
     yield Bound("contenders._NAME_CHARS_MAX", contenders._NAME_CHARS_MAX, lambda n: is_read(
         lambda: contenders.LOCKS.directory("x" * n)))  # fmt: skip
-    beside = len(holder_info.HolderInfo("x" * 300).to_bytes()) - 300
+    beside = len(holder_info.holder_data(HolderInfo("x" * 300))) - 300
     yield Bound(
         "holder_info._HOLDER_BYTES_MAX", holder_info._HOLDER_BYTES_MAX,
-        lambda n: is_read(holder_info.HolderInfo("x" * (n - beside)).to_bytes),
+        lambda n: is_read(
+            lambda: holder_info.holder_data(HolderInfo("x" * (n - beside)))
+        ),
     )  # fmt: skip
     yield Bound("tokens.TOKEN_MAX", tokens.TOKEN_MAX, lambda n: is_read(
         lambda: tokens.checked_token(n)))  # fmt: skip

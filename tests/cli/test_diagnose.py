@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as with_fields
 
 from coordinator.cli.diagnose import diagnoses, told
 from coordinator.cli.diagnosis import Diagnosis, Figures, Percentiles, diagnosed, figures_of
@@ -169,7 +170,7 @@ def record(**changes: Any) -> GrantRecord:
         kind="exclusive", session_id="s", entered_zxid=1, entered_ms=1_000, granted_zxid=2,
         granted_ms=1_010, ended_zxid=3, ended_ms=1_110, how="released",
     )  # fmt: skip
-    return replace(usual, **changes)
+    return with_fields(usual, **changes)
 
 
 def figures(*records: GrantRecord, **changes: Any) -> Figures:

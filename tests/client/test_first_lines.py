@@ -20,7 +20,7 @@ import coordinator
 from coordinator import Client, Lock, connect
 from coordinator.client import Create, RetryPolicy, hints
 from coordinator.errors import BadArgumentsError, ClientClosedError, NoNodeError
-from coordinator.wire.messages.locks import HOLD_LINE
+from coordinator.model.views import HOLD_LINE
 from tests.client.server_thread import serving
 
 

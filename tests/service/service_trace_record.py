@@ -13,9 +13,9 @@ from coordinator.config import Config
 from coordinator.errors import CoordinatorError
 from coordinator.model.events import Bookmark, Resync
 from coordinator.model.sessions import SessionLease
+from coordinator.model.views import LockView
 from coordinator.raft.engine import Applied
 from coordinator.service.locks.service import Grant
-from coordinator.service.locks.views import LockView
 from coordinator.service.reads import ReadReply
 from coordinator.service.watch_stream import WatchItem
 from coordinator.state import commands as do

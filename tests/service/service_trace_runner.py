@@ -43,10 +43,11 @@ from typing import Any, TypeVar
 
 from coordinator.config import Config, LimitsConfig, SessionConfig
 from coordinator.errors import CoordinatorError
+from coordinator.model.contention import HolderInfo
 from coordinator.model.events import WatchSelector
 from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.queues import Wish
-from coordinator.service.locks.service import Grant, HolderInfo
+from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, ReadReply, at_least
 from coordinator.service.watch_stream import WatchStream

@@ -15,9 +15,9 @@ from coordinator.errors import (
     ShuttingDownError,
     StorageError,
 )
+from coordinator.model.contention import HolderInfo
 from coordinator.model.events import WatchSelector
 from coordinator.raft.loopback import LoopbackEngine
-from coordinator.service.locks.service import HolderInfo
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE, at_least
 from coordinator.service.tasks import Tasks

@@ -16,11 +16,11 @@ import coordinator.state.commands as commands
 from coordinator.client.transport import Request, Response
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, UnknownRouteError, to_problem
+from coordinator.model.contention import HolderInfo
 from coordinator.model.events import StreamError, Watching, WatchRequest
 from coordinator.model.sessions import SessionClosed, SessionLease, SessionRequest
 from coordinator.model.znodes import Children, Written, Znode
 from coordinator.service.locks.admin import Asked
-from coordinator.service.locks.holder_info import HolderInfo
 from coordinator.service.locks.queues import Wish
 from coordinator.service.member import Member
 from coordinator.service.reads import ReadReply
@@ -29,12 +29,7 @@ from coordinator.wire import messages
 from coordinator.wire.codec import encoded, from_body, to_body
 from coordinator.wire.encoding import Encoding, decode
 from coordinator.wire.http.conditions import IF_HELD, conditions
-from coordinator.wire.http.convert_locks import (
-    contender_body,
-    grant_shape,
-    lock_shape,
-    record_shape,
-)
+from coordinator.wire.http.convert_locks import grant_shape
 from coordinator.wire.http.queries import READ_MODES, Query
 from coordinator.wire.messages import acquire, elections
 from coordinator.wire.messages import holding as shapes
@@ -133,11 +128,7 @@ class Door:
             case "GET", []:
                 mode = Query(query, READ_MODES).read_mode()
                 view = await member.lock_views.query(name, mode, deadline_ms)
-                body = lock_shape(view.value, None).to_body()
-                for part in ("holders", "queue"):  # the door of HTTP makes them in slices
-                    places = getattr(view.value, part)
-                    body[part] = [contender_body(each, Encoding.JSON) for each in places]
-                return _Shown(body, view)
+                return _Shown(to_body(view.value), view)
             case _:
                 return await self._hold(request, name, rest)
 
@@ -163,8 +154,7 @@ class Door:
                 done = await holding.revoke(
                     name, revoke.grant_id, revoke.by, revoke.reason, asked
                 )
-                record = record_shape(done.grant)
-                return shapes.RevokeReply(record, done.fencing_token_min).to_body()
+                return shapes.RevokeReply(done.grant, done.fencing_token_min).to_body()
         raise UnknownRouteError(f"{request.method} {request.target}")
 
     async def _tree(self, request: Request, path: str, raw_query: str) -> Any:

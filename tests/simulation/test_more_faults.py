@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from coordinator.errors import BadArgumentsError
+from coordinator.model.views import LockView
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.rejoin import incarnations as incarnations
 from coordinator.service.locks import revocations as taken
-from coordinator.service.locks.views import LockView, LockViews
+from coordinator.service.locks.views import LockViews
 from coordinator.service.member import Member
 from coordinator.service.reads import STALE, ReadMode, ReadReply, Reads
 from coordinator.state.locks.contender import Ending

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.model.events import Change
-from coordinator.wire.messages.acquire import Grant
-from coordinator.wire.messages.locks import LockView
+from coordinator.model.views import LockView
+from coordinator.wire.messages.acquire import (
+    Grant,
+)
 
 
 @dataclass

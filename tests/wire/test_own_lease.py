@@ -97,7 +97,7 @@ async def held(world: MemoryCluster, face: Face) -> AsyncIterator[Any]:
         async def give_back() -> None:
             await member.elections.release("a", elected.grant_id, None, far_ms)
     else:
-        from coordinator.service.locks.holder_info import HolderInfo
+        from coordinator.model.contention import HolderInfo
 
         grant = await member.locks.acquire("a", holder=HolderInfo(), **given)
 

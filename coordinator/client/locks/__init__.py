@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from coordinator.client.locks.grant_watch import GrantWatch as GrantWatch
     from coordinator.client.locks.lock_queue import LockQueue as LockQueue
     from coordinator.client.locks.owner import current_owner as current_owner
-    from coordinator.wire.messages.acquire import Grant as GrantReply
+    from coordinator.wire.messages.acquire import (
+        Grant as GrantReply,
+    )
 
 _HOMES = {
     "AcquireRequest": "coordinator.client.locks.acquire_request",

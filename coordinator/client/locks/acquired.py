@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from coordinator.client.session import Session
 from coordinator.errors import OutcomeUnknownError, UnavailableError
-from coordinator.wire.messages.acquire import Grant
+from coordinator.wire.messages.acquire import (
+    Grant,
+)
 
 _AGAIN_S = 0.05
 

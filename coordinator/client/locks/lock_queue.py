@@ -42,11 +42,15 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
+from coordinator.model.contention import (
+    WAIT_MS_MAX,
+)
 from coordinator.model.events import StreamError
+from coordinator.model.views import ElectionView, LockView
+from coordinator.wire.codec import reader
 from coordinator.wire.encoding import Encoding, decode
 from coordinator.wire.messages import NDJSON_TYPE
 from coordinator.wire.messages.acquire import (
-    WAIT_MS_MAX,
     AbandonReply,
     Acquire,
     Grant,
@@ -56,9 +60,7 @@ from coordinator.wire.messages.acquire import (
     read_acquire_line,
     read_grant_reply,
 )
-from coordinator.wire.messages.elections import ElectionView
 from coordinator.wire.messages.holding import NoteReply, note_body
-from coordinator.wire.messages.locks import LockView
 
 T = TypeVar("T")
 
@@ -245,11 +247,11 @@ class LockQueue:
         base = self._base_of(grant.lock)
         if self.is_election:
             view = await self._delivery.read(
-                Call("GET", base), ElectionView.from_body, self._timeout_ms
+                Call("GET", base), reader(ElectionView), self._timeout_ms
             )
             return view.elected is not None and view.elected.grant_id == grant.grant_id, view.zxid
         call = Call("GET", f"{base}?fencing_token={grant.fencing_token}")
-        lock = await self._delivery.read(call, LockView.from_body, self._timeout_ms)
+        lock = await self._delivery.read(call, reader(LockView), self._timeout_ms)
         return lock.is_current is True, lock.zxid
 
     def clean_up(self, work: Coroutine[Any, Any, T], name: str, owner: str) -> asyncio.Task[T]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from coordinator.client.calls import Call, target_of
 from coordinator.client.delivery import Delivery
 from coordinator.client.lines import Lines
+from coordinator.model.views import Elected
 from coordinator.wire.messages import NDJSON_TYPE
-from coordinator.wire.messages.elections import Elected, read_observe_line
+from coordinator.wire.messages.elections import read_observe_line
 
 
 class ElectionStream:

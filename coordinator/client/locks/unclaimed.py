@@ -9,8 +9,8 @@ from __future__ import annotations
 from coordinator.client.calls import Call
 from coordinator.client.delivery import Delivery
 from coordinator.client.session import Session
-from coordinator.wire.messages.elections import ElectionView
-from coordinator.wire.messages.locks import Contender, LockView
+from coordinator.model.views import Candidate, Contender, ElectionView, LockView
+from coordinator.wire.codec import reader
 
 
 async def unclaimed(
@@ -25,16 +25,22 @@ async def unclaimed(
         each.grant_id
         for each in found
         if each.session_id == session.session_id
-        and each.owner == owner
+        and _owner_of(each) == owner
         and not session.grant_watch.is_watched(each.path)
     )
 
 
-async def _queued(delivery: Delivery, base: str, timeout_ms: int) -> tuple[Contender, ...]:
+async def _queued(
+    delivery: Delivery, base: str, timeout_ms: int
+) -> tuple[Contender | Candidate, ...]:
     call = Call("GET", base)
     if base.startswith("/v1/elections/"):
-        election = await delivery.read(call, ElectionView.from_body, timeout_ms)
-        elected = () if election.elected is None else (election.elected,)
+        election = await delivery.read(call, reader(ElectionView), timeout_ms)
+        elected: tuple[Candidate, ...] = () if election.elected is None else (election.elected,)
         return elected + election.candidates
-    lock = await delivery.read(call, LockView.from_body, timeout_ms)
+    lock = await delivery.read(call, reader(LockView), timeout_ms)
     return lock.holders + lock.queue
+
+
+def _owner_of(each: Contender | Candidate) -> str:
+    return each.owner if isinstance(each, Contender) else ""

@@ -8,12 +8,13 @@ from coordinator.client.asking import Asking
 from coordinator.client.calls import Call, target_of
 from coordinator.client.conditions import Conditions, conditions_of
 from coordinator.client.hints import LockQuestion, answering
+from coordinator.model.history import GrantPage, GrantRecord, GrantStory
+from coordinator.model.views import ElectionView, LockList, LockSummary, LockView
+from coordinator.wire.codec import reader
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.messages.elections import ElectionView, proclaim_body
-from coordinator.wire.messages.history import GrantPage, GrantRecord, GrantStory
+from coordinator.wire.messages.elections import proclaim_body
 from coordinator.wire.messages.holding import Resize, Revoke, RevokeReply, SizeReply
 from coordinator.wire.messages.if_held import if_held_body
-from coordinator.wire.messages.locks import LockList, LockSummary, LockView
 
 
 class LockVerbs(Asking):
@@ -28,7 +29,7 @@ class LockVerbs(Asking):
         """
         query = "" if fencing_token is None else f"?fencing_token={fencing_token}"
         call = Call("GET", target_of("locks", name) + query)
-        return LockQuestion(self._read(call, LockView.from_body))
+        return LockQuestion(self._read(call, reader(LockView)))
 
     async def locks(self, *, held_ms_min: int = 0) -> AsyncGenerator[LockSummary, None]:
         """Iterate over the locks held for at least ``held_ms_min``, page by page.
@@ -37,7 +38,7 @@ class LockVerbs(Asking):
             UnavailableError: no member answered in time.
         """
         query = [("held_ms_min", str(held_ms_min))]
-        async for page in self._pages("/v1/locks", query, LockList.from_body):
+        async for page in self._pages("/v1/locks", query, reader(LockList)):
             for each in page.locks:
                 yield each
 
@@ -75,7 +76,7 @@ class LockVerbs(Asking):
             "how": how,
         }
         query = [(name, str(value)) for name, value in wanted.items() if value is not None]
-        async for page in self._pages("/v1/grants", query, GrantPage.from_body):
+        async for page in self._pages("/v1/grants", query, reader(GrantPage)):
             for each in page.grants:
                 yield each
 
@@ -88,7 +89,7 @@ class LockVerbs(Asking):
         """
         query = "?election" if is_election else ""
         call = Call("GET", target_of("grants", lock, grant_id) + query)
-        return await self._read(call, GrantStory.from_body)
+        return await self._read(call, reader(GrantStory))
 
     async def revoke(
         self, lock: str, *, by: str, reason: str, grant_id: str | None = None
@@ -129,7 +130,7 @@ class LockVerbs(Asking):
             UnavailableError: no member answered in time.
         """
         call = Call("GET", target_of("elections", name))
-        return await self._read(call, ElectionView.from_body)
+        return await self._read(call, reader(ElectionView))
 
     async def proclaim(
         self, name: str, grant_id: str, value: bytes, *, if_held: Conditions = None

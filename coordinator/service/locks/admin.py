@@ -17,10 +17,11 @@ from coordinator.errors import (
     LockLostError,
     NotOwnerError,
 )
+from coordinator.model.history import GrantRecord
 from coordinator.service.leadership import Leadership
-from coordinator.service.locks.contenders import LOCKS, Contender, find, grant_id_of
-from coordinator.service.locks.history import GrantRecord, ended_record
-from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.service.locks.contenders import LOCKS, QueuedContender, find, grant_id_of
+from coordinator.service.locks.history import ended_record
+from coordinator.service.locks.holder_info import said_in
 from coordinator.service.locks.service import Grant
 from coordinator.service.proposals import Committed, Proposer
 from coordinator.service.reads import LINEARIZABLE, Reads
@@ -223,7 +224,7 @@ class HoldingService:
         )
 
     def _record(
-        self, name: str, done: Revoked, before: Contender | None, by: str, reason: str
+        self, name: str, done: Revoked, before: QueuedContender | None, by: str, reason: str
     ) -> GrantRecord:
         """Return what the history says of the grant, or as much as is known without it."""
         machine = self._replica.machine
@@ -233,14 +234,14 @@ class HoldingService:
         known = before if before is not None and before.czxid == done.czxid else None
         recorded = None if known is None else known.recorded
         return GrantRecord(
-            name=name,
+            **({} if known is None else said_in(known.data)),
+            lock=name,
             grant_id=grant_id_of(done.path, done.czxid),
             path=done.path,
             fencing_token=done.czxid,
             kind="" if recorded is None else recorded.kind.value,
             session_id="" if known is None else known.session_id,
             owner="" if recorded is None else recorded.owner,
-            info=HolderInfo() if known is None else HolderInfo.of(known.data),
             note=b"",
             group=done.paths if len(done.paths) > 1 else (),
             entered_zxid=done.czxid,

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 from coordinator.errors import BadArgumentsError
 from coordinator.state.commands import Kind
-from coordinator.state.locks.contender import Contender as Recorded
+from coordinator.state.locks.contender import Contender
 from coordinator.state.machine import StateMachine
 from recipes.contention import sequence_of
 
@@ -105,10 +105,10 @@ def grant_id_of(path: str, czxid: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class QueuedContender:
     """One place in a queue: what is recorded of it, and its znode's data, as of ``zxid``."""
 
-    recorded: Recorded
+    recorded: Contender
     data: bytes
     zxid: int
 
@@ -133,24 +133,24 @@ class Contender:
         return grant_id_of(self.path, self.czxid)
 
 
-def find(machine: StateMachine, path: str) -> Contender | None:
+def find(machine: StateMachine, path: str) -> QueuedContender | None:
     """Return the contender ``path``, None when it is not there."""
     recorded = machine.locks.record(path)
     return None if recorded is None else _there(machine, recorded)
 
 
-def contenders_of(machine: StateMachine, directory: str) -> list[Contender]:
+def contenders_of(machine: StateMachine, directory: str) -> list[QueuedContender]:
     """Return everybody in the queue, in its order: who holds first."""
     return [_there(machine, each) for each in machine.locks.contenders(directory)]
 
 
-def first_holder(machine: StateMachine, directory: str) -> Contender | None:
+def first_holder(machine: StateMachine, directory: str) -> QueuedContender | None:
     """Return who holds, the first of them if several do; None when nobody does."""
     holder = machine.locks.first_holder(directory)
     return None if holder is None else _there(machine, holder)
 
 
-def _there(machine: StateMachine, recorded: Recorded) -> Contender:
+def _there(machine: StateMachine, recorded: Contender) -> QueuedContender:
     data = machine.data(recorded.path)
     assert data is not None, "what is recorded stands in the tree"
-    return Contender(recorded, data, machine.zxid)
+    return QueuedContender(recorded, data, machine.zxid)

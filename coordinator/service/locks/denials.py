@@ -12,25 +12,15 @@ The history of grants knows only grants; contention also shows in who got none.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 
 from coordinator.clock import Clock
+from coordinator.model.views import Denied
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.state.commands import Command, Enter
 from coordinator.state.outcomes import Entered, Outcome
 
 _LOCKS_MAX = 10_000
 _PREFIX = LOCKS.root + "/"
-
-
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """Counts since the wall time ``since_ms``: ``tries`` that were refused at once, and waiters
-    that ``left`` ungranted."""
-
-    tries: int
-    left: int
-    since_ms: int
 
 
 class Denials:

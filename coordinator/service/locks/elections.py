@@ -7,14 +7,17 @@ the data of that znode is the value it proclaims.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Unpack
+
+from msgspec.structs import asdict
 
 from coordinator.errors import BadVersionError, LockLostError, NoNodeError, NotOwnerError
 from coordinator.model.events import Bookmark, Resync, WatchKind, WatchSelector
+from coordinator.model.views import Candidate, ElectionView
 from coordinator.service.locks.contenders import (
     ELECTIONS,
-    Contender,
+    QueuedContender,
     contenders_of,
     first_holder,
 )
@@ -32,30 +35,6 @@ from coordinator.state.commands import (
     RequestId,
     SetData,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateView:
-    """One candidate; ``label`` is that of its session."""
-
-    grant_id: str
-    fencing_token: int
-    session_id: str
-    position: int
-    path: str
-    value: bytes
-    label: str
-    since_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class ElectionView:
-    """Who is elected, and who would be next, in order."""
-
-    election: str
-    elected: CandidateView | None
-    candidates: tuple[CandidateView, ...]
-    zxid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,22 +165,24 @@ class ElectionService(QueueService):
         elected = None if holder is None else _candidate((holder, 0, self._label(holder)))
         return ElectionView(name, elected, (), machine.zxid)
 
-    def _label(self, contender: Contender) -> str:
+    def _label(self, contender: QueuedContender) -> str:
         session = self._replica.machine.session(contender.session_id)
         return "" if session is None else session.label
 
-    def _described(self, holder: Contender) -> Mapping[str, Any]:
+    def _described(self, holder: QueuedContender) -> Mapping[str, Any]:
         shown = asdict(_candidate((holder, 0, self._label(holder))))
+        del shown["epoch"]
         shown["value"] = shown["value"].decode("utf-8", "replace")
         return shown
 
 
-def _candidate(place: tuple[Contender, int, str]) -> CandidateView:
+def _candidate(place: tuple[QueuedContender, int, str]) -> Candidate:
     """Return the view of a contender, at its position, with the label of its session."""
     contender, position, label = place
-    return CandidateView(
+    return Candidate(
         grant_id=contender.grant_id,
         fencing_token=contender.czxid,
+        epoch=contender.czxid,
         session_id=contender.session_id,
         position=position,
         path=contender.path,

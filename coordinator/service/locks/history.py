@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 from coordinator.errors import NoNodeError
+from coordinator.model.history import GrantPage, GrantRecord, GrantStory
 from coordinator.service.locks.contenders import Recipe, find, grant_id_of, recipe_at
-from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.service.locks.holder_info import said_in
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.service.slices import in_slices
 from coordinator.state.locks.contender import Contender, Ending
-from coordinator.state.locks.grant_history import Grant, GrantQuery
+from coordinator.state.locks.grant_history import GrantQuery, KeptGrant
 from coordinator.state.machine import StateMachine
 
 _QUEUES_AT_ONCE = 2_000
@@ -30,82 +31,7 @@ _HOW = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GrantRecord:
-    """One grant, held (``how`` is "") or over; wall times are labels."""
-
-    name: str
-    grant_id: str
-    path: str
-    fencing_token: int
-    kind: str
-    session_id: str
-    owner: str
-    info: HolderInfo
-    note: bytes
-    group: tuple[str, ...]
-    entered_zxid: int
-    entered_ms: int
-    granted_zxid: int
-    granted_ms: int
-    ended_zxid: int | None = None
-    ended_ms: int | None = None
-    how: str = ""
-    by: str = ""
-    reason: str = ""
-    silent_ms: int = 0
-    term: int = 0
-    next_token: int | None = None
-    is_election: bool = False
-
-    @classmethod
-    def of(cls, grant: Grant) -> GrantRecord:
-        recipe = recipe_at(grant.path)
-        return cls(
-            name=recipe.name_at(grant.path),
-            grant_id=grant_id_of(grant.path, grant.czxid),
-            path=grant.path,
-            fencing_token=grant.czxid,
-            kind=grant.kind.value,
-            session_id=grant.session_id or "",
-            owner=grant.owner,
-            info=HolderInfo.of(grant.data),
-            note=grant.note,
-            group=grant.group,
-            entered_zxid=grant.czxid,
-            entered_ms=grant.entered_ms,
-            granted_zxid=grant.granted_zxid,
-            granted_ms=grant.granted_ms,
-            ended_zxid=grant.ended_zxid,
-            ended_ms=grant.ended_ms,
-            how=grant.how.value,
-            by=grant.by,
-            reason=grant.reason,
-            silent_ms=grant.silent_ms,
-            term=grant.term,
-            next_token=grant.next_token,
-            is_election=recipe.word == "election",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class GrantPage:
-    """Some grants, in the order in which they were granted; ``next`` goes on behind them."""
-
-    grants: tuple[GrantRecord, ...]
-    next: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class GrantStory:
-    """What became of one grant, and who was granted next."""
-
-    grant: GrantRecord
-    next: GrantRecord | None
-    summary: str
-
-
-class GrantHistory:
+class GrantReads:
     """The history as one member serves it."""
 
     def __init__(self, reads: Reads, replica: MachineReplica) -> None:
@@ -122,7 +48,7 @@ class GrantHistory:
         found = self._replica.machine.locks.history(wanted, held)
         last = found[-1].number if len(found) == query.limit else None
         labels = self._reads.reply(None, age_ms)
-        records = await in_slices(found, GrantRecord.of)
+        records = await in_slices(found, _record)
         return labels.with_value(GrantPage(tuple(records), last))
 
     async def _held(self, query: GrantQuery) -> list[Contender]:
@@ -168,8 +94,8 @@ class GrantHistory:
         if grant.next_token is not None:
             directory = recipe.directory(name)
             later = machine.locks.history(GrantQuery(directory, token=grant.next_token))
-            following = GrantRecord.of(later[0]) if later else None
-        record = GrantRecord.of(grant)
+            following = _record(later[0]) if later else None
+        record = _record(grant)
         story = GrantStory(record, following, told(record, following))
         return self._reads.reply(story, age_ms)
 
@@ -203,15 +129,44 @@ class GrantsWanted:
 def ended_record(machine: StateMachine, path: str, czxid: int) -> GrantRecord | None:
     """Return the record of a grant, None when it never held or is forgotten."""
     grant = _found(machine, path, czxid)
-    return None if grant is None else GrantRecord.of(grant)
+    return None if grant is None else _record(grant)
+
+
+def _record(grant: KeptGrant) -> GrantRecord:
+    recipe = recipe_at(grant.path)
+    return GrantRecord(
+        **said_in(grant.data),
+        lock=recipe.name_at(grant.path),
+        grant_id=grant_id_of(grant.path, grant.czxid),
+        path=grant.path,
+        fencing_token=grant.czxid,
+        kind=grant.kind.value,
+        session_id=grant.session_id or "",
+        owner=grant.owner,
+        note=grant.note,
+        group=grant.group,
+        entered_zxid=grant.czxid,
+        entered_ms=grant.entered_ms,
+        granted_zxid=grant.granted_zxid,
+        granted_ms=grant.granted_ms,
+        ended_zxid=grant.ended_zxid,
+        ended_ms=grant.ended_ms,
+        how=grant.how.value,
+        by=grant.by,
+        reason=grant.reason,
+        silent_ms=grant.silent_ms,
+        term=grant.term,
+        next_token=grant.next_token,
+        is_election=recipe.word == "election",
+    )
 
 
 def told(record: GrantRecord, following: GrantRecord | None) -> str:
     """Return in plain sentences what became of a grant."""
-    what = f"{'election' if record.is_election else 'lock'} {record.name!r}"
+    what = f"{'election' if record.is_election else 'lock'} {record.lock!r}"
     who = f"session {record.session_id or 'of nobody'}"
-    if record.info.label:
-        who += f" ({record.info.label})"
+    if record.label:
+        who += f" ({record.label})"
     if not record.how:
         return f"Grant {record.grant_id} of {what} is held by {who}."
     held_ms = max(0, (record.ended_ms or 0) - record.granted_ms)
@@ -241,7 +196,7 @@ def told(record: GrantRecord, following: GrantRecord | None) -> str:
     return text
 
 
-def _found(machine: StateMachine, path: str, czxid: int) -> Grant | None:
+def _found(machine: StateMachine, path: str, czxid: int) -> KeptGrant | None:
     directory, grant_id = path.rpartition("/")[0], grant_id_of(path, czxid)
     for grant in machine.locks.history(GrantQuery(directory, token=czxid)):
         if grant.path == path or grant_id_of(grant.path, czxid) == grant_id:

@@ -40,7 +40,7 @@ from coordinator.errors import (
 )
 from coordinator.model.events import EventType
 from coordinator.service.leadership import Leadership
-from coordinator.service.locks.contenders import Contender, Recipe, find, first_holder
+from coordinator.service.locks.contenders import QueuedContender, Recipe, find, first_holder
 from coordinator.service.locks.hold_times import LockClasses
 from coordinator.service.locks.positions import Positions
 from coordinator.service.locks.withdrawals import Leave, Leaving
@@ -91,7 +91,7 @@ class Attempt(NamedTuple):
     data: bytes
     request: RequestId | None
     wait_deadline_ms: int
-    describe: Callable[[Contender], Mapping[str, Any]]
+    describe: Callable[[QueuedContender], Mapping[str, Any]]
     """Shows the present holder in a LockTimeoutError."""
     wish: Wish = DEFAULT_WISH
     if_held: tuple[IfHeld, ...] = ()
@@ -165,7 +165,7 @@ class Queues:
         )
         self._positions = Positions(replica, clock, timers)
 
-    async def acquire(self, attempt: Attempt) -> tuple[Contender, ...]:
+    async def acquire(self, attempt: Attempt) -> tuple[QueuedContender, ...]:
         """Enter the queues and return the contenders, in canonical order, once all of them hold.
 
         Raises:
@@ -286,7 +286,9 @@ class Queues:
             )
         return _Mine(path, stat.czxid)
 
-    async def _granted(self, attempt: Attempt, mine: tuple[_Mine, ...]) -> tuple[Contender, ...]:
+    async def _granted(
+        self, attempt: Attempt, mine: tuple[_Mine, ...]
+    ) -> tuple[QueuedContender, ...]:
         """Wait until every one of ``mine`` holds, by the wait deadline."""
         position: int | None = None
         # What a try finds waiting is of an earlier request of the same number, which would wait.
@@ -376,7 +378,7 @@ class Queues:
             position=max(each.position for each in standings),
         )
 
-    def _held(self, mine: tuple[_Mine, ...]) -> tuple[Contender, ...]:
+    def _held(self, mine: tuple[_Mine, ...]) -> tuple[QueuedContender, ...]:
         """Return the contenders that were just seen to hold, in the same step."""
         machine = self._replica.machine
         won = [find(machine, each.path) for each in mine]
@@ -409,7 +411,7 @@ class Queues:
         client_id = f"member-{self._entropy.getrandbits(128):032x}"
         return RequestId(client_id, 1, self._replica.machine.applied_index)
 
-    async def present_holder(self, directory: str, deadline_ms: int) -> Contender | None:
+    async def present_holder(self, directory: str, deadline_ms: int) -> QueuedContender | None:
         """Return who holds; nobody if this member may lag behind, rather than who held before."""
         if not await self._is_up_to_date(deadline_ms):
             return None

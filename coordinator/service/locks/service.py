@@ -8,45 +8,23 @@ be seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
+from msgspec.structs import asdict
+
 from coordinator.errors import NotOwnerError
-from coordinator.service.locks.contenders import LOCKS, Contender, Recipe, grant_id_of
-from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.model.contention import HolderInfo
+from coordinator.model.history import Previous
+from coordinator.service.locks.contenders import LOCKS, QueuedContender, Recipe, grant_id_of
+from coordinator.service.locks.holder_info import holder_data
 from coordinator.service.locks.queues import Attempt, Queues, Wish
-from coordinator.service.locks.views import ContenderView, Place
+from coordinator.service.locks.views import Seen
 from coordinator.service.proposals import Proposer
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Abandon, IfHeld, Release, RequestId
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Abandoned, Released
 from coordinator.state.repeats import check_answers
-
-
-class Previous(NamedTuple):
-    """How the grant before ended, and what its holder noted."""
-
-    grant_id: str
-    fencing_token: int
-    how: str
-    note: bytes
-    ended_zxid: int
-
-    @classmethod
-    def of(cls, machine: StateMachine, directory: str) -> Previous | None:
-        """Return the grant of this queue that ended last, None if the history knows none."""
-        ended = machine.locks.last_ended(directory)
-        if ended is None:
-            return None
-        contender = ended.contender
-        return cls(
-            grant_id=grant_id_of(contender.path, contender.czxid),
-            fencing_token=contender.czxid,
-            how=ended.departure.how.value,
-            note=contender.note,
-            ended_zxid=ended.ended_zxid,
-        )
 
 
 class Grant(NamedTuple):
@@ -69,7 +47,7 @@ class Grant(NamedTuple):
     grants: tuple[Grant, ...] = ()
 
     @classmethod
-    def of(cls, machine: StateMachine, recipe: Recipe, contender: Contender) -> Grant:
+    def of(cls, machine: StateMachine, recipe: Recipe, contender: QueuedContender) -> Grant:
         return cls(
             grant_id=contender.grant_id,
             lock=recipe.name_at(contender.path),
@@ -79,7 +57,7 @@ class Grant(NamedTuple):
             path=contender.path,
             kind=contender.recorded.kind.value,
             max_hold_ms=contender.recorded.max_hold_ms,
-            previous=Previous.of(machine, contender.directory),
+            previous=_previous(machine, contender.directory),
         )
 
 
@@ -185,7 +163,7 @@ class QueueService:
         assert isinstance(result, Abandoned), "an abandon comes to an Abandoned"
         return result
 
-    def _described(self, holder: Contender) -> Mapping[str, Any]:
+    def _described(self, holder: QueuedContender) -> Mapping[str, Any]:
         """Return what an error says of who holds."""
         raise NotImplementedError
 
@@ -204,10 +182,25 @@ class LockService(QueueService):
             name: of one lock; or the names of several, which are then granted all at once.
         """
         names = (name,) if isinstance(name, str) else tuple(name)
-        grants = await self._acquire(names, holder.to_bytes(), how)
+        grants = await self._acquire(names, holder_data(holder), how)
         return grants[0] if isinstance(name, str) else grants[0]._replace(grants=grants)
 
-    def _described(self, holder: Contender) -> Mapping[str, Any]:
-        shown = asdict(ContenderView.of(Place.of(self._replica.machine, holder, 0)))
+    def _described(self, holder: QueuedContender) -> Mapping[str, Any]:
+        shown = asdict(Seen.of(self._replica.machine, holder, 0).shown())
         shown["note"] = holder.recorded.note.decode("utf-8", "replace")
         return shown
+
+
+def _previous(machine: StateMachine, directory: str) -> Previous | None:
+    """Return the grant of this queue that ended last, None if the history knows none."""
+    ended = machine.locks.last_ended(directory)
+    if ended is None:
+        return None
+    contender = ended.contender
+    return Previous(
+        grant_id=grant_id_of(contender.path, contender.czxid),
+        fencing_token=contender.czxid,
+        how=ended.departure.how.value,
+        note=contender.note,
+        ended_zxid=ended.ended_zxid,
+    )

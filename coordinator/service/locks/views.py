@@ -8,18 +8,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
+from msgspec.structs import replace as with_fields
+
+from coordinator.model.views import (
+    Closed,
+    Contender,
+    Denied,
+    LockList,
+    LockSummary,
+    LockView,
+    Spread,
+)
 from coordinator.service.locks.contenders import (
     LOCKS,
-    Contender,
+    QueuedContender,
     contenders_of,
     first_holder,
 )
-from coordinator.service.locks.denials import Denials, Denied
+from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.hold_times import Holds
-from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.service.locks.holder_info import said_in
 from coordinator.service.locks.lease_remaining import NOTHING_KNOWN, Promised, Promises
 from coordinator.service.reads import Consistency, ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
@@ -29,49 +40,29 @@ from coordinator.state.machine import StateMachine
 _SPREAD_OF_MAX = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class ContenderView:
-    """One place in a queue, for people and programs that look."""
+class Seen(NamedTuple):
+    """What is shown of a contender is made of this, all of one moment."""
 
-    grant_id: str
-    fencing_token: int
-    session_id: str
+    contender: QueuedContender
     position: int
-    path: str
-    label: str
-    host: str
-    pid: int | None
-    trace_id: str
-    since_ms: int
-    """Wall time at which it entered the queue."""
-    is_holder: bool
-    kind: str
-    owner: str
-    granted_ms: int | None
-    lock_delay_ms: int
-    max_hold_ms: int
-    when_unsure: str
-    purpose: str
-    guard: str
-    note: bytes
     lease_ms: int | None
-    """The timeout of its session; None of a session that is not open."""
-    safe_ms: int | None = None
 
     @classmethod
-    def of(cls, place: Place) -> ContenderView:
-        contender, position, lease_ms = place
-        info, recorded = HolderInfo.of(contender.data), contender.recorded
-        return cls(
+    def of(cls, machine: StateMachine, contender: QueuedContender, position: int) -> Seen:
+        session = machine.session(contender.session_id)
+        return cls(contender, position, None if session is None else session.timeout_ms)
+
+    def shown(self) -> Contender:
+        """Return the contender as clients see it."""
+        contender, position, lease_ms = self
+        recorded = contender.recorded
+        return Contender(
+            **said_in(contender.data),
             grant_id=contender.grant_id,
             fencing_token=contender.czxid,
             session_id=contender.session_id,
-            position=position,
             path=contender.path,
-            label=info.label,
-            host=info.host,
-            pid=info.pid,
-            trace_id=info.trace_id,
+            position=position,
             since_ms=recorded.entered_ms,
             is_holder=recorded.is_holder,
             kind=recorded.kind.value,
@@ -79,32 +70,16 @@ class ContenderView:
             granted_ms=recorded.granted_ms if recorded.is_holder else None,
             lock_delay_ms=recorded.lock_delay_ms,
             max_hold_ms=recorded.max_hold_ms,
-            when_unsure=info.when_unsure,
-            purpose=info.purpose,
-            guard=info.guard,
             note=recorded.note,
             lease_ms=lease_ms,
         )
-
-
-class Place(NamedTuple):
-    """What a view is made of, all of one moment."""
-
-    contender: Contender
-    position: int
-    lease_ms: int | None
-
-    @classmethod
-    def of(cls, machine: StateMachine, contender: Contender, position: int) -> Place:
-        session = machine.session(contender.session_id)
-        return cls(contender, position, None if session is None else session.timeout_ms)
 
 
 class _Held(NamedTuple):
     """What a line of the list of locks is made of, all of one moment."""
 
     segment: str
-    holder: Place
+    holder: Seen
     queue_length: int
     held_ms: int
     holder_count: int
@@ -113,84 +88,12 @@ class _Held(NamedTuple):
     def summary(self) -> LockSummary:
         return LockSummary(
             lock=LOCKS.name_of(self.segment),
-            holder=ContenderView.of(self.holder),
+            holder=self.holder.shown(),
             queue_length=self.queue_length,
             held_ms=self.held_ms,
             holder_count=self.holder_count,
             denied=self.denied,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """A queue closed by lock-delay, and what is left of it."""
-
-    delay_ms: int
-    remaining_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """How long some waits or holds took."""
-
-    count: int
-    p50_ms: int
-    p95_ms: int
-    p99_ms: int
-
-    @classmethod
-    def of(cls, lengths_ms: Iterable[int]) -> Spread | None:
-        """Return the spread (nearest rank); None of nothing."""
-        ordered = sorted(lengths_ms)
-        if not ordered:
-            return None
-        last = len(ordered) - 1
-        return cls(
-            len(ordered),
-            *(ordered[min(last, len(ordered) * percent // 100)] for percent in (50, 95, 99)),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LockView:
-    """Who holds, and who waits, in order. ``holder`` is the first of the ``holders``."""
-
-    lock: str
-    holders: tuple[ContenderView, ...]
-    queue: tuple[ContenderView, ...]
-    zxid: int
-    size: int | None = None
-    closed: Closed | None = None
-    waits: Spread | None = None
-    holds: Spread | None = None
-    denied: Denied | None = None
-
-    @property
-    def holder(self) -> ContenderView | None:
-        return self.holders[0] if self.holders else None
-
-
-@dataclass(frozen=True, slots=True)
-class LockSummary:
-    """``queue_length`` counts those who wait; the ``holder_count`` holders are not among them.
-
-    ``held_ms``: how long this member has seen the holder hold, never overstated.
-    """
-
-    lock: str
-    holder: ContenderView | None
-    queue_length: int
-    held_ms: int
-    holder_count: int
-    denied: Denied
-
-
-@dataclass(frozen=True, slots=True)
-class LockPage:
-    """Locks that somebody holds. ``next`` goes on after this page; None at the end."""
-
-    locks: tuple[LockSummary, ...]
-    next: str | None
 
 
 class LockViews:
@@ -226,7 +129,7 @@ class LockViews:
         if not is_whole:
             return read
         waits, holds = self._spreads(directory)
-        view = replace(read.value, waits=waits, holds=holds)
+        view = with_fields(read.value, waits=waits, holds=holds)
         if mode.consistency is not Consistency.STALE:
             view = await self._with_promises(view, directory, deadline_ms)
         return replace(read, value=view)
@@ -235,17 +138,18 @@ class LockViews:
         """Return the lock as it is now, though its parts are made one after the other."""
         machine = self._replica.machine
         places = [
-            Place.of(machine, each, 0 if each.recorded.is_holder else max(position, 1))
+            Seen.of(machine, each, 0 if each.recorded.is_holder else max(position, 1))
             for position, each in enumerate(contenders_of(machine, directory))
         ]
         zxid, size = machine.zxid, machine.locks.size(directory)
         denied = self._denials.of(directory)
         closings = machine.locks.closed(directory)
         delay_ms = max((each.delay_ms for each in closings), default=0)
-        views = await in_slices(places, ContenderView.of)
+        views = await in_slices(places, Seen.shown)
         held = sum([each.is_holder for each in views])
         return LockView(
             lock=name,
+            holder=views[0] if held else None,
             holders=tuple(views[:held]),
             queue=tuple(views[held:]),
             zxid=zxid,
@@ -259,8 +163,8 @@ class LockViews:
         ended = self._replica.machine.locks.latest_ended(directory, _SPREAD_OF_MAX)
         times = [(each.contender, each.ended_ms) for each in ended]
         return (
-            Spread.of([max(0, each.granted_ms - each.entered_ms) for each, _ in times]),
-            Spread.of([max(0, ended_ms - each.granted_ms) for each, ended_ms in times]),
+            _spread([max(0, each.granted_ms - each.entered_ms) for each, _ in times]),
+            _spread([max(0, ended_ms - each.granted_ms) for each, ended_ms in times]),
         )
 
     async def lease_left(
@@ -286,9 +190,12 @@ class LockViews:
         left_ms = [promised.bounds.get(path) for path in closing_paths]
         known_ms = [each for each in left_ms if each is not None]
         if closed is not None and known_ms and len(known_ms) == len(left_ms):
-            closed = replace(closed, remaining_ms=max(known_ms))
-        holders = tuple([replace(each, safe_ms=_safe_ms(each, promised)) for each in view.holders])
-        return replace(view, holders=holders, closed=closed)
+            closed = with_fields(closed, remaining_ms=max(known_ms))
+        holders = tuple(
+            [with_fields(each, safe_ms=_safe_ms(each, promised)) for each in view.holders]
+        )
+        holder = holders[0] if holders else None
+        return with_fields(view, holder=holder, holders=holders, closed=closed)
 
     async def list_locks(
         self,
@@ -298,7 +205,7 @@ class LockViews:
         after: str | None = None,
         limit: int = 1_000,
         held_ms_min: int = 0,
-    ) -> ReadReply[LockPage]:
+    ) -> ReadReply[LockList]:
         """Return the locks that somebody has held for ``held_ms_min``, by their znodes' names.
 
         ``limit`` bounds the locks that are looked at, so a page may be short, or empty, and still
@@ -318,17 +225,29 @@ class LockViews:
             if held_ms < held_ms_min:
                 continue
             holder_count = machine.locks.holder_count(directory)
-            place = Place.of(machine, holder, 0)
+            place = Seen.of(machine, holder, 0)
             waiting = machine.locks.length(directory) - holder_count
             denied = self._denials.of(directory)
             found.append(_Held(segment, place, waiting, held_ms, holder_count, denied))
         last = LOCKS.name_of(segments[limit - 1]) if len(segments) > limit else None
         labels = self._reads.reply(None, age_ms)
         locks = await in_slices(found, _Held.summary)
-        return labels.with_value(LockPage(tuple(locks), last))
+        return labels.with_value(LockList(tuple(locks), last))
 
 
-def _safe_ms(holder: ContenderView, promised: Promised) -> int | None:
+def _spread(lengths_ms: Iterable[int]) -> Spread | None:
+    """Return the spread (nearest rank); None of nothing."""
+    ordered = sorted(lengths_ms)
+    if not ordered:
+        return None
+    last = len(ordered) - 1
+    return Spread(
+        len(ordered),
+        *(ordered[min(last, len(ordered) * percent // 100)] for percent in (50, 95, 99)),
+    )
+
+
+def _safe_ms(holder: Contender, promised: Promised) -> int | None:
     """Return for how long nobody else can be granted by itself."""
     left_ms = promised.leases.get(holder.session_id)
     if left_ms is None or not holder.max_hold_ms:

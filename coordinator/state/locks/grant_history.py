@@ -39,7 +39,7 @@ class Ended(NamedTuple):
     departure: Departure
 
 
-class Grant(NamedTuple):
+class KeptGrant(NamedTuple):
     """One acquisition, as it is told. The fields that begin with ``ended`` are None while held."""
 
     number: int
@@ -75,7 +75,7 @@ class Grant(NamedTuple):
         return self.czxid
 
     @classmethod
-    def of(cls, contender: Contender, ended: Ended | None, next_token: int | None) -> Grant:
+    def of(cls, contender: Contender, ended: Ended | None, next_token: int | None) -> KeptGrant:
         """Return the grant of a contender that holds, or that ended so."""
         granted_zxid = contender.granted_zxid
         assert granted_zxid is not None, "it holds, or did"
@@ -131,7 +131,7 @@ _Told = tuple[Contender, Ended | None]
 """A grant of which one may be told: its contender, and its end if it has ended."""
 
 
-class GrantHistory:
+class KeptGrants:
     """The last grants that ended, in the order of their ends; also those of each queue."""
 
     def __init__(self, *, count_max: int, bytes_max: int, ended: Iterable[Ended] = ()) -> None:
@@ -182,10 +182,10 @@ class GrantHistory:
         """Return the latest ends of a queue, the last first."""
         return list(islice(reversed(self._of_queue.get(directory, ())), count_max))
 
-    def __iter__(self) -> Iterator[Grant]:
+    def __iter__(self) -> Iterator[KeptGrant]:
         """Iterate over all grants, in the order of their ends."""
         for each in self._ended:
-            yield Grant.of(each.contender, each, None)
+            yield KeptGrant.of(each.contender, each, None)
 
     def latest_first(self) -> Iterator[Ended]:
         return reversed(self._ended)
@@ -215,7 +215,7 @@ class GrantHistory:
         query: GrantQuery,
         held: Iterable[Contender],
         holders: Callable[[str], Iterable[Contender]],
-    ) -> tuple[Grant, ...]:
+    ) -> tuple[KeptGrant, ...]:
         """Return what ``query`` asks for, in the order of the grants.
 
         Args:
@@ -228,7 +228,7 @@ class GrantHistory:
         asked += [(each.contender, each) for each in ended_there]
         wanted = sorted(query.among(asked), key=_number_of)[: max(query.limit, 0)]
         successions: dict[str, _Succession] = {}
-        found: list[Grant] = []
+        found: list[KeptGrant] = []
         for contender, ended in wanted:
             next_token = None
             if ended is not None:
@@ -239,7 +239,7 @@ class GrantHistory:
                     succession = _Succession([*grants, *holders(directory)])
                     successions[directory] = succession
                 next_token = succession.token_from(ended.ended_zxid)
-            found.append(Grant.of(contender, ended, next_token))
+            found.append(KeptGrant.of(contender, ended, next_token))
         return tuple(found)
 
 

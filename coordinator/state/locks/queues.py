@@ -41,7 +41,7 @@ from coordinator.state.locks.contender import (
     number_of,
     recorded,
 )
-from coordinator.state.locks.grant_history import Ended, GrantHistory
+from coordinator.state.locks.grant_history import Ended, KeptGrants
 from coordinator.state.outcomes import Created
 from coordinator.state.paths import split
 from coordinator.state.tree import Tree
@@ -102,7 +102,7 @@ class LockTable:
         """The contenders of each owner that has a name, by session and owner."""
         self.sizes: dict[str, int] = {}
         self.closings: dict[str, Closing] = {}
-        self.history = GrantHistory(
+        self.history = KeptGrants(
             count_max=limits.grant_history_max,
             bytes_max=limits.grant_history_bytes_max,
             ended=ended,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from coordinator.state.locks.contender import Closing, Contender
-from coordinator.state.locks.grant_history import Ended, Grant, GrantQuery
+from coordinator.state.locks.grant_history import Ended, GrantQuery, KeptGrant
 from coordinator.state.locks.queues import LockTable
 
 
@@ -109,7 +109,7 @@ class LockReads:
 
     def history(
         self, query: GrantQuery, held: Iterable[Contender] | None = None
-    ) -> tuple[Grant, ...]:
+    ) -> tuple[KeptGrant, ...]:
         """Return the grants asked for, ended and held, in the order in which they were granted.
 
         Of one queue, at the cost of its own grants; else of all that the history keeps. Who asks
@@ -121,7 +121,7 @@ class LockReads:
             held = [each for one in directories for each in table.holders(one)]
         return table.history.find(query, held, table.holders)
 
-    def ended(self) -> tuple[Grant, ...]:
+    def ended(self) -> tuple[KeptGrant, ...]:
         """Return the grants that have ended and are kept, in the order of their ends."""
         return tuple(self._table.history)
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.model.events import Bookmark
-from coordinator.service.locks.elections import CandidateView, ElectionService, ElectionView
+from coordinator.model.views import Candidate, Elected, ElectionView
+from coordinator.service.locks.elections import ElectionService
 from coordinator.service.locks.service import AcquireOptions
 from coordinator.wire import messages
+from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.http.conditions import conditions
 from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
@@ -23,7 +25,6 @@ from coordinator.wire.http.routes import Route
 from coordinator.wire.http.streams import LineStream, wants
 from coordinator.wire.messages import acquire
 from coordinator.wire.messages import elections as shapes
-from coordinator.wire.messages import locks as lock_shapes
 
 _VALUES_AT_ONCE = 8
 """Each of up to 64 KiB."""
@@ -100,10 +101,7 @@ class ElectionRoutes(QueueRoutes):
         if query.flag("observe"):
             return await self._observe(request, name)
         view = read.value
-        elected = None if view.elected is None else _candidate(view.elected)
-        body = shapes.ElectionView(name, elected, (), view.zxid).to_body(
-            door.reply_encoding(request)
-        )
+        body = to_body(replace(view, candidates=()), door.reply_encoding(request))
         lists = {"candidates": (_with_room(view.candidates), _candidate_body)}
         return await door.reply_listed(request, body, lists, read, at_once=_VALUES_AT_ONCE)
 
@@ -136,39 +134,22 @@ class ElectionRoutes(QueueRoutes):
                         if isinstance(view, Bookmark):
                             await stream.keep_alive()
                         else:
-                            elected = None if view.elected is None else _candidate(view.elected)
-                            await stream.send(shapes.Elected(elected, view.zxid).to_body())
+                            await stream.send(to_body(Elected(view.elected, view.zxid)))
         except TimeoutError:
             if not scope.expired():
                 raise
 
 
-def _with_room(views: Sequence[CandidateView]) -> list[tuple[CandidateView, bool]]:
+def _with_room(views: Sequence[Candidate]) -> list[tuple[Candidate, bool]]:
     """Say of each candidate, in order, whether there is room for its value."""
     room, found = VALUES_BYTES_MAX, []
     for view in views:
-        room -= len(view.value)
+        room -= len(view.value or b"")
         found.append((view, room >= 0))
     return found
 
 
-def _candidate_body(each: tuple[CandidateView, bool], encoding: Encoding) -> dict[str, Any]:
-    view, has_value = each
-    if has_value:
-        return _candidate(view).to_body(encoding)
-    body = _candidate(replace(view, value=b"")).to_body(encoding)
-    del body["value"]
+def _candidate_body(each: tuple[Candidate, bool], encoding: Encoding) -> dict[str, Any]:
+    candidate, has_value = each
+    body: dict[str, Any] = to_body(candidate, encoding, given=() if has_value else ("value",))
     return body
-
-
-def _candidate(view: CandidateView) -> lock_shapes.Contender:
-    return lock_shapes.Contender(
-        grant_id=view.grant_id,
-        fencing_token=view.fencing_token,
-        session_id=view.session_id,
-        path=view.path,
-        position=view.position,
-        since_ms=view.since_ms,
-        label=view.label,
-        value=view.value,
-    )

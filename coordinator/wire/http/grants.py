@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aiohttp import web
+from msgspec.structs import asdict
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
+from coordinator.model.history import ENDS, GrantLine, GrantPage
 from coordinator.service.locks.contenders import ELECTIONS, LOCKS
 from coordinator.service.locks.history import GrantsWanted
 from coordinator.wire import messages
-from coordinator.wire.http.convert_locks import record_body, record_shape
+from coordinator.wire.codec import to_body
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.paths import name_at
 from coordinator.wire.http.queries import READ_MODES, Query
 from coordinator.wire.http.routes import Route
 from coordinator.wire.http.streams import LineStream, wants
-from coordinator.wire.messages import history as shapes
 from coordinator.wire.strict_json import shortened
 
 LIMIT_DEFAULT = 1_000
@@ -55,9 +56,9 @@ class GrantRoutes:
         read = await door.member.grant_history.page(
             page, query.read_mode(), door.deadline_ms(request)
         )
-        body = shapes.GrantPage((), read.value.next).to_body()
+        body = to_body(GrantPage((), read.value.next))
         return await door.reply_listed(
-            request, body, {"grants": (read.value.grants, record_body)}, read
+            request, body, {"grants": (read.value.grants, to_body)}, read
         )
 
     async def _export(
@@ -75,7 +76,7 @@ class GrantRoutes:
                     replace(wanted, limit=limit), query.read_mode(), door.deadline_ms(request)
                 )
                 for each in read.value.grants:
-                    await stream.send(shapes.grant_line(record_shape(each)))
+                    await stream.send(to_body(GrantLine(**asdict(each))))
                 if left is not None:
                     left -= len(read.value.grants)
                 if read.value.next is None:
@@ -101,13 +102,7 @@ class GrantRoutes:
             query.read_mode(),
             door.deadline_ms(request),
         )
-        story = read.value
-        body = shapes.GrantStory(
-            grant=record_shape(story.grant),
-            next=None if story.next is None else record_shape(story.next),
-            summary=story.summary,
-        )
-        return door.reply_read(request, body.to_body(door.reply_encoding(request)), read)
+        return door.reply_read(request, read.value, read)
 
 
 def _wanted(query: Query) -> GrantsWanted:
@@ -120,9 +115,9 @@ def _wanted(query: Query) -> GrantsWanted:
     elif election is not None:
         directory = ELECTIONS.directory(election)
     how = query.text("how")
-    if how is not None and how not in ("", *shapes.ENDS):
+    if how is not None and how not in ("", *ENDS):
         raise BadArgumentsError(
-            f"query.how: expected one of {', '.join(shapes.ENDS)}, or nothing for what is held, "
+            f"query.how: expected one of {', '.join(ENDS)}, or nothing for what is held, "
             f"found {shortened(ascii(how))}"
         )
     limit = query.integer("limit", minimum=1, maximum=LIMIT_MAX)

@@ -9,7 +9,7 @@ from aiohttp import web
 from coordinator.service.locks.admin import Asked
 from coordinator.wire.fields import Fields
 from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.convert_locks import grant_shape, record_shape
+from coordinator.wire.http.convert_locks import grant_shape
 from coordinator.wire.http.door import Door
 from coordinator.wire.http.paths import name_at
 from coordinator.wire.http.queries import CONDITIONS, Query
@@ -69,7 +69,7 @@ class HoldingRoutes:
         revoked = await door.member.holding.revoke(
             _name(request), shape.grant_id, shape.by, shape.reason, self._asked(request, body)
         )
-        reply = shapes.RevokeReply(record_shape(revoked.grant), revoked.fencing_token_min)
+        reply = shapes.RevokeReply(revoked.grant, revoked.fencing_token_min)
         return door.reply_now(request, reply.to_body(door.reply_encoding(request)))
 
     def _asked(self, request: web.Request, body: Any) -> Asked:

@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiohttp import web
+from msgspec.structs import replace
 
+from coordinator.model.contention import HolderInfo
+from coordinator.model.views import LockList, LockView
 from coordinator.service.locks.contenders import LOCKS
-from coordinator.service.locks.holder_info import HolderInfo
 from coordinator.service.locks.queues import Wish
 from coordinator.service.locks.service import AcquireOptions, LockService
 from coordinator.state.commands import IfHeld, Kind
+from coordinator.wire.codec import to_body
 from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.convert_locks import (
-    contender_body,
-    grant_shape,
-    lock_shape,
-    summary_body,
-)
+from coordinator.wire.http.convert_locks import grant_shape
 from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.http.queues import QueueRoutes, name_in
 from coordinator.wire.http.routes import Route
 from coordinator.wire.messages import acquire as wishes
-from coordinator.wire.messages import locks as shapes
 
 LIST_LIMIT_MAX = 10_000
 PAGE_MAX = 1_000
@@ -92,8 +89,8 @@ class LockRoutes(QueueRoutes):
             name, query.read_mode(), door.deadline_ms(request), is_whole=token is None
         )
         view = read.value
-        lists = {"holders": (view.holders, contender_body), "queue": (view.queue, contender_body)}
-        body = lock_shape(view, token).to_body(door.reply_encoding(request))
+        lists = {"holders": (view.holders, to_body), "queue": (view.queue, to_body)}
+        body = to_body(without_lists(view, token), door.reply_encoding(request))
         return await door.reply_listed(request, body, lists, read)
 
     async def list(self, request: web.Request) -> web.Response:
@@ -112,8 +109,18 @@ class LockRoutes(QueueRoutes):
             held_ms_min=held_ms_min or 0,
         )
         page = read.value
-        body = shapes.LockList((), page.next).to_body()
-        return await door.reply_listed(request, body, {"locks": (page.locks, summary_body)}, read)
+        body = to_body(LockList((), page.next))
+        return await door.reply_listed(request, body, {"locks": (page.locks, to_body)}, read)
+
+
+def without_lists(view: LockView, token: int | None) -> LockView:
+    """Return a lock as it is looked at, without the lists of who holds and who waits.
+
+    ``token`` is the one that was asked about, if any."""
+    is_current = None
+    if token is not None:
+        is_current = token in [each.fencing_token for each in view.holders]
+    return replace(view, holders=(), queue=(), is_current=is_current)
 
 
 def _holder(asked: wishes.Acquire) -> HolderInfo:

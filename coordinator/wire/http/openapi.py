@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.model.events import WatchKind
+from coordinator.model.history import ENDS
 from coordinator.wire import messages
 from coordinator.wire.http.openapi_parameters import (
     FLAG,
@@ -33,7 +34,6 @@ from coordinator.wire.http.openapi_shapes import (
     integer,
     reference,
 )
-from coordinator.wire.messages.history import ENDS
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from coordinator.model.contention import (
+    KINDS,
+    LOCK_DELAY_MS_MAX,
+    MAX_HOLD_MS_MAX,
+    NAMES_MAX,
+    ON_DISCONNECT,
+    OWNER_CHARACTERS_MAX,
+    PID_MAX,
+    PURPOSES,
+    SIZE_MAX,
+    WAIT_MS_MAX,
+    WHEN_UNSURE,
+)
+from coordinator.model.history import ENDS
 from coordinator.wire.http.openapi_shapes import (
     BASE64,
     BOOLEAN,
@@ -18,22 +32,6 @@ from coordinator.wire.http.openapi_shapes import (
     maybe,
     reference,
     response,
-)
-from coordinator.wire.messages.acquire import (
-    KINDS,
-    LOCK_DELAY_MS_MAX,
-    MAX_HOLD_MS_MAX,
-    NAMES_MAX,
-    ON_DISCONNECT,
-    OWNER_CHARACTERS_MAX,
-    PID_MAX,
-    PURPOSES,
-    SIZE_MAX,
-    WAIT_MS_MAX,
-    WHEN_UNSURE,
-)
-from coordinator.wire.messages.history import (
-    ENDS,
 )
 
 VALUE = {

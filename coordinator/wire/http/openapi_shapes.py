@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.model.fields import VERSION_MAX
-from coordinator.wire.messages.acquire import TEXT_CHARACTERS_MAX
+from coordinator.model.fields import TEXT_CHARACTERS_MAX, VERSION_MAX
 from coordinator.wire.messages.if_held import IF_HELD_MAX
 from coordinator.wire.strict_json import INTEGER_MAX
 

@@ -10,28 +10,29 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from coordinator.errors import BadArgumentsError, from_problem
+from coordinator.model.contention import (
+    KINDS,
+    LOCK_DELAY_MS_MAX,
+    MAX_HOLD_MS_MAX,
+    NAMES_MAX,
+    ON_DISCONNECT,
+    OWNER_CHARACTERS_MAX,
+    PID_MAX,
+    PURPOSES,
+    SIZE_MAX,
+    WAIT_MS_DEFAULT,
+    WAIT_MS_MAX,
+    WHEN_UNSURE,
+)
 from coordinator.model.events import StreamError
-from coordinator.model.fields import TEXT_CHARACTERS_MAX as TEXT_CHARACTERS_MAX
+from coordinator.model.fields import TEXT_CHARACTERS_MAX
+from coordinator.model.history import Previous
 from coordinator.model.sessions import safe_ms as safe_ms
+from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding, bytes_fields
 from coordinator.wire.fields import Fields, read_bytes
-from coordinator.wire.messages.history import Previous
 from coordinator.wire.messages.if_held import IF_HELD_FIELD
 from coordinator.wire.strict_json import found
-
-WAIT_MS_DEFAULT = 10_000
-WAIT_MS_MAX = 3_600_000
-LOCK_DELAY_MS_MAX = 60_000
-MAX_HOLD_MS_MAX = 30 * 24 * 3_600_000
-SIZE_MAX = 10_000
-OWNER_CHARACTERS_MAX = 128
-NAMES_MAX = 64
-"""How many locks one multi-lock takes."""
-PID_MAX = 2**32 - 1
-ON_DISCONNECT = ("leave", "stay")
-KINDS = ("exclusive", "shared", "slot")
-WHEN_UNSURE = ("stop", "continue")
-PURPOSES = ("efficiency", "correctness")
 
 # --- the value of an election travels as data does, under its own name
 
@@ -226,7 +227,7 @@ class Grant:
         if not is_election:
             body["kind"] = self.kind
             body["max_hold_ms"] = self.max_hold_ms
-            body["previous"] = None if self.previous is None else self.previous.to_body()
+            body["previous"] = None if self.previous is None else to_body(self.previous)
             if self.grants:
                 body["grants"] = [each.to_body() for each in self.grants]
         return body
@@ -246,7 +247,7 @@ class Grant:
             max_hold_ms=fields.integer("max_hold_ms", 0),
             previous=None
             if previous is None
-            else Previous.from_body(previous, fields.of("previous")),
+            else from_body(Previous, previous, fields.of("previous")),
             grants=fields.items("grants", Grant.from_body, ()),
             lease_ms=fields.integer("lease_ms", None),
             safe_ms=fields.integer("safe_ms", None),

@@ -7,51 +7,16 @@ from typing import Any
 
 from coordinator.errors import BadArgumentsError, from_problem
 from coordinator.model.events import StreamError
+from coordinator.model.views import Elected
+from coordinator.wire.codec import from_body
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.fields import Fields
-from coordinator.wire.messages.acquire import VALUE_FIELDS, read_value, value_fields
+from coordinator.wire.messages.acquire import (
+    VALUE_FIELDS,
+    read_value,
+    value_fields,
+)
 from coordinator.wire.messages.if_held import IF_HELD_FIELD
-from coordinator.wire.messages.locks import Contender, maybe_contender
-
-
-@dataclass(frozen=True, slots=True)
-class ElectionView:
-    """The reply of GET /v1/elections/{name}, and (with ``type``) a line of its observation."""
-
-    election: str
-    elected: Contender | None
-    candidates: tuple[Contender, ...]
-    zxid: int
-
-    def to_body(self, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
-        return {
-            "election": self.election,
-            "elected": None if self.elected is None else self.elected.to_body(encoding),
-            "candidates": [each.to_body(encoding) for each in self.candidates],
-            "zxid": self.zxid,
-        }
-
-    @classmethod
-    def from_body(cls, body: Any) -> ElectionView:
-        fields = Fields(body, "body")
-        return cls(
-            election=fields.text("election"),
-            elected=maybe_contender(fields, "elected"),
-            candidates=fields.items("candidates", Contender.from_body, ()),
-            zxid=fields.integer("zxid"),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Elected:
-    """A line of an observed election: who is elected now, with which value; None: nobody."""
-
-    elected: Contender | None
-    zxid: int
-
-    def to_body(self) -> dict[str, Any]:
-        elected = None if self.elected is None else self.elected.to_body()
-        return {"type": "elected", "elected": elected, "zxid": self.zxid}
 
 
 def read_observe_line(body: Any) -> Elected | StreamError:
@@ -59,7 +24,7 @@ def read_observe_line(body: Any) -> Elected | StreamError:
     fields = Fields(body, "line")
     kind = fields.text("type")
     if kind == "elected":
-        return Elected(maybe_contender(fields, "elected"), fields.integer("zxid"))
+        return from_body(Elected, body, "line")
     if kind == "error":
         return StreamError(from_problem(fields.inner("problem") or {}))
     raise BadArgumentsError(f"line.type: expected elected or error, found {kind!r}")

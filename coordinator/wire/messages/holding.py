@@ -7,10 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.errors import BadArgumentsError
+from coordinator.model.contention import (
+    SIZE_MAX,
+)
+from coordinator.model.fields import TEXT_CHARACTERS_MAX
+from coordinator.model.history import GrantRecord
+from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding, bytes_fields
 from coordinator.wire.fields import Fields, read_bytes
-from coordinator.wire.messages.acquire import SIZE_MAX, TEXT_CHARACTERS_MAX, Grant
-from coordinator.wire.messages.history import GrantRecord
+from coordinator.wire.messages.acquire import (
+    Grant,
+)
 from coordinator.wire.messages.if_held import IF_HELD_FIELD
 
 NOTE_BYTES_MAX = 1_024
@@ -119,7 +126,7 @@ class RevokeReply:
 
     def to_body(self, encoding: Encoding = Encoding.JSON) -> dict[str, Any]:
         return {
-            "grant": self.grant.to_body(encoding),
+            "grant": to_body(self.grant, encoding),
             "fencing_token_min": self.fencing_token_min,
         }
 
@@ -127,7 +134,7 @@ class RevokeReply:
     def from_body(cls, body: Any) -> RevokeReply:
         fields = Fields(body, "body")
         return cls(
-            GrantRecord.from_body(fields.inner("grant"), fields.of("grant")),
+            from_body(GrantRecord, fields.inner("grant"), fields.of("grant")),
             fields.integer("fencing_token_min"),
         )
 

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 from coordinator.config import Config
-from coordinator.service.locks.holder_info import HolderInfo
+from coordinator.model.contention import HolderInfo
+from coordinator.model.views import LockView
 from coordinator.service.locks.queues import Wish
 from coordinator.service.locks.service import Grant
-from coordinator.service.locks.views import LockView
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.state.commands import Kind

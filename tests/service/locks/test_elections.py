@@ -10,7 +10,7 @@ import pytest
 from coordinator.config import Config
 from coordinator.errors import LockTimeoutError, NotOwnerError
 from coordinator.model.events import Bookmark
-from coordinator.service.locks.elections import ElectionView
+from coordinator.model.views import ElectionView
 from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE

@@ -22,7 +22,8 @@ from coordinator.errors import (
     RequestForgottenError,
     SessionError,
 )
-from coordinator.service.locks.service import Grant, HolderInfo
+from coordinator.model.contention import HolderInfo
+from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.codec import decode_command

@@ -21,8 +21,9 @@ from coordinator.errors import (
     SessionExpiredError,
     ThrottledError,
 )
+from coordinator.model.contention import HolderInfo
 from coordinator.service.locks.positions import EVERY_MS
-from coordinator.service.locks.service import Grant, HolderInfo
+from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, CreateMode, Delete, RequestId

@@ -19,8 +19,8 @@ import pytest
 
 from coordinator.config import Config, LimitsConfig, SessionConfig
 from coordinator.errors import CoordinatorError, OutcomeUnknownError, RequestError, SessionError
+from coordinator.model.contention import HolderInfo
 from coordinator.service.locks.admin import Asked
-from coordinator.service.locks.holder_info import HolderInfo
 from coordinator.service.locks.queues import Wish
 from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member

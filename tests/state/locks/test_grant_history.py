@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from coordinator.state.commands import Command, Enter, Kind, OpenSession, Release
 from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import Ending
-from coordinator.state.locks.grant_history import Grant, GrantQuery
+from coordinator.state.locks.grant_history import GrantQuery, KeptGrant
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered
 from tests.state.exercised import EXERCISED, about
@@ -21,7 +21,7 @@ thorough = settings(
 )
 
 
-def is_asked_for(grant: Grant, query: GrantQuery) -> bool:
+def is_asked_for(grant: KeptGrant, query: GrantQuery) -> bool:
     """Say by the words of the query alone whether it asks for a grant."""
     return (
         grant.number > query.after
@@ -34,7 +34,7 @@ def is_asked_for(grant: Grant, query: GrantQuery) -> bool:
     )
 
 
-def queries_about(grant: Grant) -> list[GrantQuery]:
+def queries_about(grant: KeptGrant) -> list[GrantQuery]:
     """Return queries that ask for this grant, and for some others or none."""
     return [
         GrantQuery(grant.directory),

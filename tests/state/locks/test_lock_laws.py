@@ -16,7 +16,7 @@ from coordinator.state.commands import (
     Resize,
 )
 from coordinator.state.locks.contender import Contender, Ending, is_queue, kind_of, number_of
-from coordinator.state.locks.grant_history import Grant, GrantQuery
+from coordinator.state.locks.grant_history import GrantQuery, KeptGrant
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, SessionEnded
 from recipes import contention
@@ -245,7 +245,7 @@ def test_history_tells_each_grant_from_its_beginning_to_its_end(history: list[Co
 
 
 def check_ended(
-    machine: StateMachine, grant: Grant, contender: Contender, command: Command
+    machine: StateMachine, grant: KeptGrant, contender: Contender, command: Command
 ) -> None:
     """The grant ended by this command, and says so."""
     assert (grant.session_id, grant.owner) == (contender.session_id, contender.owner)

@@ -1,0 +1,163 @@
+"""What is said of locks and elections when one looks: who holds, who waits, and for how long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+from msgspec import Struct
+
+from coordinator.model.contention import HolderInfo, Kind
+from coordinator.model.fields import LEFT_OUT, Count, Positive, described
+from coordinator.model.history import Note
+
+HOLD_LINE = (
+    "client.lock(name) tells who holds a lock; to hold it: "
+    "`with Lock(client, name, timeout=10) as grant:` (from coordinator import Lock)"
+)
+
+
+class Contender(HolderInfo, frozen=True, kw_only=True):
+    """Who holds a lock, or stands in its queue since the wall time ``since_ms``.
+
+    ``position`` counts those before it; several may hold a shared lock or a semaphore, so
+    ``is_holder`` says who does. ``granted_ms`` is the wall time of the grant. ``safe_ms`` is what
+    was left of its lease and of ``max_hold_ms`` when the leader was asked: so long nobody else is
+    granted, unless it gives back or is forced to. None: not known.
+    """
+
+    grant_id: str
+    fencing_token: Positive
+    session_id: str = ""
+    path: str = ""
+    position: Count = 0
+    since_ms: Count = 0
+    is_holder: bool = False
+    kind: Kind = "exclusive"
+    owner: str = ""
+    granted_ms: Count | None = None
+    lock_delay_ms: Count = 0
+    max_hold_ms: Count = 0
+    note: Note = b""
+    lease_ms: Annotated[
+        Count | None, described("how long its lease is: the timeout of its session")
+    ] = None
+    safe_ms: Annotated[
+        Count | None,
+        described("what the leader said is left of its lease and of its max_hold_ms"),
+    ] = None
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """Who is elected, or stands for election since the wall time ``since_ms``.
+
+    ``epoch`` is its fencing token, ``label`` that of its session. ``value`` is None when there was
+    no room for it in a long answer.
+    """
+
+    grant_id: str
+    fencing_token: Positive
+    session_id: str = ""
+    path: str = ""
+    position: Count = 0
+    since_ms: Count = 0
+    label: str = ""
+    epoch: Positive
+    value: Annotated[bytes | None, LEFT_OUT, described("what the election publishes")] = None
+
+
+class Closed(Struct, frozen=True):
+    """A queue that is closed after an unclean loss (its lock-delay). ``remaining_ms`` is how long
+    still, as the leader counts; None when it was not asked, or did not say."""
+
+    delay_ms: Positive
+    remaining_ms: Count | None = None
+
+
+class Spread(Struct, frozen=True):
+    """How long ``count`` waits or holds took, by the wall clocks of who proposed them."""
+
+    count: Positive
+    p50_ms: Count
+    p95_ms: Count
+    p99_ms: Count
+
+
+class Denied(Struct, frozen=True):
+    """Who did not get a lock, as the member that answers has seen it since the wall time
+    ``since_ms``: ``tries`` that were refused at once, and waiters that ``left`` ungranted (they
+    timed out, were cancelled, or their session ended)."""
+
+    tries: Count
+    left: Count
+    since_ms: Count
+
+
+class LockView(Struct, frozen=True):
+    """The reply of GET /v1/locks/{name}; ``is_current`` only when a token was asked about.
+
+    ``holder`` is the first of the ``holders``. ``size`` is that of a semaphore. ``waits`` and
+    ``holds`` are of the grants that the history still knows; None when it knows none.
+    """
+
+    lock: str
+    holder: Contender | None
+    holders: tuple[Contender, ...]
+    queue: tuple[Contender, ...]
+    zxid: Count
+    size: Positive | None = None
+    closed: Closed | None = None
+    waits: Spread | None = None
+    holds: Spread | None = None
+    denied: Denied | None = None
+    is_current: Annotated[bool | None, LEFT_OUT] = None
+
+    if not TYPE_CHECKING:  # other libraries' ``client.lock(name)`` is the lock itself
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(HOLD_LINE)
+
+        def __exit__(self, *_: object) -> None:
+            """Never entered."""
+
+        def __getattr__(self, name: str) -> NoReturn:
+            said = f"'LockView' object has no attribute {name!r}"
+            is_ours = name in ("acquire", "release", "try_acquire", "locked", "owned")
+            said += f"; {HOLD_LINE}" if is_ours else ""
+            raise AttributeError(said, name=name, obj=self)
+
+
+class LockSummary(Struct, frozen=True):
+    """One lock in a list; ``queue_length`` counts those who wait, ``holder_count`` who hold.
+
+    ``held_ms``: how long the member has seen the holder hold, never overstated.
+    """
+
+    lock: str
+    holder: Contender | None
+    queue_length: Count
+    held_ms: Count
+    holder_count: Positive = 1
+    denied: Denied | None = None
+
+
+class LockList(Struct, frozen=True):
+    """The reply of GET /v1/locks; ``next`` is what to pass as ``after`` for the rest."""
+
+    locks: tuple[LockSummary, ...]
+    next: str | None = None
+
+
+class ElectionView(Struct, frozen=True):
+    """The reply of GET /v1/elections/{name}: who is elected, and who would be next, in order."""
+
+    election: str
+    elected: Candidate | None
+    candidates: tuple[Candidate, ...]
+    zxid: Count
+
+
+class Elected(Struct, frozen=True, tag_field="type", tag="elected"):
+    """A line of an observed election: who is elected now, with which value; None: nobody."""
+
+    elected: Candidate | None
+    zxid: Count

@@ -1,0 +1,219 @@
+"""What is asked and said of locks, elections and grants survives the way over the wire."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from coordinator.errors import BadArgumentsError
+from coordinator.model import history, views
+from coordinator.wire.codec import from_body, to_body
+from coordinator.wire.encoding import Encoding, decode, encode
+from coordinator.wire.messages import acquire, elections, holding, if_held
+
+GRANT = acquire.Grant("42-1337", "daily", 1337, "aa", "/locks/daily/lock-0000000042", 1340)
+PREVIOUS = history.Previous("41-1300", 1300, "expired", b"at 7\x00", 1330)
+SEVERAL = dataclasses.replace(
+    GRANT, kind="shared", max_hold_ms=9, previous=PREVIOUS, grants=(GRANT, GRANT)
+)
+RECORD = history.GrantRecord(
+    lock="daily", grant_id="42-1337", path="/locks/daily/lock-0000000042", fencing_token=1337,
+    kind="exclusive", session_id="aa", entered_zxid=1337, entered_ms=5, granted_zxid=1340,
+    granted_ms=6, owner="o", label="me", host="h", pid=7, trace_id="t", when_unsure="stop",
+    purpose="correctness", guard="pg", ended_zxid=1350, ended_ms=9, how="forced", by="ann",
+    reason="stuck", silent_ms=3, term=2, next_token=1360, note=b"\xff",
+    group=("/locks/daily/lock-0000000042",),
+)  # fmt: skip
+HOLDER = views.Contender(
+    grant_id="42-1337", fencing_token=1337, session_id="aa", path="/locks/daily/lock-42",
+    since_ms=9, label="me", host="h", pid=7, trace_id="t",
+)  # fmt: skip
+ELECTED = views.Candidate(
+    grant_id="1-5", fencing_token=5, epoch=5, session_id="aa", value=b"\x00\xff"
+)
+VALUES: tuple[Any, ...] = (
+    views.LockView("daily", HOLDER, (), (HOLDER,), 9, is_current=True),
+    views.LockView("daily", None, (), (), 9),
+    views.LockView(
+        "daily", HOLDER, (HOLDER,), (), 9, size=3, closed=views.Closed(5, 2),
+        waits=views.Spread(9, 1, 2, 3), holds=views.Spread(9, 4, 5, 6),
+        denied=views.Denied(1, 2, 3),
+    ),
+    replace(HOLDER, kind="slot", is_holder=True, note=b"\xff", lease_ms=9, safe_ms=3, granted_ms=8),
+    views.LockList((views.LockSummary("daily", HOLDER, 3, 0),), "daily"),
+    views.ElectionView("e", ELECTED, (replace(ELECTED, value=None),), 9),
+    views.Elected(ELECTED, 9),
+    history.GrantPage((RECORD, replace(RECORD, is_election=True, how="")), 7),
+    history.GrantStory(RECORD, None, "It was forced."),
+    history.GrantStory(RECORD, RECORD, ""),
+)  # fmt: skip
+SHAPES: tuple[Any, ...] = (
+    SEVERAL,
+    holding.NoteReply("42-1337", 9),
+    holding.SizeReply("daily", 3, 9),
+    holding.RevokeReply(RECORD, 1338),
+    acquire.ReleaseReply("42-1337"),
+    acquire.AbandonReply(None),
+)
+
+
+def over_the_wire(body: Any, encoding: Encoding) -> Any:
+    return decode(encode(body, encoding), encoding)
+
+
+@pytest.mark.parametrize("encoding", Encoding)
+def test_replies_survive(encoding: Encoding) -> None:
+    """Every reply is read as what was answered."""
+    for value in VALUES:
+        assert from_body(type(value), over_the_wire(to_body(value, encoding), encoding)) == value
+    for shape in SHAPES:
+        assert type(shape).from_body(over_the_wire(shape.to_body(), encoding)) == shape
+
+
+def test_requests_survive() -> None:
+    """What a client asks is what the server reads."""
+    for wish in (
+        acquire.Acquire("aa", None, 0, "me", "h", 7, "t", "stay"),
+        acquire.Acquire(
+            "aa", kind="slot", owner="o", size=3, lock_delay_ms=1, max_hold_ms=2,
+            when_unsure="continue", purpose="correctness", guard="postgresql",
+        ),
+    ):  # fmt: skip
+        assert acquire.Acquire.from_body(wish.to_body()) == wish
+    several = acquire.Acquire("aa", names=("b", "a"))
+    assert acquire.Acquire.from_body(several.to_body(), is_multi=True) == several
+    campaign = acquire.Acquire(None, 5_000, value=b"\x00")
+    body = campaign.to_body(Encoding.MSGPACK)
+    assert acquire.Acquire.from_body(body, is_election=True) == campaign
+    assert elections.read_proclaim(elections.proclaim_body(b"\xff")) == b"\xff"
+
+
+def test_stream_lines_survive() -> None:
+    """Every kind of line is read as what was said."""
+    assert acquire.read_acquire_line(acquire.Queued(2).to_body()) == acquire.Queued(2)
+    for is_election in (False, True):
+        granted = acquire.Granted(GRANT).to_body(is_election=is_election)
+        assert acquire.read_acquire_line(granted) == acquire.Granted(GRANT)
+    elected = views.Elected(ELECTED, 9)
+    assert elections.read_observe_line(to_body(elected)) == elected
+
+
+def test_a_grant_of_the_history_is_of_a_lock_or_of_an_election() -> None:
+    """Its name says which; both names at once are refused."""
+    body = to_body(replace(RECORD, is_election=True))
+
+    assert body["election"] == "daily"
+    assert "lock" not in body
+    assert "is_election" not in body
+    with pytest.raises(BadArgumentsError, match="expected lock or election, found both"):
+        from_body(history.GrantRecord, {**body, "lock": "daily"})
+
+
+def test_an_election_says_epoch_where_a_lock_says_lock() -> None:
+    """The epoch of an election is its fencing token."""
+    body = GRANT.to_body(is_election=True)
+
+    assert (body["election"], body["epoch"], body["fencing_token"]) == ("daily", 1337, 1337)
+    assert "lock" not in body
+
+
+def test_what_is_asked_of_a_held_grant_survives() -> None:
+    """Note, size, forced end: what a client asks is what the server reads."""
+    for note in (b"page 7", b"\x00\xff", b""):
+        assert holding.read_note(holding.note_body(note)) == note
+    assert holding.Resize.from_body(holding.Resize(3).to_body()) == holding.Resize(3)
+    for revoke in (holding.Revoke("ann", "stuck"), holding.Revoke("ann", "stuck", "42-1337")):
+        assert holding.Revoke.from_body(revoke.to_body()) == revoke
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"by": "ann"},
+        {"by": "ann", "reason": "  "},
+        {"by": "ann", "reason": "x" * 201},
+    ],
+)
+def test_nobody_is_forced_out_without_a_name_and_a_reason(body: Any) -> None:
+    """A forced release says who wants it and why."""
+    with pytest.raises(BadArgumentsError, match="body"):
+        holding.Revoke.from_body(body)
+
+
+def test_a_note_has_its_limit() -> None:
+    """A checkpoint note is small, and is given."""
+    with pytest.raises(BadArgumentsError, match="at most 1024 bytes"):
+        holding.read_note({"note": "x" * 1_025})
+    with pytest.raises(BadArgumentsError, match="found none"):
+        holding.read_note({})
+
+
+def test_a_condition_on_a_grant_survives_in_body_and_query() -> None:
+    """``if_held`` is one object or several, or a parameter; a name may have colons."""
+    lock, election = if_held.IfHeld("a:b/c", 7), if_held.IfHeld("e", 9, is_election=True)
+
+    assert if_held.read_if_held(if_held.if_held_body((lock, election))) == (lock, election)
+    assert if_held.read_if_held({"if_held": lock.to_body()}) == (lock,)
+    assert if_held.read_if_held({}) == ()
+    for each in (lock, election):
+        assert if_held.IfHeld.from_query(*each.to_query()) == each
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        7,
+        "a:7",
+        {"lock": "a"},
+        {"lock": "a", "fencing_token": 0},
+        {"lock": "a", "election": "a", "fencing_token": 1},
+        {"lock": "a", "fencing_token": 1, "more": 1},
+        [{"lock": "a", "fencing_token": 1}] * 65,
+    ],
+)
+def test_a_condition_that_is_none_is_refused(said: Any) -> None:
+    """A mistyped condition never turns into an unconditional write."""
+    with pytest.raises(BadArgumentsError, match="if_held"):
+        if_held.read_if_held({"if_held": said})
+
+
+@pytest.mark.parametrize("value", ["", "a", "a:", ":7", "a:x", "a:-1", "a:0", "a:" + "9" * 20])
+def test_a_condition_in_the_query_that_is_none_is_refused(value: str) -> None:
+    """The same in the query: a name, a colon, a token."""
+    with pytest.raises(BadArgumentsError, match=r"query\.if_held"):
+        if_held.IfHeld.from_query("if_held", value)
+
+
+def test_a_multi_lock_names_its_locks() -> None:
+    """Names only where several are taken, at least one, not without end."""
+    lease = {"session_id": "aa"}
+    for names in (None, [], [7], ["a"] * 65):
+        with pytest.raises(BadArgumentsError, match="names"):
+            acquire.Acquire.from_body({**lease, "names": names}, is_multi=True)
+    with pytest.raises(BadArgumentsError, match="names"):
+        acquire.Acquire.from_body({**lease, "names": ["a"]})
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "neither"),
+        ({"session_id": "aa", "lease_ms": 5}, "both"),
+        ({"session_id": "aa", "timeout_ms": 3_600_001}, "from 0 to 3600000"),
+        ({"session_id": "aa", "on_disconnect": "wait"}, "one of leave, stay"),
+        ({"session_id": "aa", "value": "x"}, "unknown field 'value'"),
+        ({"session_id": "aa", "label": "x" * 201}, "at most 200 characters"),
+        ({"session_id": "aa", "kind": "mutex"}, "one of exclusive, shared, slot"),
+        ({"session_id": "aa", "size": 0}, "from 1 to"),
+        ({"session_id": "aa", "lock_delay_ms": 60_001}, "from 0 to 60000"),
+        ({"session_id": "aa", "purpose": "fun"}, "one of efficiency, correctness"),
+    ],
+)
+def test_nothing_is_held_without_a_lease(body: dict[str, Any], said: str) -> None:
+    """An acquire names exactly one lease, and nothing that a lock does not know."""
+    with pytest.raises(BadArgumentsError, match=said):
+        acquire.Acquire.from_body(body)
