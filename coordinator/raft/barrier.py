@@ -1,8 +1,8 @@
-"""Quorum rounds: does a majority still follow me? Shared by all who ask in the same pass.
+"""Quorum rounds: whether a majority still follows this leader; all askers of one pass share one.
 
-A round has a number; its answer from a member counts for that round and every earlier one, since
-it was given after they all had begun. Whoever asks waits for a round that begins after it asked
-(Raft thesis, 6.4). No I/O.
+A round has a number. A member's answer counts for that round and every earlier one, since it was
+given after they all had begun. An asker waits for a round that begins after its question (Raft
+thesis, 6.4). No I/O.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class QuorumRounds:
         self._round_number = 0
 
     def join(self) -> asyncio.Future[int]:
-        """Return what the next round to begin will bring: the commit index at its beginning.
+        """Return the result of the next round to begin: the commit index at its beginning.
 
         Shared: wait on it shielded."""
         if self._joining is None:
@@ -48,7 +48,7 @@ class QuorumRounds:
         return self._round_number
 
     def begin(self, commit_index: int) -> None:
-        """Begin a round for those who have joined; its number, ``current``, is asked of all."""
+        """Begin a round for those who have joined; ``current``, its number, is sent to all."""
         assert self._joining is not None
         self._round_number += 1
         self._in_flight.append((self._round_number, commit_index, self._joining))
@@ -63,7 +63,7 @@ class QuorumRounds:
         self._finish()
 
     def fail(self) -> None:
-        """Tell everybody that this member does not lead; answers to old rounds count no more."""
+        """Fail all waiters: this member does not lead. Answers to old rounds no longer count."""
         waiting = [future for _, _, future in self._in_flight]
         if self._joining is not None:
             waiting.append(self._joining)

@@ -1,4 +1,4 @@
-"""Where calls that block are run: in threads for real members, in place in simulations."""
+"""The runners of blocking calls: threads for real members, in place in simulations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RunBlocking(Protocol):
 
 
 class StartBlocking(Protocol):
-    """Starts a call that may block, one after the other; who asked may wait for it a while."""
+    """Starts calls that may block, one after another; the caller may wait a while for each."""
 
     def __call__(self, call: Callable[[], None], /) -> Future[None]: ...
 
@@ -44,5 +44,5 @@ def start_in_place(call: Callable[[], None], /) -> Future[None]:
 
 
 def start_in_thread() -> StartBlocking:
-    """Return what runs calls in a thread of its own, which begins with the first of them."""
+    """Return a runner with a thread of its own, which starts at the first call."""
     return ThreadPoolExecutor(1, thread_name_prefix="sync").submit

@@ -1,15 +1,15 @@
-"""What each message of another member means: the rules that PySyncObj lacks, around PySyncObj.
+"""The rules of Raft that PySyncObj lacks: how a member acts on each message of another member.
 
-1. Everything a member promises (a vote, an acknowledgement) leaves only when it is durable; what a
-   leader asks of others leaves before its own sync: ``send_durable`` and ``send_now``.
-2. A reply of an older term means nothing; one of a newer term ends a leadership (rows 7, 8, 20).
-3. An append is compared with the log first. What agrees is not written again, so nothing that was
-   acknowledged is ever cut (row 4); what is committed never changes, or the member stops.
-4. Of two that lead in one term none is believed: entries of the same place and term could differ,
-   which nothing would notice. Whoever led or was followed first in a term stays; who claims it
-   as well is dropped, with an alarm. A leader that hears such a claim leads no more in that term:
-   if the claim is true both stop there before more is acknowledged, if it is a lie it costs an
-   election. The member goes on: its end would heal nothing, and let one frame stop it.
+1. A promise (a vote, an acknowledgement) is sent only when it is durable (``send_durable``). A
+   leader's requests are sent before its own sync (``send_now``).
+2. A reply of an older term is ignored; one of a newer term ends a leadership (rows 7, 8, 20).
+3. An append is compared with the log first. Entries that agree are not written again, so nothing
+   that was acknowledged is ever cut (row 4). A committed entry never changes, or the member stops.
+4. A second leader in one term is never believed: entries of the same index and term could differ,
+   and nothing would notice. The first leader of a term stays; another member that claims the term
+   is dropped, with an alarm. A leader that receives such a claim stops leading in that term: if the
+   claim is true both stop before more is acknowledged; if it is a lie it costs an election. The
+   member keeps running: stopping would repair nothing, and one frame could stop it.
 5. A leader counts its own entries only as far as they are durable (row 3).
 6. A member that may have forgotten what it promised promises nothing (``recovering``).
 
@@ -45,7 +45,7 @@ class Consensus:
             durable.
         entries: what this member's entries are made of, and what applies them.
         on_role: is called when PySyncObj moves to another role.
-        on_snapshot_needed: is called for a follower that lacks what this log no longer has.
+        on_snapshot_needed: is called for a follower that lacks entries this log no longer has.
         may_lead: says whether this member's disk is fit to lead with.
     """
 
@@ -115,13 +115,13 @@ class Consensus:
             trust=trust,
         )
         self._leader_of_term = (0, "")
-        """The last term whose leader this member knows, and who that was."""
+        """The last term whose leader this member knows, and that leader."""
         self._verified = (0, 0)
         """(term, index) up to which this log is known to agree with that term's leader's."""
         self._heard_commit_index = 0
-        """What the leader had committed, as last heard while the disk here was full."""
+        """The leader's commit index, as last received while the disk here was full."""
         self.first_commit_index: int | None = None
-        """The commit index that the first leader heard by this member told."""
+        """The commit index named by the first leader that this member heard."""
         self._last_tick_ms = now_ms()
         self._handlers: dict[type, Callable[[str, Any], None]] = {
             say.Append: self._on_append,
@@ -178,7 +178,7 @@ class Consensus:
             self.replication.send_heartbeats(self.core.term, self.core.commit_index)
 
     def on_older_copy(self, why: str) -> None:
-        """This member has forgotten a part of what it promised; it leads nobody any more."""
+        """This member has lost a part of what it promised; it no longer leads."""
         self.recovering.begin(why)
         if self.core.role is not Role.FOLLOWER:
             self.core.adopt_term(self.core.term + 1)
@@ -353,7 +353,7 @@ class Consensus:
             if log[index + 1 + offset - start][2] != entries[offset][0]:
                 raise InvariantError(f"entry {index + 1 + offset} is committed, and differs")
         del entries[:skipped]
-        # A leader has everything that is committed, so its log agrees with ours up to there.
+        # A leader has every committed entry, so its log agrees with ours up to there.
         return commit_index
 
     def _refuse_append(self, member_id: str, message: say.Append, next_index: int) -> None:
@@ -450,7 +450,7 @@ class Consensus:
         was_paused = now_ms - self._last_tick_ms > timeout_ms // 2
         for progress in self.replication.followers.values():
             if was_paused:
-                # It was this member that did not listen: give the answers time to be read.
+                # This member did not read its sockets: give the answers time to be read.
                 progress.heard_ms = max(progress.heard_ms, now_ms - timeout_ms // 2)
             self.core.set_follower(
                 progress.member_id, min(progress.match_index, durable_index), progress.heard_ms

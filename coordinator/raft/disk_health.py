@@ -1,10 +1,10 @@
-"""Whether this member's disk is fit to lead with, and what is said where it is not.
+"""The health of a member's disk: whether it is fit to lead with, and what is reported if not.
 
-1. A leader without room on its disk takes nothing from its clients, and says so definitely: nothing
-   of it was proposed. What was under way stays unknown, until there is room or another leader.
-2. A leader whose disk keeps waiting what a follower has on its own hands the leadership over. One
-   that no follower has overtaken stays: where all disks are bad, moving heals nothing.
-3. Who is not fit does not take a leadership that is offered, and lets others stand first.
+1. A leader with a full disk refuses its clients' commands with a definite error: nothing was
+   proposed. The outcome of commands under way stays unknown until there is room or another leader.
+2. A leader hands over when a follower has durable entries that its own disk still delays. If no
+   follower has overtaken it, it stays: where all disks are bad, moving repairs nothing.
+3. A member with a bad disk does not take a leadership that is offered, and lets others stand first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class DiskHealth:
-    """One member's; ``slow_ms``: how long a leader's disk may keep its followers waiting."""
+    """The disk health of one member; ``slow_ms``: how long a leader's disk may delay followers."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class DiskHealth:
 
     @property
     def may_lead(self) -> bool:
-        # Looked at, too: a disk that is full since the last write has not been in trouble yet, and
-        # a term finds room where the first entry of a leader does not.
+        # Also ask the disk: one that is full since the last write has shown no trouble yet, and a
+        # term may find room where the first entry of a leader does not.
         return not self.trouble and self._log.has_room
 
     def is_overtaken(self, consensus: Consensus) -> bool:
-        """Whether a follower has what this disk has kept waiting for too long."""
+        """Whether a follower has entries that this disk has delayed for too long."""
         waited_ms = self._log_sync.waiting_seconds * 1000
         if not self._log.is_full and waited_ms < self._slow_ms:
             return False
@@ -67,11 +67,11 @@ class DiskHealth:
         return any(progress.match_index > durable_index for progress in followers)
 
     def refusal(self) -> NoSpaceError:
-        """Return what is told to whoever wants something proposed."""
+        """Return the error for commands while the disk is full."""
         return NoSpaceError(f"the disk of member {self._member_id}, which leads, is full")
 
     def observe(self) -> None:
-        """Say in the log what has changed."""
+        """Log what has changed."""
         trouble = self.trouble
         if trouble == self._said:
             return

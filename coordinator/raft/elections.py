@@ -1,17 +1,17 @@
-"""Who may lead: pre-votes and votes, asked for, given and counted, around PySyncObj's own.
+"""Elections: pre-votes and votes, requested, granted and counted, around PySyncObj's own.
 
-1. Nobody campaigns without a majority of pre-votes, and nobody who hears a leader grants one
-   (row 19; Raft thesis, 9.6 and 4.2.3).
-2. A member's vote counts once in a term; asked again by whom it voted for, it says so again (23).
-3. Votes count for one longest election timeout after they were asked for, by the clock, whatever
-   the candidate did meanwhile: later one of those who gave theirs may have lost its disk, and been
-   proven again by others.
-4. A member that recovers votes in a first election at most, and stands only with everybody's
-   pre-vote (``recovering``).
+1. A member campaigns only with a majority of pre-votes, and a member that hears a leader grants
+   none (row 19; Raft thesis, 9.6 and 4.2.3).
+2. A member's vote counts once in a term. If the candidate asks again, it repeats its vote (row 23).
+3. Votes count for one longest election timeout after they were requested, by the clock, whatever
+   the candidate did meanwhile: after that a voter may have lost its disk and been proven again by
+   others.
+4. A recovering member votes at most in a first election, and stands only with the pre-vote of every
+   member (``recovering``).
 5. A member whose disk is not fit to lead lets the others stand first.
 6. A member that a quorum of members refuses, because it differs in what must be equal on all
-   (``agreement``), neither stands nor votes; those that refuse it may be of no list of its own.
-   One that leads already goes on while its quorum confirms it.
+   (``agreement``), neither stands nor votes. The refusing members need not be in its own list. If
+   it leads already, it continues while its quorum confirms it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ sockets first (row 22)."""
 HINTED_ELECTION_MS = 15
 """Between one member's and the next one's reaction to a leader whose connection closed."""
 EMPTY_LOG = (0, 1)
-"""(term, index) of the last entry of a log in which nothing was ever written."""
+"""(term, index) of the last entry of an empty log."""
 
 
 class Elections:
-    """One member's part in them."""
+    """One member's part in elections."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Elections:
         return self._core.election_due_ms if self._late_until_ms is None else self._late_until_ms
 
     def broadcast(self, request: say.VoteRequest) -> None:
-        """Ask everybody for the vote; the pre-votes were won."""
+        """Ask all members for their vote; the pre-votes were won."""
         self._votes = set()
         self._counts_until_ms = self._now_ms() + self._raft.election_timeout_ms_max
         request = request._replace(
@@ -162,7 +162,7 @@ class Elections:
         )  # fmt: skip
 
     def _tell_missing(self) -> None:
-        """Say once whom the first election waits for, when it was asked for in vain."""
+        """Log once which members the first election waits for, after a failed attempt."""
         missing = {each for each in self._others if each not in self._pre_votes}
         is_first = self._recovering.is_new or self._recovering.is_founding
         is_waiting = is_first and self._pre_vote_term and missing
@@ -187,7 +187,7 @@ class Elections:
             self._core.campaign()
 
     def on_stand_now(self, member_id: str, message: say.StandNow) -> None:
-        """The leader stops and wants this member to follow it; no pre-vote is needed for that."""
+        """The leader stops and asks this member to succeed it; that needs no pre-vote."""
         core = self._core
         is_from_leader = message.term == core.term and core.leader_id == member_id
         is_able = self._recovering.is_proven and self._may_lead()

@@ -1,7 +1,7 @@
-"""The seam between a member and the log that orders its commands.
+"""The interface between a member and the log that orders its commands.
 
-``Engine`` is what a member asks of Raft; ``Replica`` is what Raft asks of a member. Commands are
-opaque bytes. Everything runs on the one event loop of the member; nothing here blocks it.
+``Engine`` is what a member calls; ``Replica`` is what Raft calls on a member. Commands are opaque
+bytes. Everything runs on the one event loop of the member; nothing here blocks it.
 
 Promises of an engine:
 
@@ -9,7 +9,7 @@ Promises of an engine:
 2. Every member applies the same commands in the same order, each exactly once per life of the
    replica's state (a restore starts a new life at the snapshot's index).
 3. ``NoLeaderError``, ``NoSpaceError``, ``ThrottledError`` and ``ShuttingDownError`` mean that
-   nothing was proposed; ``LeaderChangedError`` and ``ProposalTimeoutError`` that nobody knows.
+   nothing was proposed; ``LeaderChangedError`` and ``ProposalTimeoutError`` are indefinite.
 4. ``read_barrier`` returns an index that was committed at some moment after the call began, and
    only once it is applied here (Raft thesis, section 6.4).
 5. ``confirm_leadership`` returns only if a quorum answered a round that began after the call.
@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 
 class InvariantError(Exception):
-    """Something that cannot happen has happened; the member must stop (docs/engine.md, row 16)."""
+    """An invariant is broken; the member must stop (docs/engine.md, row 16)."""
 
 
 class Role(StrEnum):
@@ -37,7 +37,7 @@ class Role(StrEnum):
 
 
 class Replica(Protocol):
-    """What the log drives. None of these may raise for anything a client can cause."""
+    """The state that the log drives. No method may raise for anything a client can cause."""
 
     def apply(self, index: int, term: int, command: bytes) -> Any:
         """Apply one committed command. ``index`` is its entry's; several commands that were
@@ -90,31 +90,31 @@ class EngineStatus:
     is_ready: bool
     is_reachable: Mapping[str, bool]
     trouble: str = ""
-    """What is wrong with this member's disk, in words, while it runs all the same."""
+    """What is wrong with this member's disk, in words, although it still runs."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Members, of the list or not, that differ in what must be equal on all: why, in a sentence."""
+    """Members, listed or not, that differ in what must be equal on all, each with a sentence."""
     obstacle: str = ""
-    """What stands in the way of a leader, or of this member following one, until somebody acts."""
+    """What prevents a leader, or this member following one, until an operator acts."""
     alarms: Mapping[str, str] = field(default_factory=dict)
-    """Members that lately said what cannot be true, and what that was."""
+    """Members that recently sent something that cannot be true, and what it was."""
 
 
 RequestHandler = Callable[[str, bytes], Awaitable[bytes]]
 """Answers a request of another member: (member_id of the sender, payload) -> reply payload."""
 
 RoleListener = Callable[[Role, int], None]
-"""Told of each change: (role, term). For LEADER it is told only once the leader is ready: the first
-entry of its term is committed and applied here. Must not raise."""
+"""Called at each change: (role, term). For LEADER only once the leader is ready: the first entry of
+its term is committed and applied here. Must not raise."""
 
 
 LeaderListener = Callable[[str | None, int], None]
-"""Told of each change of the leader that this member knows: (leader_id, term). None: it follows
-nobody, or has lost sight of whom it followed. A leader is named as soon as it is elected, before it
-is ready. Must not raise."""
+"""Called at each change of the leader that this member knows: (leader_id, term). None: it follows
+no leader, or has lost contact with it. A leader is named as soon as it is elected, before it is
+ready. Must not raise."""
 
 
 class Engine(Protocol):
-    """What a member asks of Raft."""
+    """Raft, as a member uses it."""
 
     @property
     def member_id(self) -> str: ...
@@ -127,13 +127,13 @@ class Engine(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Stop taking part. A leader takes nothing new (ShuttingDownError), lets what is under way
-        commit and hands its leadership over first, within bounds; what is left fails then."""
+        """Leave the cluster. A leader first refuses new commands (ShuttingDownError), commits those
+        under way and hands over its leadership, within bounds; then the rest fails."""
         ...
 
     def halt(self, error: BaseException, note: str) -> None:
-        """Stop at once and for good: acknowledge, vote and answer nothing any more. With a
-        ``note`` the data are not used again: the next start is refused, and says it."""
+        """Stop at once and for good: never acknowledge, vote or answer again. With a ``note`` the
+        data are not used again: the next start is refused with that sentence."""
         ...
 
     async def propose(self, command: bytes) -> Applied:
@@ -179,7 +179,7 @@ class Engine(Protocol):
         ...
 
     def on_failure(self, listener: Callable[[BaseException], None]) -> None:
-        """Add a listener told once, when this member must stop (its disk failed, an invariant
+        """Add a listener called once, when this member must stop (its disk failed, an invariant
         broke); before ``start``."""
         ...
 

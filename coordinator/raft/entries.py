@@ -1,12 +1,12 @@
-"""The entries of the log: what this member's are made of, and what becomes of each once committed.
+"""The entries of the log: how a leader makes them, and how they are applied once committed.
 
-PySyncObj's log asks here for the next entry (``hardening``) and hands back what is committed.
+PySyncObj's log asks here for the next entry (``hardening``) and hands back committed ones.
 
-1. Each command of an entry is applied once, in order; an entry that cannot be taken apart, or that
-   is not what was proposed at its index, is a broken invariant and stops the member (row 16).
-2. One pass of the loop applies for about ``_PASS_MS`` and a bounded number of commands, at least
-   one; the next one goes on, also within an entry: what a thousand clients asked for at once is no
-   step of the loop. While an entry is applied in part no snapshot is made: it would hold the part.
+1. Each command of an entry is applied once, in order. An entry that cannot be decoded, or that is
+   not the one proposed at its index, is a broken invariant and stops the member (row 16).
+2. One pass of the loop applies commands for about ``_PASS_MS``: at least one and a bounded number.
+   The next pass continues, also within an entry, so that a thousand commands do not hold the loop.
+   While an entry is partly applied no snapshot is made: it would contain that part.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PASS_COMMANDS_MAX = 500
 
 @dataclass(slots=True)
 class _Begun:
-    """An entry of which the first ``done`` commands are applied."""
+    """An entry whose first ``done`` commands are applied."""
 
     index: int
     term: int
@@ -45,7 +45,7 @@ class _Begun:
 
 
 class Entries:
-    """Those of one member; ``open`` comes first. ``on_founding`` hears the cluster's id."""
+    """The entries of one member; call ``open`` first. ``on_founding`` gets the cluster's id."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Entries:
         self._on_applied: Callable[[int], None]
         self._refusal: Callable[[], CoordinatorError]
         self.owes_one = False
-        """Whether a member that recovers must hear of something that was not committed before."""
+        """Whether an empty entry is due: a recovering member waits for a new commit."""
         self.entries_total = 0
         self.commands_total = 0
 
@@ -118,7 +118,7 @@ class Entries:
 
     @property
     def waiting(self) -> int:
-        """How many of those who wait for that entry have not been told yet."""
+        """How many waiters of that entry have no answer yet."""
         begun = self._begun
         return 0 if begun is None else max(0, len(begun.waiters) - begun.done)
 
@@ -128,7 +128,7 @@ class Entries:
         self._left = _PASS_COMMANDS_MAX
 
     def apply(self, index: int, term: int, entry: bytes) -> bool:
-        """Apply an entry, or go on with it; return whether it is done. Else the pass is over."""
+        """Apply an entry, or continue with it; return whether it is done. If not, the pass ends."""
         if self._begun is not None and self._begun.index != index:
             self.fail(LeaderChangedError("a snapshot took the place of this entry"))
         if self._begun is None:
@@ -150,7 +150,7 @@ class Entries:
         return True
 
     def fail(self, error: CoordinatorError) -> None:
-        """Forget the entry that is applied in part, and tell who waits for the rest of it."""
+        """Forget the partly applied entry, and fail the waiters for the rest of it."""
         begun, self._begun = self._begun, None
         if begun is not None:
             fail_waiters(begun.waiters, error)

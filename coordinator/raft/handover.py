@@ -1,17 +1,17 @@
-"""The orderly end of a leadership: the next leader is chosen, made level and asked to stand.
+"""The handover of a leadership: the next leader is chosen, brought up to date and asked to stand.
 
-A leader that stops does so, and one whose disk keeps its followers waiting. In this order, each
-step taken in a pass of the loop, and all of it bounded:
+A leader hands over when it stops, and when its disk keeps its followers waiting. The steps, each in
+a pass of the loop and all of them bounded:
 
-1. nothing new is proposed; what is under way is committed and answered (not where it is the disk
-   that it waits for: it is committed by the next leader);
-2. the connected follower that has most is sent the rest;
-3. it is told to stand at once (Raft thesis, 3.10). Its vote requests say so, and whoever gets one
-   does not count on the leader it hears;
+1. nothing new is proposed; what is under way is committed and answered (if it waits for this
+   leader's disk, the next leader commits it);
+2. the connected follower with the most entries is sent the rest;
+3. it is asked to stand at once (Raft thesis, 3.10). Its vote requests say so, and members grant
+   them although they hear a leader;
 4. it leads: this member has stepped down and follows it.
 
-A follower that does not stand (it is recovering, its own disk is no better, it has lost sight
-of this member) is asked again, and then the next one.
+A follower that does not stand (it is recovering, its own disk is no better, it has lost contact
+with this member) is asked again, and then the next one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from coordinator.raft.engine import Role
 from coordinator.raft.network.messages import StandNow
 
 DRAIN_MS_MAX = 1_000
-"""How long proposals under way are waited for before the leadership is given away all the same."""
+"""How long proposals under way are waited for; then the leadership is handed over anyway."""
 HANDOVER_MS_MAX = 2_000
-"""For all of it."""
+"""The limit for all steps together."""
 ASK_AGAIN_MS = 150
 TRY_AGAIN_MS = 15_000
-"""After nobody took the leadership from a leader with a bad disk."""
+"""The pause after no follower took the leadership from a leader with a bad disk."""
 
 
 class Handover:
@@ -71,7 +71,7 @@ class Handover:
             consensus.send_now(target, StandNow(consensus.core.term))
 
     def _target(self, consensus: Consensus) -> str | None:
-        """Return who is to lead: of those asked least often the one that has most."""
+        """Return the next leader: of the followers asked least often, the one with most entries."""
         followers = consensus.replication.followers
         connected = [member_id for member_id in followers if self._is_connected(member_id)]
         return max(
@@ -85,7 +85,7 @@ class Handover:
 
 
 class Handovers:
-    """When a member hands over: at its end, and while its disk holds up what others have."""
+    """When a member hands over: when it stops, and while its disk delays the followers."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Handovers:
 
     @property
     def is_under_way(self) -> bool:
-        """Nothing new may be proposed: there will be another leader in a moment."""
+        """Whether new proposals are refused, since another member is about to lead."""
         return self._current is not None
 
     def step(self, consensus: Consensus, in_flight: int, *, is_overtaken: bool) -> None:
@@ -118,7 +118,7 @@ class Handovers:
             self._next_ms = self._now_ms() + TRY_AGAIN_MS
 
     async def stop(self, consensus: Consensus | None, wake: Callable[[], None]) -> None:
-        """Hand over for good, to whoever can be reached."""
+        """Hand over for good, to any follower that can be reached."""
         self.is_stopping = True
         connected = [other for other in self._others if self._is_connected(other)]
         has_quorum = len(connected) >= (len(self._others) + 1) // 2

@@ -1,17 +1,17 @@
 """PySyncObj's SyncObj as we use it: the only file that knows its private names.
 
-PySyncObj keeps elections, roles, terms and votes, the commit rule and the writing of entries to the
-log. It is driven from outside: no thread, no socket, no file, no clock of its own. What it may see
-and say is decided in ``consensus``. Its known defects are numbered in docs/engine.md; the numbers
-stand where they are mended.
+PySyncObj does elections, roles, terms and votes, the commit rule and the writing of entries to the
+log. It is driven from outside: no thread, no socket, no file, no clock of its own. ``consensus``
+decides what it receives and sends. Its known defects are numbered in docs/engine.md; the code that
+repairs one names its row.
 
 Private names are overridden by methods called ``_SyncObj__name``, which Python finds first. They
-hold for the exact source they were written for, so the version and a hash of the source are
-checked at import: an upgrade is a decision, not an accident.
+fit only the exact source they were written for, so the version and a hash of the source are checked
+at import: an upgrade is a decision, not an accident.
 
-PySyncObj reads time through one module function. It is bound once, here, to the clock of whichever
-member is being driven at that moment (each entry into the library goes through ``_driven``), so
-several members with different clocks can live in one process, and in several threads.
+PySyncObj reads time through one module function. It is bound once, here, to the clock of the member
+that is driven at that moment (each call into the library goes through ``_driven``). So several
+members with different clocks can run in one process, in several threads.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ APPLY_ENTRIES_MAX = 1_000
 
 
 class Host(Protocol):
-    """Who carries out what the library decides: consensus."""
+    """The part that carries out what the library decides: consensus."""
 
     def send(self, member_id: str, message: Message) -> None:
-        """Send, once what is written by now is durable."""
+        """Send once everything written by now is durable."""
         ...
 
     def broadcast_vote_request(self, request: VoteRequest) -> None: ...
@@ -58,7 +58,7 @@ class Host(Protocol):
 
 
 def check_library() -> None:
-    """Raise ImportError unless PySyncObj is the very source this file was written for."""
+    """Raise ImportError unless PySyncObj's source is the one this file was written for."""
     if version("pysyncobj") != LIBRARY_VERSION:
         raise ImportError(f"expected pysyncobj {LIBRARY_VERSION}, found {version('pysyncobj')}")
     found = hash_library(Path(library.__file__).parent)
@@ -122,7 +122,7 @@ class PeerNode(Node):  # type: ignore[misc]  # the library is untyped
 
 
 class _Mouth(Transport):  # type: ignore[misc]  # the library is untyped
-    """What the library believes to be its transport."""
+    """The transport of the library: passes its messages to consensus."""
 
     core: HardenedSyncObj
 
@@ -140,7 +140,7 @@ class _Mouth(Transport):  # type: ignore[misc]  # the library is untyped
 
 
 class _NoPoller:
-    """Sockets are the event loop's."""
+    """Nothing: the event loop owns the sockets."""
 
     def poll(self, timeout: float) -> None:
         """Return at once."""
@@ -255,19 +255,19 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
     # What the member does.
 
     def tick(self) -> None:
-        """Let the library do what is due: commit, apply, log the waiting groups, heartbeat."""
+        """Let the library do what is due: commit, apply, log waiting groups, send heartbeats."""
         with self._driving:
             self._onTick(0.0)
 
     def campaign(self) -> None:
-        """Stand for the next term, now; the pre-vote has been won."""
+        """Stand for the next term now; the pre-votes were won."""
         self._may_campaign = True
         self._SyncObj__raftElectionDeadline = float("-inf")
         self.tick()
         self._may_campaign = False
 
     def postpone_election(self) -> None:
-        """Set the election deadline anew, at random, from now on."""
+        """Set a new random election deadline from now on."""
         self.election_due_ms = self._now_ms() + int(self._SyncObj__generateRaftTimeout() * 1000)
 
     def hear_leader(self, member_id: str, term: int, commit_index: int = 0) -> None:
@@ -331,14 +331,14 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self._hear(member_id, {"type": "response_vote", "term": term})
 
     def adopt_term(self, term: int) -> None:
-        """Move to a higher ``term`` as a follower of nobody: a vote request that cannot win."""
+        """Move to a higher ``term`` as a follower of no leader: its vote request cannot win."""
         self._hear(
             next(iter(self._nodes)),
             {"type": "request_vote", "term": term, "last_log_index": 0, "last_log_term": -1},
         )
 
     def set_follower(self, member_id: str, match_index: int, heard_ms: int) -> None:
-        """Tell the commit rule and the fallback timer what is known of a follower.
+        """Pass what is known of a follower to the commit rule and the fallback timer.
 
         ``match_index`` is capped by the caller to what is durable here (row 3)."""
         node = self._nodes[member_id]
@@ -351,7 +351,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self._SyncObj__raftCommitIndex = index
 
     def translate(self, member_id: str, message: dict[str, Any]) -> None:
-        """Turn what the library says into a message of ours."""
+        """Turn the library's message into one of ours."""
         kind = message["type"]
         if kind == "request_vote":
             # Once for all, in a defined order, though the library walks a set.

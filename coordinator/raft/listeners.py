@@ -1,7 +1,7 @@
-"""Who is told when this member's role, the leader it knows, or its health changes.
+"""The listeners for changes of this member's role, of the leader it knows, and of its health.
 
-Listeners are told in the order in which they were added, in the pass of the loop in which the
-change happened, and must not raise.
+They are called in the order in which they were added, in the pass of the loop in which the change
+happened, and must not raise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class Listeners:
-    """Those of one member, and what they were told last."""
+    """The listeners of one member, and what they were last notified of."""
 
     def __init__(self, member_id: str) -> None:
         self._member_id = member_id
@@ -34,7 +34,7 @@ class Listeners:
             listener(role, term)
 
     def tell_leader(self, leader_id: str | None, term: int) -> str | None:
-        """Return the leader known before, if it is another one now."""
+        """Return the former leader, if the leader has changed."""
         before, term_before = self._leader
         if before == leader_id and (leader_id is None or term == term_before):
             return None

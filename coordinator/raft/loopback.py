@@ -1,6 +1,6 @@
 """An engine of one member in memory: commits at once, keeps nothing.
 
-For tests of the rooms above, and for a server that may forget everything when it stops.
+It is for tests of the rooms above, and for a server that may lose its data when it stops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who the members are: fixed, by the configuration, for as long as the cluster lives.
+"""The members: fixed by the configuration for the life of the cluster.
 
 The library's own change of membership is unsafe and refused (row 25).
 """

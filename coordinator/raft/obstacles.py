@@ -1,8 +1,8 @@
-"""Why no leader can be elected, in words, as far as one member knows: pure.
+"""The reasons why no leader can be elected, in words, as far as one member knows. Pure.
 
-A status that says "an election is under way" while none can succeed costs its reader a night. What
-stands in the way for good is known: who is connected shows whether it may vote, and of which
-cluster its data are (``incarnations``).
+A status of "an election is under way" misleads if none can succeed. The lasting obstacles are
+known: each connected member shows whether it may vote, and to which cluster its data belong
+(``incarnations``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def obstacle(
     own: Shown,
     is_first: bool,
 ) -> str:
-    """Return what stands in the way of a leader; "" if nothing is known to.
+    """Return what prevents the election of a leader; "" if nothing is known to.
 
     ``shown`` are the connected ones; ``is_first``: the first election is still to come, as
     far as is known here."""

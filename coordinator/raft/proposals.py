@@ -1,8 +1,8 @@
-"""Commands on their way into the log and back: group commit, and what each waiter is told.
+"""Proposals: commands on their way into the log, and the waiters for their outcomes.
 
-Everything proposed in one pass of the loop becomes one entry, as far as its size allows. A waiter
-whose command is in the log of a leader that steps down learns that nobody knows; one whose command
-is not in the log yet, that it was not proposed.
+All commands proposed in one pass of the loop become one entry, as far as its size allows (group
+commit). When a leader steps down, a waiter whose command is in the log gets an indefinite error; a
+waiter whose command is not in the log yet learns that it was not proposed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PASS_GROUPS_MAX = 4
 REGULAR = b"\x00"
 """First byte of an entry that carries commands; the rest is a group."""
 NO_OP = b"\x01"
-"""The whole of an entry that carries none: the first of a log, and the first of each term."""
+"""The whole of an entry without commands: the first of a log, and the first of each term."""
 FOUNDING = b"\x02"
 """First byte of an entry that is the first of a term and carries the cluster's id."""
 
@@ -34,7 +34,7 @@ NOTHING: bytes = msgpack.packb([])
 
 
 class Proposals:
-    """What waits on one member."""
+    """The commands and waiters of one member."""
 
     def __init__(self, raft: RaftConfig, *, command_bytes_max: int) -> None:
         self._in_flight_max = raft.proposals_in_flight_max
@@ -119,20 +119,20 @@ class Proposals:
         self._taken = []
 
     def waiters_of(self, index: int) -> list[Waiter]:
-        """Return who waits for the commands of the entry at ``index``, in their order."""
+        """Return the waiters for the commands of the entry at ``index``, in their order."""
         waiters, size = self._logged.pop(index, ([], 0))
         self._logged_count -= len(waiters)
         self._logged_bytes -= size
         return waiters
 
     def fail_queued(self, error: CoordinatorError) -> None:
-        """Tell those whose command is in no log."""
+        """Fail the waiters whose command is in no log."""
         queued, self._queue = self._queue, deque()
         self._queued_bytes = 0
         fail_waiters([waiter for _, waiter in queued], error)
 
     def fail_logged(self, error: CoordinatorError) -> None:
-        """Tell those whose command is in the log, committed or not."""
+        """Fail the waiters whose command is in the log, committed or not."""
         logged, self._logged = self._logged, {}
         self._logged_count = self._logged_bytes = 0
         for waiters, _ in logged.values():

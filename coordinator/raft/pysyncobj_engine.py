@@ -8,9 +8,9 @@ due, in this order:
 3. make the log durable, once;
 4. hand acknowledgements and votes to the network.
 
-So a leader's disk and its followers' work at the same time, and nothing is promised before it is
-durable. Any failure of the disk but a lack of room, and any broken invariant, ends the member for
-good.
+So the disks of a leader and its followers work at the same time, and nothing is promised before it
+is durable. A full disk is waited out; any other failure of the disk, and any broken invariant,
+stops the member for good.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PySyncObjEngine:
 
     Args:
         clock: decides every timeout; the loop's own timers only wake the member up.
-        random: of election timeouts and backoff; seeded in simulations.
+        random: for election timeouts and backoff; seeded in simulations.
         transport: how members talk; TCP by default.
         run_blocking: where snapshots, and the log of a slow disk, are synced; by default threads.
         facts: what must be equal on all members, beside the list of them (``agreement``).
@@ -234,7 +234,7 @@ class PySyncObjEngine:
         if self._is_running and not self._handovers.is_stopping:
             await self._handovers.stop(self._consensus, self._wake)
             if not self._is_running and self._failure is None:
-                return  # stopped meanwhile by somebody less patient
+                return  # another caller stopped it meanwhile
         was_running, self._is_running = self._is_running, False
         self._run_loop.cancel()
         for part in (self._log_sync, self._incarnations):

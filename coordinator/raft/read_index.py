@@ -1,11 +1,11 @@
-"""Linearizable reads on every member: an index that was committed after the question, applied here.
+"""The read index: linearizable reads on every member (Raft thesis, 6.4).
 
 A leader that has applied the first entry of its term asks a quorum whether it still leads; a
-follower asks the leader to do so. Whoever asks in one pass shares one round (``barrier``), and on a
-follower one question. Then the member waits until that index is applied (Raft thesis, 6.4).
+follower asks the leader to do so. All readers of one pass share one round (``barrier``) and, on a
+follower, one request. Then the member waits until that index is applied.
 
-What fails for want of a leader is asked again by one for all who wait: thousands of readers cost
-an election no more than one.
+If there is no leader, one reader asks again for all that wait: thousands of readers cost an
+election no more than one.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class ReadIndex:
         self._asking: asyncio.Task[int] | None = None
         self._next_asking: asyncio.Task[int] | None = None
         self._answers: dict[asyncio.Future[int], Answer[int]] = {}
-        """Who waits for each question and each round that is under way."""
+        """The waiters of each request and each round under way."""
         self._later: Answer[int] = Answer()
-        """Who was refused, for want of a leader."""
+        """The readers that were refused because there was no leader."""
         self._trying_again: asyncio.Task[None] | None = None
 
     async def barrier(self, running: Callable[[], Consensus]) -> int:
-        """Return an index as the module says; NoLeaderError when none is had in time.
+        """Return a read index; NoLeaderError if there is none in time.
 
         ``running`` returns the member's consensus, or raises ShuttingDownError."""
         try:
@@ -70,7 +70,7 @@ class ReadIndex:
         return term
 
     async def answer(self, consensus: Consensus) -> bytes:
-        """Answer a follower's question."""
+        """Answer a follower's request."""
         packed: bytes = msgpack.packb(await self._join_round(consensus))
         return packed
 
@@ -124,7 +124,7 @@ class ReadIndex:
             return await self._later.wait()
 
     async def _try_again(self, running: Callable[[], Consensus]) -> None:
-        """Ask for all who were refused, until nobody waits; each try is for those before it."""
+        """Ask for all refused readers until none waits; each try is for those before it."""
         try:
             while self._later.waiting():
                 await asyncio.sleep(RETRY_MS / 1000)
@@ -147,7 +147,7 @@ class ReadIndex:
         return await self._with_others(self._next_question(consensus))
 
     def _next_question(self, consensus: Consensus) -> asyncio.Task[int]:
-        """Return the question that is asked next; one that is under way began too early."""
+        """Return the request that is sent next; one under way began too early."""
         if self._next_asking is None:
             task = asyncio.get_running_loop().create_task(self._question(consensus, self._asking))
             self._next_asking = task
@@ -170,6 +170,6 @@ class ReadIndex:
 
 
 def _retrieve(task: asyncio.Task[int]) -> None:
-    """Nobody may be left to take the error."""
+    """Fetch the error: its waiters may all be gone."""
     if not task.cancelled():
         task.exception()

@@ -1,13 +1,14 @@
-"""What a leader knows of each follower's log, and what it sends next. No I/O, no library.
+"""Replication: what a leader knows of each follower's log, and what it sends next. No I/O.
 
 1. ``match_index`` only grows within a term: what a follower acknowledged stays acknowledged.
-2. A reply counts only in the epoch in which its question was asked. Every step back begins a new
-   epoch, so of a whole pipeline of refused appends only the first refusal moves anything (row 6).
-3. A success never moves ``next_index`` back (row 5), a refusal never below what is acknowledged
-   (row 7).
-4. What a follower acknowledged and was committed it holds for ever; one that does not has lost a
-   part of its log (an emptied disk, an old copy), and is told so with its own seal on what it said.
-5. So many bytes and messages are under way to one follower at once, and no more.
+2. A reply counts only in the epoch in which its request was sent. Every step back begins a new
+   epoch, so only the first refusal of a whole pipeline of appends moves ``next_index`` (row 6).
+3. A success never moves ``next_index`` back (row 5); a refusal never moves it below what is
+   acknowledged (row 7).
+4. A follower holds for ever what it acknowledged and was committed. A follower that lacks it has
+   lost a part of its log (an emptied disk, an old copy); the leader notifies it, with the
+   follower's own seal on its acknowledgement.
+5. The bytes and messages under way to one follower are bounded.
 """
 
 from __future__ import annotations
@@ -46,20 +47,20 @@ class Progress:
     next_index: int = 2
     match_index: int = 0
     kept_index: int = 0
-    """Acknowledged and committed, in whatever term: it must be there, or the log was lost."""
+    """Acknowledged and committed, in any term: the follower has it, or its log was lost."""
     said: Said = NOTHING_SAID
-    """The acknowledgement that all this rests on, with the follower's seal."""
+    """The acknowledgement of that, with the follower's seal."""
     epoch: int = 0
     heard_ms: int = 0
     told_commit_index: int = 0
     is_doubted: bool = False
     """It refused what it had acknowledged; once is a stale reply, twice is a lost log."""
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
-    """(last index, bytes) of each append that was not answered yet."""
+    """(last index, bytes) of each append that is not answered yet."""
     in_flight_bytes: int = 0
 
     def keep(self, said: Said) -> None:
-        """Keep what shows that the follower had all that it must have."""
+        """Keep the acknowledgement that proves what the follower must have."""
         if said.last_index >= max(self.match_index, self.kept_index):
             self.said = said._replace(seal=said.seal[:SEAL_BYTES])
 
@@ -99,12 +100,12 @@ class Replication:
             progress.is_doubted = False
 
     def send_entries(self, term: int, commit_index: int) -> None:
-        """Send each follower what it has not been sent, as far as there is room."""
+        """Send each follower the entries not sent to it yet, as far as there is room."""
         for progress in self.followers.values():
             self._send_to(progress, term, commit_index)
 
     def send_heartbeats(self, term: int, commit_index: int) -> None:
-        """As ``send_entries``, and an append without entries where there are none to send."""
+        """As ``send_entries``; a follower with nothing to send gets an append without entries."""
         for progress in self.followers.values():
             if self._send_to(progress, term, commit_index):
                 continue
@@ -112,7 +113,7 @@ class Replication:
                 self._send(progress.member_id, Probe(term, 0))
 
     def send_commit_index(self, term: int, commit_index: int) -> None:
-        """Tell those who have the entries that they are committed, if nothing else told them."""
+        """Send the commit index to followers that have the entries, if no append carried it."""
         for progress in self.followers.values():
             kept_index = min(progress.match_index, commit_index)
             progress.kept_index = max(progress.kept_index, kept_index)
@@ -157,7 +158,7 @@ class Replication:
             progress.step_back(reply.next_index)
 
     def on_connection_changed(self, member_id: str) -> None:
-        """What was under way may be lost; ask again from what is acknowledged."""
+        """Messages under way may be lost; start again from what is acknowledged."""
         progress = self.followers[member_id]
         is_known = progress.match_index > 0
         progress.step_back(progress.match_index + 1 if is_known else progress.next_index)
@@ -171,7 +172,7 @@ class Replication:
         progress.step_back(max(progress.next_index, progress.match_index + 1))
 
     def _send_to(self, progress: Progress, term: int, commit_index: int) -> bool:
-        """Send entries while there are some and there is room; return whether any left."""
+        """Send entries while there are some and there is room; return whether any were sent."""
         first_index, last_index = self._log[0][1], self._log[-1][1]
         if progress.next_index <= first_index:
             self._on_snapshot_needed(progress.member_id)

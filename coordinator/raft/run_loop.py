@@ -1,4 +1,4 @@
-"""When the next pass of a member is run: at once when it is woken, at the latest when it is due."""
+"""The run loop of a member: a pass runs at once when it is woken, at the latest when it is due."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RunLoop:
         self._timer: asyncio.TimerHandle | None = None
 
     def wake(self) -> None:
-        """Run a pass as soon as the loop comes to it; one for all who ask meanwhile."""
+        """Run a pass as soon as the loop can; one pass serves all calls until then."""
         if self._next is None:
             self._next = self._running_loop().call_soon(self._begin)
 
@@ -27,12 +27,12 @@ class RunLoop:
         at = loop.time() + max(1, due_ms - self._now_ms()) / 1000
         if self._timer is not None:
             if self._timer.when() <= at:
-                return  # It wakes too early and is set anew then: cheaper than to cancel it.
+                return  # It wakes too early and is set again then: cheaper than cancelling it.
             self._timer.cancel()
         self._timer = loop.call_at(at, self._on_timer)
 
     def cancel(self) -> None:
-        """Run none any more, unless somebody wakes it."""
+        """Run no more passes, unless woken again."""
         for handle in (self._next, self._timer):
             if handle is not None:
                 handle.cancel()

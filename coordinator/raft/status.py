@@ -1,4 +1,4 @@
-"""What an engine says of itself: its status and its metrics, read from its parts."""
+"""The status and the metrics of an engine, read from its parts."""
 
 from __future__ import annotations
 

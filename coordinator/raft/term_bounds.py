@@ -1,16 +1,17 @@
-"""Which terms that another member names are believed. Pure.
+"""The bounds of terms that another member may name. Pure.
 
-A term that was believed once is stored and can never go down again, so one lie about it would last
-for ever: no election follows the highest number that there is. Terms grow by one with an election;
-a member that was away for half a century of elections without a pause is ``TERM_JUMP_MAX`` behind.
+A term that was accepted once is stored and never decreases, so one lie would last for ever: no
+election can follow the highest possible number. Terms grow by one with an election; a member that
+missed half a century of constant elections is ``TERM_JUMP_MAX`` behind.
 
-1. No message names a term of more than that above the own one, nor one above ``TERM_MAX``: half of
-   what the codec, the log and the term file can hold, so that an election can always follow.
-2. More is believed when so many others name it as take a vote away (``rejoin/incarnations``, 2):
-   then it is the term of the cluster, however it got there. A disk that was replaced is in term 0,
-   and would otherwise never follow a cluster that believed one lie.
-3. An entry is not newer than the leader that sends it, nor a log than its candidate; entries come
-   in the order of their terms. So what is stored with an entry is bounded as well.
+1. No message may name a term that is more than that above the member's own, or above ``TERM_MAX``:
+   half of what the codec, the log and the term file can hold, so that an election can follow.
+2. A higher term is accepted if as many other members name it as can take a vote away
+   (``rejoin/incarnations``, rule 2): then it is the term of the cluster, however it got there.
+   Otherwise a member with a replaced disk, in term 0, could never follow a cluster that once
+   accepted a lie.
+3. An entry is not newer than the leader that sends it, nor a log newer than its candidate; entries
+   are in the order of their terms. So the term stored with an entry is bounded as well.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ TERM_JUMP_MAX = 2**32
 TERM_MAX = 2**62
 
 NOT_BOUNDED = ((say.IncarnationLost, "proof_term"),)
-"""What they name is what this member showed itself, or none at all; it is stored nowhere."""
+"""Messages whose terms this member named itself, or that have none; nothing is stored."""
 
 
 def _term_fields(kind: Any) -> tuple[int, ...]:
@@ -36,11 +37,11 @@ def _term_fields(kind: Any) -> tuple[int, ...]:
 
 
 FIELDS: dict[type, tuple[int, ...]] = {kind: _term_fields(kind) for kind in say.kinds()}
-"""By kind of message: the places of the fields that are terms."""
+"""By kind of message: the positions of the fields that are terms."""
 
 
 class NamedTerms:
-    """Which terms beyond its bound a member heard of, and of whom; of a cluster of so many."""
+    """The terms beyond its bound that a member received, and from which members."""
 
     def __init__(self, member_count: int) -> None:
         self._needed = max(2, member_count - member_count // 2)
@@ -51,7 +52,7 @@ class NamedTerms:
 
     @property
     def highest_believed(self) -> int:
-        """The highest one that as many named as it takes, or a higher one; 0 if none is."""
+        """The highest term that enough members named, or exceeded; 0 if there is none."""
         named = sorted(self._by_member.values(), reverse=True)
         return named[self._needed - 1] if len(named) >= self._needed else 0
 

@@ -1,12 +1,12 @@
-"""What members must have in common before they talk: named facts, shown in the handshake. No I/O.
+"""The facts that must be equal on all members, shown in the handshake. No I/O.
 
-Each member shows an ordered, bounded list of them (``handshake``). The first one that is not the
-same on both sides refuses the link, and both sides say which it is, in one sentence.
+Each member shows an ordered, bounded list of named facts (``handshake``). The first one that
+differs refuses the link, and both sides log it in one sentence.
 
-1. A fact is readable text: what is refused must be told to a person, so there are no digests.
-2. A fact that only one side shows is a difference as well. One with an empty value is not known to
-   that member yet, and agrees with any.
-3. Everything is shown in the same order by members that agree.
+1. A fact is readable text, not a digest: a person must be able to read what differs.
+2. A fact that only one side shows is a difference, too. An empty value means that the member does
+   not know the fact yet, and agrees with any value.
+3. Members that agree show all facts in the same order.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Fact(NamedTuple):
 
 
 def facts_of_cluster(cluster: ClusterConfig) -> tuple[Fact, ...]:
-    """Return who the members are. Their ``client_url`` may change while they run, one by one."""
+    """Return the list of members. Their ``client_url`` may change while they run, one by one."""
     members = sorted(cluster.members, key=lambda address: address.member_id)
     ids = ", ".join(address.member_id for address in members)
     return (

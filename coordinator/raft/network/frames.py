@@ -1,6 +1,6 @@
 """Frames on a byte stream: four bytes of length, big endian, then that many bytes. No I/O.
 
-A length over the limit is refused when its four bytes are read, before anything is kept for it.
+A length over the limit is refused when its four bytes are read, before memory is used for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def frame(payload: bytes, seal: bytes = b"") -> bytes:
 
 
 class FrameReader:
-    """Cuts a stream back into payloads, however it was chopped on the way."""
+    """Cuts a stream into payloads, however it was split on the way."""
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max

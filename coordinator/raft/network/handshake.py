@@ -1,4 +1,4 @@
-"""How two members prove to each other who they are, before a word about the log. No I/O.
+"""The handshake: two members prove their identity to each other before anything else. No I/O.
 
 ::
 
@@ -11,10 +11,10 @@
 1. A proof is HMAC-SHA256, keyed with the cluster's secret, over its label and everything that both
    have said so far. The label, the ids and the nonces of both sides make it useless in the other
    direction, for another pair of members and at another time. Compared in constant time.
-2. The acceptor proves nothing before it has been proved to: a stranger gets no word that is made
-   with the secret, so there is nothing to try guesses of it on.
-3. The facts (``agreement``) are under the proofs. Both sides compare them when the proofs are
-   sound; they come to the same end, and each says why.
+2. The dialer proves itself first: a stranger gets no text made with the secret, so it cannot try
+   guesses of the secret on one.
+3. The proofs cover the facts (``agreement``). Both sides compare them once the proofs are sound;
+   they come to the same result, and each logs why.
 4. The keys under which frames are sealed afterwards come from the secret and both nonces, one for
    each direction (HKDF, RFC 5869), so they are new for each connection.
 
@@ -123,7 +123,7 @@ class Dialer:
 
 
 class Acceptor:
-    """The side that was called; it learns who calls from the hello and believes the proof."""
+    """The side that was called; it learns the caller's id from the hello and checks its proof."""
 
     def __init__(self, identity: Identity, nonce: bytes) -> None:
         self._identity = identity

@@ -1,10 +1,10 @@
-"""What the transport tells a member: who is there, and what they say.
+"""The inbox of a member: connections and messages of others, as the transport reports them.
 
-1. A message about the log goes to consensus only from one that has shown on which copy of its data
-   it runs (``incarnations``). Questions and answers about votes to come promise nothing, and pass.
-2. What names a term that cannot be is dropped, and the connection with it, before so many others
-   have named such a one (``term_bounds``).
-3. Whatever is raised here ends the member: it would be a broken invariant, or the disk.
+1. A message about the log goes to consensus only if its sender has shown on which copy of its data
+   it runs (``incarnations``). Pre-votes promise nothing, and pass.
+2. A message with an impossible term is dropped, with its connection, unless enough other members
+   have named such a term (``term_bounds``).
+3. An error raised here stops the member: it is a broken invariant, or the disk.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ABOUT_VOTES_TO_COME = (say.PreVoteRequest, say.PreVoteGrant)
 
 
 class Inbox:
-    """One member's ``TransportListener``; ``on_heard`` is told of what may change what is known,
-    ``on_lie`` of a member that said what cannot be, and what that was."""
+    """One member's ``TransportListener``. ``on_heard`` is called when something may have changed,
+    ``on_lie`` with a member that sent something impossible, and what it was."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Inbox:
             self._guarded(lambda: self._on_disconnected(member_id))
 
     def on_met(self, member_id: str) -> None:
-        """It and this member hear each other now; what was said before may not have counted."""
+        """The two members hear each other now; earlier messages may not have counted."""
         if self._is_running():
             self._guarded(lambda: self._on_met(member_id))
 
@@ -103,7 +103,7 @@ class Inbox:
         return is_question and not self._incarnations.may_tell_term(member_id)
 
     def _on_snapshot_piece(self, member_id: str, piece: say.SnapshotPiece) -> None:
-        # Nothing is installed before this directory knows whose it is.
+        # Nothing is installed before this directory has an owner.
         if self._consensus.accept_leader(member_id, piece.term) and self._may_install():
             self._snapshots.receive(self._consensus, member_id, piece)
 

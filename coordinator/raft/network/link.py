@@ -20,7 +20,7 @@ WHOLE_FRAME_FACTOR = 10
 
 
 class LinkOwner(Protocol):
-    """Whom a link tells what becomes of it."""
+    """The listener of a link."""
 
     @property
     def raft(self) -> RaftConfig: ...
@@ -29,7 +29,7 @@ class LinkOwner(Protocol):
     def clock(self) -> Clock: ...
 
     def link_made(self, link: Link) -> bool:
-        """Count a new, unproved connection; False when there shall be none any more."""
+        """Count a new, unproved connection; False if the transport is closed."""
         ...
 
     def why_not_a_member(self, member_id: str) -> str:

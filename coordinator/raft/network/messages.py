@@ -1,11 +1,11 @@
-"""What members say to each other: one named tuple for each kind, and the strict codec.
+"""The messages between members: one named tuple for each kind, and the strict codec.
 
 A message is a msgpack array: its kind's number, then its fields in order. Decoding checks the
-number of fields and the type and range of each, so nothing behind this file meets a surprise; a
-wrong shape raises ``FrameError`` and the transport drops the connection.
+number of fields and the type and range of each, so other modules need no checks; a wrong shape
+raises ``FrameError`` and the transport drops the connection.
 
-Every message about the log carries the term of its sender, replies too: a reply of an older term
-is ignored, one of a newer term tells a stale leader (rows 7, 8 and 20 of the study of the engine).
+Every message about the log carries its sender's term, replies too: a reply of an older term is
+ignored, one of a newer term deposes a stale leader (docs/engine.md, rows 7, 8 and 20).
 """
 
 from __future__ import annotations

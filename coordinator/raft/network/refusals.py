@@ -1,4 +1,4 @@
-"""Connections that were refused: why, and how often the log says so."""
+"""Refused connections: the reasons, and a limit on how often they are logged."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Questions between members and their answers (``Engine.request``): correlation and bounds.
+"""Requests between members and their answers (``Engine.request``): correlation and bounds.
 
-Every question ends in exactly one of: its answer, an error of the tree that the handler raised,
-NoLeaderError (certainly not handled), ConnectionLostError or LeaderChangedError (nobody knows). An
-answer goes over the connection over which the question came, or nowhere.
+Every request ends in exactly one of: its answer, an error of the error tree that the handler
+raised, NoLeaderError (certainly not handled), ConnectionLostError or LeaderChangedError (unknown).
+An answer is sent over the connection of its request, or not at all.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from coordinator.waiting import wake_in_turns
 logger = logging.getLogger(__name__)
 
 REQUESTS_IN_FLIGHT_MAX = 4_096
-"""Questions of one member that are being answered here at once."""
+"""Requests of one member that are answered here at the same time."""
 FRAME_OVERHEAD_BYTES = 512
 
 
 class RequestDesk:
-    """Asks and answers over a transport."""
+    """Sends requests and answers over a transport."""
 
     def __init__(self, transport: MemberTransport, payload_bytes_max: int) -> None:
         self._transport = transport
@@ -54,12 +54,12 @@ class RequestDesk:
         self._handlers[kind] = handler
 
     def silence(self) -> None:
-        """This member has failed: neither ask nor answer any more, and wait for no answer."""
+        """This member has failed: send no more requests or answers, and wait for none."""
         self._is_silent = True
         self._give_up_all()
 
     async def ask(self, member_id: str, kind: str, payload: bytes) -> bytes:
-        """Send a question and return its answer; no deadline of its own."""
+        """Send a request and return its answer; no deadline of its own."""
         if len(payload) > self._payload_bytes_max:
             raise DataTooLargeError(
                 f"expected at most {self._payload_bytes_max} bytes between members,"
@@ -128,7 +128,7 @@ class RequestDesk:
             self.on_connection_changed(member_id)
 
     async def stop(self) -> None:
-        """Give up whatever is under way."""
+        """Cancel all requests under way."""
         self._give_up_all()
         tasks = [task for tasks in self._answering.values() for task in tasks]
         for task in tasks:

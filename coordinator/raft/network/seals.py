@@ -1,4 +1,4 @@
-"""Seals on the frames of one connection: who has no key can neither write, change, repeat nor move.
+"""Seals on the frames of one connection: without the key none can be forged, changed or replayed.
 
 A seal is a keyed BLAKE2b of 16 bytes over the frame's number on this connection and its payload.
 The number is not sent: both ends count, each direction has a key of its own (``handshake``), and

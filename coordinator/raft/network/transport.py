@@ -1,16 +1,15 @@
-"""Member to member over TCP: sealed frames of msgpack, and nothing before both sides have proved
-who they are.
+"""The transport between members over TCP: sealed frames of msgpack, after a mutual proof.
 
-Both sides dial, at once and again with a backoff that has jitter; of two connections between the
-same members both keep the same one. What is sent in one pass of the loop leaves in one write. What
-cannot be delivered is dropped: the log is made for that, and a request is told.
+Both sides dial, at once and then with a jittered backoff; of two connections between the same
+members both keep the same one. Everything sent in one pass of the loop leaves in one write. What
+cannot be delivered is dropped: Raft sends messages about the log again, and a request fails.
 
-Limits: the length of a frame is checked before anything is kept for it; it is 13 KiB until the peer
-is proved, within a deadline; of too many unproved callers the oldest goes (members prove themselves
-at once, so that strangers cannot keep them out); a peer that does not read its socket is
-disconnected when its send buffer is full.
+Limits: the length of a frame is checked before memory is used for it. It is 13 KiB until the peer
+has proved itself, for which it has a deadline. If there are too many unproved callers the oldest is
+dropped (members prove themselves at once, so strangers cannot keep them out). A peer that does not
+read its socket is disconnected when its send buffer is full.
 
-``MemberTransport`` is the seam: a simulated network takes the place of this one in tests.
+``MemberTransport`` is the interface: tests put a simulated network in the place of this one.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ UNPROVED_CALLERS_MAX = 64
 
 
 class TransportListener(Protocol):
-    """Whom a transport tells; none of these may raise."""
+    """The listener of a transport; no method may raise."""
 
     def on_message(self, member_id: str, message: Message) -> None: ...
 
@@ -61,7 +60,7 @@ class MemberTransport(Protocol):
     """Carries messages between members, best effort, in order while a connection lasts."""
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
-        """Let nobody in from now on who does not show the same; a fact replaces one of its name."""
+        """Accept only members that show the same from now on; a fact replaces one of its name."""
         ...
 
     async def start(self, listener: TransportListener) -> None: ...
@@ -73,7 +72,7 @@ class MemberTransport(Protocol):
         ...
 
     def flush(self) -> None:
-        """Hand over now what was taken; it happens by itself at the end of the loop's pass."""
+        """Write now what was taken; otherwise it is written at the end of the loop's pass."""
         ...
 
     def drop(self, member_id: str) -> None:
@@ -134,7 +133,7 @@ class TcpTransport:
         self.sent_bytes_total = 0
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
-        """Show ``facts``, too, and let nobody in who does not show the same."""
+        """Show ``facts``, too, and accept only members that show the same."""
         self.identity = replace(self.identity, facts=merged(self.identity.facts, facts))
         check_facts(self.identity.facts)
 
@@ -236,7 +235,7 @@ class TcpTransport:
         return Link(self, acceptor, self._deliver)
 
     def link_made(self, link: Link) -> bool:
-        """Count a new, unproved connection; False when there shall be none any more."""
+        """Count a new, unproved connection; False if the transport is closed."""
         if self._is_stopped:
             return False
         callers = [each for each in self._unproved if not each.is_dialed]
@@ -273,11 +272,11 @@ class TcpTransport:
             self._listener.on_connected(peer.member_id)
 
     def link_refused(self, link: Link, why: str) -> None:
-        """Say why a member that has proved itself is not let in."""
+        """Log why a member that has proved itself is refused."""
         self._disagreements.add(link.peer_id, why)
 
     def link_lost(self, link: Link, reason: str) -> None:
-        """Forget ``link``; tell the listener if it was in use."""
+        """Forget ``link``; notify the listener if it was in use."""
         self._unproved.pop(link, None)
         if not link.is_proved:
             if reason:

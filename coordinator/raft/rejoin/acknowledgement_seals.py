@@ -1,11 +1,11 @@
-"""Seals on acknowledgements: what a member said once, it can be shown again. Pure.
+"""Seals on acknowledgements: proof to a member of what it once acknowledged. Pure.
 
-A leader that finds that a follower lacks entries which it had acknowledged tells it so
-(``LogLost``), and the follower gives up its vote. So that must not be something that anybody can
-make up. Each acknowledgement carries a seal, a keyed hash over the leader's term and the last
-entry, whose key never leaves the follower's directory (``incarnations``); the leader keeps the last
-one and repeats it. An older copy of the directory has the same key. The follower keeps nothing, and
-a leader that says so in truth always has one: it counted on nothing else.
+A leader that finds that a follower lacks entries which it had acknowledged notifies it
+(``LogLost``), and the follower gives up its vote. So no other member may be able to forge this.
+Each acknowledgement carries a seal: a keyed hash over the leader's term and the last entry. The key
+never leaves the follower's directory (``incarnations``); the leader keeps the last seal and repeats
+it. An older copy of the directory has the same key. The follower stores no seals, and an honest
+leader always has one: it counted only sealed acknowledgements.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SAID = struct.Struct(">QQ")
 
 
 class Said(NamedTuple):
-    """I hold, durably, everything up to ``last_index`` that the leader of ``term`` has."""
+    """This member durably holds all entries of the leader of ``term`` up to ``last_index``."""
 
     term: int = 0
     last_index: int = 0
@@ -42,7 +42,7 @@ def sealed(key: bytes, message: Message) -> Message:
 
 
 def is_own(key: bytes, lost: LogLost) -> bool:
-    """Whether this member said that it holds what it is told it had."""
+    """Whether this member really acknowledged what the message says it acknowledged."""
     expected = _seal(key, lost.said_term, lost.said_index)
     return lost.last_index <= lost.said_index and compare_digest(lost.seal, expected)
 

@@ -1,5 +1,4 @@
-"""What a member keeps of incarnations, its own and those in which it met others, and how they
-compare.
+"""The record of incarnations, a member's own and those of others that it met; how they compare.
 
 The file ``incarnations``: a magic, a checksum, and msgpack of ``IncarnationRecord``. The rules are
 those of the module ``incarnations``; nothing here sends or waits.
@@ -26,12 +25,12 @@ NAME = "chapters"
 _MAGIC = b"COORDCHP"
 _HEAD_BYTES = len(_MAGIC) + 4
 INCARNATIONS_KEPT = 4_096
-"""32 KiB: starts, or minutes, after which a number alone must do."""
+"""32 KiB of ids: beyond so many starts, or minutes, only the number is compared."""
 SEAL_BYTES = 16
 _SHOWN = struct.Struct(">BQQ")
 
 NO_PROOF_IS_LATER = Proof(INTEGER_MAX, INTEGER_MAX)
-"""Of a life that was not proven when it was met: which one is the later is not known."""
+"""For a life that was not proven when it was met: unknown which life is the later one."""
 
 
 class Met(NamedTuple):
@@ -43,12 +42,12 @@ class Met(NamedTuple):
     life_id: bytes = b""
     """Empty: noted before lives had ids."""
     seal: bytes = b""
-    """Made by that member of all this: it knows thereby that it was really there, and so."""
+    """That member's own seal over all this: it proves to it that it was in that incarnation."""
 
 
 @dataclass(slots=True)
 class IncarnationRecord:
-    """What the file says: this member's last incarnations, and the last one met of each other
+    """The content of the file: this member's last incarnations, and the last one met of each other
     one."""
 
     number: int = 0
@@ -57,7 +56,7 @@ class IncarnationRecord:
     life_id: bytes = b""
     """The id of this life's first incarnation; of a file of before, of the next that began."""
     key: bytes = b""
-    """Of the seals of this life; nobody else ever learns it, but it is in all copies."""
+    """The key of this life's seals; never sent, but in all copies of the directory."""
 
     def begin(self, incarnation_id: bytes) -> None:
         self.number += 1
@@ -65,14 +64,14 @@ class IncarnationRecord:
         self.life_id = self.life_id or incarnation_id
 
     def begun(self, incarnation_id: bytes) -> IncarnationRecord:
-        """Return it with one more incarnation; this one stays as it is."""
+        """Return a copy with one more incarnation."""
         record = replace(self)
         record.begin(incarnation_id)
         return record
 
 
 def knows(number: int, ids: list[bytes], met: Met) -> bool:
-    """Whether one whose last incarnation is ``number``, with ``ids``, can have begun ``met``."""
+    """Whether a member with last incarnation ``number`` and with ``ids`` can have begun ``met``."""
     behind = number - met.number
     if behind < 0:
         return False
@@ -101,7 +100,7 @@ def seal(
 
 
 def is_own_seal(own: IncarnationRecord, met: Met) -> bool:
-    """Whether the seal of ``met``, of whom somebody says that it was this member, was made here."""
+    """Whether this member made the seal of ``met``, in which another says that it met it."""
     proofs = [None if met.proof == NO_PROOF_IS_LATER else met.proof]
     if met.proof == Proof(0, 0):
         proofs.append(None)  # so it is noted by a member that knows of no history

@@ -1,32 +1,32 @@
-"""Incarnations of a data directory: how an older copy that was put back is told from the newest.
+"""Incarnations of a data directory: how a restored older copy is distinguished from the newest.
 
 The life of a data directory is a sequence of incarnations. A new one, with a number and a random
 id, begins with each start, and once a minute while something is written. On each connection a
 member shows the ids of its last incarnations; each other member keeps the last one that it has met.
 
 1. A member must show an incarnation before anything that it says about the log counts on a
-   connection, and the listener must first have noted that incarnation durably. So whoever counted
-   on a member remembers its incarnation, whatever happens to itself. Without room for the note,
-   nothing counts. The same holds for an incarnation that begins while the connection lasts.
+   connection, and the listener must first have noted that incarnation durably. So every member that
+   counted on it remembers its incarnation. Without room for the note, nothing counts. The same
+   holds for an incarnation that begins while the connection lasts.
 2. A member that does not know an incarnation in which another has met it runs on an older copy. It
    is notified, begins to recover (``recovering``), and shows itself again as recovering. So does
    one whose directory was emptied, from its start. It believes one accuser that repeats its own
-   seal; without that seal it believes only as many as know a life that was proven, because anybody
-   could have made the accusation up.
+   seal; without that seal it believes only as many as know a life that was proven, because the
+   accusation could be forged.
 3. A member that lost its disk, or was accused, and has caught up since, knows none of its earlier
    incarnations. It was proven with more than it had then (``recovering``, rule 5), so those who met
    it before and were away since accept it. One that was proven with less is an older copy, whatever
-   it knows. A member that was met while it recovered must know that incarnation by its id: of two
-   such lives nobody can tell the later one, so it does not count before enough others vouch for it.
-4. An incarnation is durable where it began before it is shown. So nobody knows an incarnation that
-   its member has forgotten, unless data were lost.
-5. Numbers only grow. As many ids are kept as are needed where numbers are close; beyond those the
-   number alone decides, within one life. A life begins with an empty directory and is known by the
-   id of its first incarnation, which is never dropped: a member that met recovering members, and
-   was away for longer than the ids reach, must not accuse them, for they may be all there are.
+   it knows. A member that was met while it recovered must know that incarnation by its id: which of
+   two such lives is later is unknown, so it does not count before enough others vouch for it.
+4. A member stores an incarnation durably before it shows it. So others know no incarnation that its
+   member has forgotten, unless data were lost.
+5. Numbers only grow. Only the last ids are kept; beyond those the number alone decides, within one
+   life. A life begins with an empty directory and is identified by the id of its first incarnation,
+   which is never dropped: a member that met recovering members, and was away for longer than the
+   ids reach, must not accuse them, for there may be no others.
 
-Not found out: a copy that is younger than its incarnation, so that less than a minute is forgotten;
-and a copy whose member meets nobody who knew better.
+Not detected: a copy that is younger than its incarnation, so that less than a minute is forgotten;
+and a copy whose member meets no member that knows of a later incarnation.
 """
 
 from __future__ import annotations
@@ -72,17 +72,17 @@ AboutIncarnations = Incarnation | IncarnationSeen | IncarnationLost | Doubt | Vo
 INCARNATION_MS = 60_000
 """An incarnation in which something was written ends after so long."""
 SAY_AGAIN_MS = 60_000
-"""Between two lines of the log about one member's accusations."""
+"""The time between two log lines about one member's accusations."""
 
 
 class Incarnations:
-    """One member's, and what it knows of the others'.
+    """The incarnations of one member, and what it knows of those of others.
 
     Args:
         recovery: this member's.
-        on_met: told of one that this member hears now, or that hears it.
-        on_older_copy: told once it is known that this member's data are an older copy.
-        on_cluster_id: told of the cluster's id when it is learned of a leader.
+        on_met: called for a member that this one hears now, or that hears it.
+        on_older_copy: called once it is known that this member's data are an older copy.
+        on_cluster_id: called with the cluster's id when a leader shows it.
     """
 
     def __init__(
@@ -120,25 +120,25 @@ class Incarnations:
         self._on_failure = on_failure
         self._connected: set[str] = set()
         self._heard: set[str] = set()
-        """Those who have shown, on this connection, that they are what is known of them."""
+        """Members that have shown, on this connection, an incarnation that fits what is known."""
         self._seen_by: set[str] = set()
-        """Those who have noted the incarnation of now."""
+        """Members that have noted the present incarnation."""
         self._heard_by: set[str] = set()
-        """Those who have noted one on this connection, and hear this member since."""
+        """Members that have noted an incarnation on this connection, and hear this one since."""
         self._accused: set[str] = set()
         self._accused_by: set[str] = set()
         """Those who do, of what this member cannot check; each counts once in its life."""
         self._vouched: dict[tuple[str, bytes], set[str]] = {}
-        """By member and life: who hears it, of those that were asked."""
+        """By member and life: the asked members that hear it."""
         self._said_ms: dict[str, int] = {}
         self._slowly_ms = 0
         self._shown_by: dict[str, Shown] = {}
-        """What the connected ones show of their data."""
+        """What the connected members show of their data."""
         self._shown_ms = 0
         self._shown_state: object = (recovering.stage, ownership.cluster_id)
         self._saving: asyncio.Task[None] | None = None
         self._noted: dict[str, Met] = {}
-        """Met, and not stable yet."""
+        """Met, but not durable yet."""
         self._is_stopped = False
         self._record = load(disk, directory)
         self._record.key = self._record.key or ownership.draw_id()
@@ -146,7 +146,7 @@ class Incarnations:
         self._began_ms = now_ms()
         self._began_at: object = None
         self._try_again_ms: int | None = None
-        """Something of the record is not stable for want of room."""
+        """A part of the record is not durable because the disk is full."""
         self._owes_incarnation = False
         if others:
             self._begin_life()
@@ -166,7 +166,7 @@ class Incarnations:
 
     @property
     def obstacle(self) -> str:
-        """What stands in the way of a leader, in words; "" if nothing is known to."""
+        """What prevents the election of a leader, in words; "" if nothing is known to."""
         own, cluster_id = self._recovering, self._ownership.cluster_id
         return obstacle(
             self._ownership.owner.member_id, self._others, shown=self._shown_by,
@@ -184,10 +184,10 @@ class Incarnations:
         return member_id in self._heard
 
     def may_tell_term(self, member_id: str) -> bool:
-        """Whether one that asks for terms is noted here as one that recovers; if not, ask for that.
+        """Whether a member that asks for terms is noted here as recovering; if not, ask it to be.
 
-        So of two lives of it, of which one was answered, nobody who answered takes the other for
-        the later: also who noted it first before knowing of any history, or dies in between."""
+        So if one of its two lives was answered, no answering member takes the other life for the
+        later one, even if it noted that one before it knew of any history, or dies in between."""
         met = self._record.met.get(member_id)
         is_noted = met is not None and met.proof == NO_PROOF_IS_LATER
         if not is_noted and self._recovering.is_proven:
@@ -258,13 +258,13 @@ class Incarnations:
             self._start_saving(self._record)
 
     async def stop(self) -> None:
-        """Do nothing more; the file that is being written is written to its end."""
+        """Do nothing more; the file that is being written is completed."""
         self._is_stopped = True
         if self._saving is not None:
             await asyncio.wait((self._saving,))
 
     def drop(self) -> None:
-        """Say nothing more."""
+        """Send nothing more."""
         self._is_stopped = True
 
     def _draw(self) -> bytes:
@@ -332,9 +332,9 @@ class Incarnations:
         self._send(member_id, lost)
 
     def _is_vouched_for(self, member_id: str, shown: Met, met: Met) -> bool:
-        """Ask the others about one that was met in another life, where the later cannot be told.
+        """Ask the others about a member that was met in another life, if the later is unknown.
 
-        Whether so many hear it that of the earlier life too few can have known to prove it."""
+        Return whether so many hear it that too few can have known the other life to prove it."""
         lives = {shown.life_id, met.life_id}
         if len(lives) < 2 or b"" in lives or met.proof not in (NO_PROOF_IS_LATER, shown.proof):
             return False
@@ -435,7 +435,7 @@ class Incarnations:
             await self._run_blocking(lambda: save(self._disk, self._directory, body))
             self._try_again_ms = None
         except DiskFullError as error:
-            # Of the others it is remembered in this life; the incarnation here goes on.
+            # What was met stays in memory in this life; this member's incarnation goes on.
             logger.warning("incarnations are not noted for now: %s", error)
             self._try_again_ms = self._now_ms() + TRY_AGAIN_MS
             self._owes_incarnation |= record.number > self._record.number

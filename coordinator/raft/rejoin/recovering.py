@@ -1,33 +1,33 @@
-"""A recovering member: what it must not do while it may have forgotten what it promised.
+"""A recovering member: the rules for a member that may have forgotten its promises.
 
-An empty data directory is that of a new cluster's member, or of one whose disk was lost; it cannot
-be told which. Such a member is recovering (Raft has no answer to a lost disk; the rules are those
-of Viewstamped Replication's recovery, Liskov and Cowling 2012, section 4.3, and of "Protocol-Aware
-Recovery for Consensus-Based Storage", Alagappan et al., FAST 2018):
+An empty data directory belongs to a member of a new cluster, or to one whose disk was lost; the
+member cannot know which. Such a member is recovering. Raft has no answer to a lost disk; the rules
+are those of Viewstamped Replication's recovery (Liskov and Cowling 2012, section 4.3) and of
+"Protocol-Aware Recovery for Consensus-Based Storage" (Alagappan et al., FAST 2018):
 
 1. It gives no vote and no pre-vote to a candidate that has, or ever had, anything to lose, and does
-   not stand for election. As long as the logs of *all* members are empty a new one may be elected
-   as the first leader; it needs the pre-vote of each of them. (With those of a majority, one lost
-   disk and a member that had never been started could begin a second history.) Who gives a vote
-   in that election is proven before it leaves, a candidate when it is given its first.
-2. It follows no leader before so many of the others told their terms that one of them knows every
-   term in which this member may have voted or acknowledged. An older leader is then refused: what
-   this member acknowledged to it could contradict what it acknowledged before. It asks for the
-   terms only after its life is as old as an election can be while votes count: of the votes that
-   are counted together with its forgotten one, all were given before it asks.
-3. It is proven once it holds, durably, what a leader had committed in its own term, as told in an
-   append that agrees with this log: whatever this member had acknowledged and was committed is
-   among that. It must be more than what was committed when this member first heard of it; a
-   leader writes an entry that says nothing for one that asks.
-4. A file beside the log says so. It is stable before the log begins, and removed after the log is
-   stable; so recovery outlives any crash.
-5. With what it was proven, the term of that leader and what had been committed, is kept in another
-   file. By rules 2 and 3 that grows from proof to proof, also over lost disks: so of two lives of
-   this member that share no memory, the one proven with more is the later one (``incarnations``).
-   Without room for it a member keeps recovering.
+   not stand for election. While the logs of *all* members are empty, a new member may be elected as
+   the first leader; it needs the pre-vote of each of them. (If a majority were enough, one lost
+   disk and a member that was never started could begin a second history.) A voter in that election
+   is proven before its vote is sent; a candidate, when it gets its first vote.
+2. It follows no leader before enough other members have named their terms: so many that one of them
+   knows every term in which this member may have voted or acknowledged. It then refuses older
+   leaders, since acknowledging to one could contradict a forgotten acknowledgement. It asks for the
+   terms only once its life is older than the time for which votes count: every vote that could be
+   counted together with its forgotten one was given before it asks.
+3. It is proven once it durably holds what a leader had committed in its own term, as named in an
+   append that agrees with this log: every committed entry that this member ever acknowledged is
+   among those. The commit index must be above the one that this member first heard of; for a member
+   that asks, the leader writes an empty entry.
+4. A file beside the log marks the member as recovering. It is durable before the log begins, and
+   removed after the log is durable; so recovery survives any crash.
+5. The proof, the term and the commit index of that leader, is kept in another file. By rules 2 and
+   3 it grows from proof to proof, also across lost disks. So of two lives of this member that share
+   no memory, the one with the higher proof is the later one (``incarnations``). Without room for
+   the proof a member keeps recovering.
 
-These files are synced on the loop, and hold it up: a few bytes, a few times in the life of a disk,
-while the member has no say yet, or, in a first election, all the others wait for that very vote.
+These files are synced on the loop and hold it up: a few bytes, a few times in the life of a disk,
+while the member has no vote yet, or, in a first election, while all others wait for that vote.
 
 What stays unsafe: losing the disks of a majority, at whatever times, before they are proven again.
 """
@@ -48,15 +48,15 @@ logger = logging.getLogger(__name__)
 NAME = "unproven"
 PROOF_NAME = "proof"
 MARKED_BY = "chapters"
-"""A file that whoever can be accused has."""
+"""A file of every member that can be accused."""
 TRY_AGAIN_MS = 1_000
 """Without room on the disk."""
 _PROOF = struct.Struct("<QQ")
 
 
 def ask_after_ms(election_timeout_ms_max: int) -> int:
-    """How old a life is when votes of the one before count nowhere any more (rule 3 of
-    ``elections``); the clocks may be 1 % off, either way."""
+    """The age of a life at which votes of the former life no longer count anywhere (rule 3 of
+    ``elections``); clocks may be off by 1 %, either way."""
     return election_timeout_ms_max * 103 // 100 + 2
 
 
@@ -80,12 +80,12 @@ class Proof(NamedTuple):
 
 
 class Recovering:
-    """Where one member stands.
+    """The recovery of one member.
 
     Args:
         directory: of the member's data.
         member_count: of the whole cluster.
-        is_new: nothing of a log is there yet; the first to touch the directory says so.
+        is_new: there is no log yet; the caller that first opens the directory knows.
     """
 
     def __init__(
@@ -137,22 +137,22 @@ class Recovering:
         return is_known or leader_id == self._founder_id
 
     def note_history(self) -> None:
-        """There is a cluster with a history: no first leader is to be elected here."""
+        """There is a cluster with a history: this member joins no first election."""
         if self.is_new:
             self._store(RecoveryStage.JOINING)
 
     def note_other_leader(self) -> None:
-        """Another one leads: if this member was founding, so many are proven already."""
+        """Another member leads: if this member was founding, enough others are proven."""
         self.note_history()
         if self.is_founding:
             self._store(RecoveryStage.JOINING)
 
     def note_founder(self, member_id: str) -> None:
-        """This member voted for one that founds: there are no earlier terms to be told of."""
+        """This member voted for a founding member: there are no earlier terms to ask for."""
         self._founder_id = member_id
 
     def begin(self, why: str) -> None:
-        """This member has lost what it had acknowledged."""
+        """This member has lost entries that it acknowledged: begin to recover."""
         logger.error("member %s may not vote until it has caught up: %s", self._member_id, why)
         self._answered.clear()
         self._question = 0
@@ -173,12 +173,12 @@ class Recovering:
             self._answered.add(member_id)
 
     def note_told(self, commit_index: int) -> None:
-        """A leader that is followed says that so much is committed."""
+        """Note the commit index of a leader that this member follows."""
         if self._first_told is None:
             self._first_told = commit_index
 
     def is_enough(self, commit_index: int) -> bool:
-        """Whether that is more than what was committed before this life."""
+        """Whether that is above the first commit index heard in this life."""
         return self._first_told is not None and commit_index > self._first_told
 
     def note_caught_up(self, proof: Proof) -> None:
@@ -186,7 +186,7 @@ class Recovering:
         self._caught_up = proof
 
     def maybe_end(self, durable_index: int, now_ms: int) -> None:
-        """End it if what was caught up with is stable, and there is room to say so."""
+        """End the recovery if the entries of the proof are durable and there is room for it."""
         proof = self._caught_up
         if proof is None or durable_index < proof.commit_index:
             return
@@ -216,7 +216,7 @@ class Recovering:
         try:
             self._write(stage)
         except DiskFullError as error:
-            # The next life of this member is recovering as well, as a new one.
+            # The next life of this member recovers as well, as a new member.
             logger.error("member %s could not note that: %s", self._member_id, error)
 
     def _mark_without_room(self) -> None:

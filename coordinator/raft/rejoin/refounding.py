@@ -1,19 +1,19 @@
-"""A cluster begun again from what one member holds, when it can have no leader any more. Offline.
+"""The founding of a cluster again from one member's data, when it can have no leader. Offline.
 
-Votes are lost for good when the disks of a majority are, when members accuse each other of older
-copies, or when terms were driven so high that none is left. Then an operator chooses the best data
-there are, and everything begins again there:
+Votes are lost for good when the disks of a majority are lost, when members accuse each other of
+older copies, or when terms were driven so high that none is left. Then an operator chooses the best
+remaining data, and the cluster begins again from them:
 
 1. A new directory is made beside the old one, with the state after the last entry of its log, the
-   numbers of that entry, an owner with a new cluster id, and the stage ``founding``. Nothing of
-   the old one is changed; the two exchange their names in the end.
-2. Terms begin again after that of the last entry, and after 1 where that one is absurd. No promise
-   of before can be broken by it: whoever made one has another cluster id, and is not heard.
-3. What was acknowledged and is not in these data is lost. So the replica leaves out as many numbers
-   as nobody can have used meanwhile: zxids and fencing tokens never come a second time.
-4. The one that founds is elected by all the others, whose directories are empty, as in a first
-   election (``elections``), and is proven once so many others hold what it had that it can be done
-   without (``recovering``). Until then a death of anybody leaves it founding.
+   numbers of that entry, an owner with a new cluster id, and the stage ``founding``. The old
+   directory is not changed; the two swap their names at the end.
+2. Terms begin again after that of the last entry, and after 1 if that one is absurd. This breaks no
+   earlier promise: a member that made one has the former cluster id and is not heard.
+3. What was acknowledged and is not in these data is lost. So the replica skips more numbers than
+   can have been used meanwhile: zxids and fencing tokens never repeat.
+4. All other members, whose directories are empty, elect the founding member, as in a first election
+   (``elections``). It is proven once enough others hold its data (``recovering``). If a member dies
+   before that, it is still founding.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from coordinator.raft.storage.snapshot_store import SnapshotStore
 from coordinator.raft.term_bounds import TERM_JUMP_MAX
 
 NOTE = "recovered"
-"""The file that says when a directory was made so, by whom and why."""
+"""The file that records when, by whom and why a directory was founded."""
 TERM_KEPT_MAX = TERM_JUMP_MAX // 2
 """Above it terms begin anew: no cluster holds so many elections, and those that are emptied would
 not believe it (``term_bounds``)."""
@@ -50,7 +50,7 @@ class Position:
 
 
 class HeldData:
-    """What lies in the data directory of a member that does not run; locked until ``close``."""
+    """The data directory of a member that does not run; locked until ``close``."""
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
         log_directory = join(data_dir, "log")
@@ -78,7 +78,7 @@ class HeldData:
         self._log._destroy()
 
     def replay(self, replica: Replica) -> Position:
-        """Bring ``replica``, which is empty, to the state after the last entry; return where."""
+        """Bring the empty ``replica`` to the state after the last entry; return that entry."""
         at = self._restore(replica)
         log = self._log
         if len(log) and log[0][1] > at.index + 1 and log[0][1] != 1:
@@ -131,6 +131,6 @@ def write(
 
 
 def read_note(disk: Disk, data_dir: str) -> str:
-    """Return what is noted of a recovery; "" where there was none."""
+    """Return the note of a founding; "" if there was none."""
     path = join(data_dir, NOTE)
     return disk.read(path).decode("utf-8", "replace").strip() if disk.exists(path) else ""

@@ -1,8 +1,8 @@
-"""Whom of the others this member believes, and what it says in public of those it does not.
+"""The trust of a member in the others, and its alarms about members it does not believe.
 
-1. A member that differs in what must be equal on all is not talked to (``agreement``).
-2. One that said what cannot be true loses its connection for a while, and raises an alarm: in the
-   log, the status and the metrics.
+1. A member that differs in what must be equal on all gets no connection (``agreement``).
+2. A member that sent something that cannot be true is disconnected for a while. An alarm is raised
+   in the log, the status and the metrics.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ logger = logging.getLogger(__name__)
 
 LOG_INTERVAL_MS = 60_000
 KEPT_MS = 600_000
-"""How long the status tells of an alarm after it was raised last."""
+"""How long the status shows an alarm after it was last raised."""
 
 
 class Trust:
-    """One member's in the others."""
+    """The trust of one member in the others."""
 
     def __init__(self, transport: MemberTransport, clock: Clock, member_count: int) -> None:
         self._transport = transport
@@ -29,7 +29,7 @@ class Trust:
         self.alarms = Alarms(clock)
 
     def distrust(self, member_id: str, why: str) -> None:
-        """Raise an alarm about what a member said, and drop its connection."""
+        """Raise an alarm about a member's message, and drop its connection."""
         self.alarms.add(member_id, why)
         self._transport.drop(member_id)
 
@@ -39,12 +39,12 @@ class Trust:
 
     @property
     def is_refused(self) -> bool:
-        """Whether those are as many as a quorum: then this one neither stands nor votes."""
+        """Whether those are a quorum: then this member neither stands nor votes."""
         return len(self.refused()) > self._member_count // 2
 
 
 class Alarms:
-    """One member's; for each other member the last one."""
+    """The alarms of one member: the last one about each other member."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -53,7 +53,7 @@ class Alarms:
         self.raised_total = 0
 
     def add(self, member_id: str, why: str) -> None:
-        """Raise one; a line of the log is written at once, then one a minute for each member."""
+        """Raise an alarm; it is logged at once, then once a minute for each member."""
         now_ms = self._clock.monotonic_ms()
         self.raised_total += 1
         self._raised[member_id] = (why, now_ms)
@@ -63,7 +63,7 @@ class Alarms:
             logger.error("ALARM: member %s %s; its connection was dropped", member_id, why)
 
     def all(self) -> Mapping[str, str]:
-        """Return the last one about each member, of the last ten minutes."""
+        """Return the last alarm about each member, of the last ten minutes."""
         oldest_ms = self._clock.monotonic_ms() - KEPT_MS
         return {
             member_id: f"member {member_id} {why}"
