@@ -148,8 +148,8 @@ def test_the_recipe_over_plain_znodes_decides_alike(history: list[Command]) -> N
             names = machine.children(directory) or []
             assert contention.holders(names, size) == [each.name for each in held]
             for each in contenders:
-                standing = contention.standing(names, each.name, size)
-                assert standing.position == machine.locks.standing(each.path).position
+                place = contention.place_of(names, each.name, size)
+                assert place.position == machine.locks.standing(each.path).position
 
 
 def is_first(machine: StateMachine, path: str) -> bool:
