@@ -48,7 +48,8 @@ TESTS = {
         f"{STATE}/test_laws.py",
     ],
     "coordinator/state/sessions.py": [
-        f"{STATE}/test_session_ends.py", "tests/bounds/test_bounds.py", f"{STATE}/test_traces.py",
+        f"{STATE}/test_session_shares.py", f"{STATE}/test_session_ends.py",
+        "tests/bounds/test_bounds.py", f"{STATE}/test_traces.py",
         f"{STATE}/test_laws.py",
     ],
     "coordinator/state/multi.py": [
