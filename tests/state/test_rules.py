@@ -17,6 +17,7 @@ DECIDES_NOTHING = {
     "shapes": "how values are written",
     "snapshot": "how values are written",
     "rules": "this table",
+    "captured_map": "how a table is kept as it was while it is written",
     "slices": "how states are compared; the format has a number of its own",
     "locks.grant_history._NUMBER": "an accessor",
     "locks.grant_history._ENDED_ZXID": "an accessor",
