@@ -119,10 +119,9 @@ class DrawnHistory:
                 "ops@example" if chance.randrange(8) == 0 else "",
                 (self._condition(),) if chance.randrange(10) == 0 else (),
             )
-        self._add(command)
-        return command
+        return self._add(command)
 
-    def _add(self, command: Command) -> None:
+    def _add(self, command: Command) -> Command:
         before = {each.path: each.czxid for each in self.contenders()}
         self.machine.apply(command, self.machine.applied_index + 1, TERM)
         after = {each.path for each in self.contenders()}
@@ -130,6 +129,7 @@ class DrawnHistory:
         self.commands.append(command)
         if command.request is not None:
             self.asked.append(command)
+        return command
 
     # --- what is there now
 

@@ -23,6 +23,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    FinishGrants,
     FinishSession,
     Kind,
     Multi,
@@ -168,6 +169,10 @@ class Exercised:
             facts["sessions ended with two holders of one queue"] += len(
                 {each.directory for each in lost if each.is_holder}
             ) < sum(each.is_holder for each in lost)
+        if locks.has_ungranted:
+            facts["ungranted"] += 1
+        if isinstance(command.operation, FinishGrants) and outcome.granted:
+            facts["granted later"] += 1
         if isinstance(outcome.result, SessionFinished) and outcome.events:
             facts["ended in pieces"] += 1
         if command.if_held and outcome.refusal is None and not outcome.is_repeat:
@@ -195,6 +200,8 @@ def _word(operation: object, outcome: Outcome, before: dict[str, Contender]) -> 
             return "noted"
         case Resize():
             return "resized"
+        case FinishGrants():
+            return "" if outcome.granted else "nothing to grant"
         case EndHold() if isinstance(result, HoldEnded):
             return "" if result.was_held else "void"
         case Reopen() if isinstance(result, Reopened):

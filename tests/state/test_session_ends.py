@@ -230,7 +230,7 @@ def test_few_go_in_the_command_that_ends_their_session(at_once: int) -> None:
 def test_whatever_comes_in_between_a_session_goes_whole() -> None:
     """In many histories: who is leaving owns something, until nothing of it is left (law 7)."""
     met: Counter[str] = Counter()
-    for seed in range(150):
+    for seed in range(250):
         machine = StateMachine(SMALL_LIMITS)
         for command in mixed_history(random.Random(seed), SMALL_LIMITS, 40):
             before, zxid = machine.leaving_sessions(), machine.zxid

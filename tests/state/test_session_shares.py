@@ -121,9 +121,7 @@ def test_an_operator_is_bounded_by_all_sessions_alone() -> None:
     assert room.refusal("s1", address="two") == ""
 
 
-@pytest.mark.parametrize(
-    ("percent", "ordinary"), [(95, 19), (100, 20), (50, 10), (94, 19), (1, 1)]
-)
+@pytest.mark.parametrize(("percent", "ordinary"), [(95, 19), (100, 20), (50, 10), (94, 19), (1, 1)])
 def test_the_reserve_is_what_the_percentage_leaves(percent: int, ordinary: int) -> None:
     """Of twenty: rounded for those who are no operators, so one of them always finds room."""
     room = Room(MachineLimits(sessions_max=20, ordinary_percent_max=percent))

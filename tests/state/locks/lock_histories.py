@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 from coordinator.state.commands import (
+    ANY_VERSION,
+    CloseSession,
     Command,
     Create,
     CreateMode,
@@ -12,6 +14,7 @@ from coordinator.state.commands import (
     Downgrade,
     EndHold,
     Enter,
+    FinishGrants,
     Kind,
     Multi,
     Note,
@@ -21,6 +24,7 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
     SetData,
+    SetLimits,
 )
 from coordinator.state.limits import MachineLimits
 from tests.state.drawn_history import TERM, Action, DrawnHistory
@@ -33,11 +37,20 @@ _KINDS = {
     "/locks/s": (Kind.SLOT, Kind.SLOT, Kind.SLOT, Kind.EXCLUSIVE),
     "/elections/a": (Kind.EXCLUSIVE,),
 }
+GRANTS_AT_ONCE = (1, 1, 1, 2, MachineLimits().grants_per_command_max)
+"""How much one command may grant; the last stands for no bound."""
 _SEVERAL = (("/locks/a", "/locks/b"), ("/elections/a", "/locks/b"), ("/locks/a", "/locks/s"))
 
 
 class LockHistory(DrawnHistory):
-    """Three locks, an election, and a semaphore, for two or three sessions."""
+    """Three locks, an election, and a semaphore, for two or three sessions.
+
+    In most of them what one command grants is bounded, so that it is gone on with by others.
+    """
+
+    def __init__(self, chance: random.Random, limits: MachineLimits) -> None:
+        super().__init__(chance, limits)
+        self._add(Command(self._limit_grants(), 0))
 
     def weighted(self) -> list[tuple[Action, int]]:
         return [
@@ -45,8 +58,21 @@ class LockHistory(DrawnHistory):
             (self._release_again, 2), (self._downgrade, 5), (self._note, 6), (self._revoke, 5),
             (self._end_hold, 5), (self._reopen, 5), (self._resize, 7), (self._create_by_hand, 5),
             (self._delete_by_hand, 4), (self._delete_queue, 1), (self._two_by_hand, 2),
-            (self._set_by_hand, 1),
+            (self._set_by_hand, 1), (self._finish_grants, 1), (self._limit_grants, 1),
+            (self._enter_beside, 12), (self._make_way, 6),
         ]  # fmt: skip
+
+    def draw(self) -> Command:
+        """Draw one command more; one that goes on with grants as soon as some are left, mostly."""
+        if self.machine.locks.has_ungranted and self.chance.randrange(4) == 0:
+            return self._add(Command(self._finish_grants(), self.chance.randrange(2**20)))
+        together = self.chance.randrange(6)
+        crowd = (
+            self._enter_beside() if together < 2 else self._make_way() if together == 2 else None
+        )
+        if crowd is not None:
+            return self._add(Command(crowd, self.chance.randrange(2**20)))
+        return super().draw()
 
     # --- operations
 
@@ -56,6 +82,32 @@ class LockHistory(DrawnHistory):
 
     def otherwise(self) -> Operation:
         return self._enter()
+
+    def _enter_beside(self) -> Enter | None:
+        """Wait behind some that wait, so that all of them can be granted together."""
+        found = []
+        for directory in DIRECTORIES:
+            contenders = self.machine.locks.contenders(directory)
+            waiting = [each for each in contenders if not each.is_holder]
+            if waiting and {each.kind for each in waiting} == {Kind.SHARED}:
+                found.append(directory)
+        return self._entry((self.chance.choice(found),), Kind.SHARED) if found else None
+
+    def _make_way(self) -> Operation | None:
+        """Let go whom several wait for that can hold together: a holder, or all of a session."""
+        found: list[Operation] = []
+        blocked: dict[str, int] = {}
+        for directory in DIRECTORIES:
+            contenders = self.machine.locks.contenders(directory)
+            first, kinds = contenders[:1], {each.kind for each in contenders[1:3]}
+            if len(contenders) < 2 or not first[0].is_holder or contenders[1].is_holder:
+                continue
+            if len(contenders) > 2 and len(kinds) == 1 and Kind.EXCLUSIVE not in kinds:
+                found += [Release(first[0].path, first[0].czxid), Delete(first[0].path)]
+            if first[0].session_id is not None:
+                blocked[first[0].session_id] = blocked.get(first[0].session_id, 0) + 1
+        found += [CloseSession(each) for each, count in blocked.items() if count > 1]
+        return self.chance.choice(found) if found else None
 
     def _enter_several(self) -> Enter:
         return self._entry(self.chance.choice(_SEVERAL), Kind.EXCLUSIVE)
@@ -124,6 +176,13 @@ class LockHistory(DrawnHistory):
         sized = [each for each in DIRECTORIES if self.machine.locks.size(each) is not None]
         return Resize(self.chance.choice(sized or DIRECTORIES), self.chance.choice([1, 2, 3]))
 
+    def _finish_grants(self) -> FinishGrants:
+        return FinishGrants()
+
+    def _limit_grants(self) -> SetLimits:
+        value = self.chance.choice(GRANTS_AT_ONCE)
+        return SetLimits((("grants_per_command_max", value),), ANY_VERSION, (), "ops")
+
     # --- by hand, over the tree
 
     def _create_by_hand(self) -> Create:
@@ -161,7 +220,7 @@ class LockHistory(DrawnHistory):
 
 
 def lock_history(chance: random.Random, limits: MachineLimits, count: int) -> list[Command]:
-    """Return a history of ``count`` commands after those that open sessions."""
+    """Return a history of ``count`` commands after those that open sessions and set a limit."""
     drawn = LockHistory(chance, limits)
     for _ in range(count):
         drawn.draw()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -21,14 +22,18 @@ from coordinator.state.commands import (
     Release,
     Resize,
     Revoke,
+    SetLimits,
 )
 from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, GrantsFinished, Outcome
+from tests.met import Met
 from tests.state.locks.lock_histories import lock_history
+from tests.state.locks.test_lock_laws import check_next
 from tests.state.strategies import SMALL_LIMITS
 
 QUEUE = "/locks/q"
+ROOMY = replace(SMALL_LIMITS, znodes_max=60, children_max=30, ephemerals_per_session_max=30)
 MANY = MachineLimits(grants_per_command_max=3)
 
 
@@ -174,29 +179,88 @@ def test_a_log_of_before_is_granted_at_once() -> None:
     assert len(outcome.granted) == 1_200
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_drawn_histories_end_with_nobody_forgotten(seed: int) -> None:
-    """One grant by each command, pieces and snapshots between: at the end who may hold holds."""
-    chance = random.Random(seed)
-    limits = replace(SMALL_LIMITS, grants_per_command_max=1, znodes_max=60, children_max=30)
-    machine = StateMachine(limits)
-    pieces = 0
-    for index, drawn in enumerate(lock_history(random.Random(seed), limits, 80), 1):
-        machine.apply(decode_command(encode_command(drawn)), index, 1)
-        if chance.randrange(4) == 0:
-            again = StateMachine(limits)
-            again.restore(machine.snapshot())
-            assert again.digest() == machine.digest()
-            machine = again
-        if machine.locks.has_ungranted and chance.randrange(2):
-            pieces += bool(machine.apply(Command(FinishGrants(), 1), index, 1).granted)
-    while machine.locks.has_ungranted:
-        machine.apply(Command(FinishGrants(), 1), machine.applied_index, 1)
+def test_drawn_histories_end_with_nobody_forgotten() -> None:
+    """Pieces and snapshots between: after each command all that may hold do, or will."""
+    met = Met()
+    for seed in range(60):
+        chance = random.Random(seed)
+        machine = StateMachine(ROOMY)
+        for index, drawn in enumerate(lock_history(random.Random(seed), ROOMY, 80), 1):
+            machine.apply(decode_command(encode_command(drawn)), index, 1)
+            if chance.randrange(4) == 0:
+                again = copy_of(machine)
+                assert again.digest() == machine.digest()
+                machine = again
+            if machine.locks.has_ungranted and chance.randrange(2):
+                met["pieces"] += bool(machine.apply(Command(FinishGrants(), 1), index, 1).granted)
+            for directory in machine.locks.directories():
+                met["to be granted later"] += check_next(machine, directory)
+        while machine.locks.has_ungranted:
+            piece(machine)
+        assert not any(check_next(machine, each) for each in machine.locks.directories())
 
-    table = machine._locks
-    for directory, queue in table.queues.items():
-        assert not table._grant(machine._tree, directory, queue, [], 0), directory
-    assert pieces >= 0
+    met.check(pieces=12, to_be_granted_later=18)
+
+
+def test_pieces_come_to_what_one_command_would_have_granted() -> None:
+    """In the order of each queue; each piece grants, or is done with a queue: so it ends."""
+    met = Met()
+    for seed in range(120):
+        machine = StateMachine(ROOMY)
+        for index, drawn in enumerate(lock_history(random.Random(seed), ROOMY, 80), 1):
+            outcome = machine.apply(drawn, index, 1)
+            if not outcome.granted or not machine.locks.has_ungranted:
+                continue
+            in_pieces, at_once = copy_of(machine), copy_of(machine)
+            pieces = []
+            while in_pieces.locks.has_ungranted:
+                pieces.append(piece(in_pieces))
+            do(at_once, SetLimits((("grants_per_command_max", 1_000),)))
+            every = do(at_once, FinishGrants()).granted
+
+            assert not at_once.locks.has_ungranted
+            found = [path for each in pieces for path in each]
+            assert by_queue(found) == by_queue(every)
+            assert not any(check_next(in_pieces, each) for each in in_pieces.locks.directories())
+            met["compared"] += 1
+            met["in several pieces"] += sum(map(bool, pieces)) > 1
+            met["several"] += any(_group(at_once, path) for path in every)
+            met["nothing was left"] += not every
+
+    met.check(compared=75, in_several_pieces=28, several=1)
+
+
+def copy_of(machine: StateMachine) -> StateMachine:
+    copied = StateMachine(ROOMY)
+    copied.restore(machine.snapshot())
+    return copied
+
+
+def do(machine: StateMachine, operation: Operation) -> Outcome:
+    return machine.apply(Command(operation, 0), machine.applied_index + 1, 1)
+
+
+def by_queue(paths: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        found.setdefault(path.rpartition("/")[0], []).append(path)
+    return found
+
+
+def piece(machine: StateMachine) -> tuple[str, ...]:
+    """Grant one piece more: as much as the limit says, a multi-lock at its end as a whole."""
+    left = len(machine._locks.ungranted)
+    granted = do(machine, FinishGrants()).granted
+    assert granted or len(machine._locks.ungranted) < left
+    last = set(_group(machine, granted[-1])) if granted else set()
+    assert len(set(granted[:-1]) - last) < machine.limits.grants_per_command_max
+    return granted
+
+
+def _group(machine: StateMachine, path: str) -> tuple[str, ...]:
+    contender = machine.locks.record(path)
+    assert contender is not None
+    return contender.group
 
 
 def test_multi_locks_beyond_what_one_command_may_delete_are_refused() -> None:

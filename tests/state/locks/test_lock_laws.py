@@ -108,11 +108,14 @@ def test_every_contender_is_recorded_and_no_other(history: list[Command]) -> Non
                     assert standing.position == (0 if each.is_holder else max(at, 1))
 
 
-@about(handed_over=25, several_hold_shared=25, several_hold_slot=15, resized=8, downgraded=6)
+@about(
+    handed_over=25, several_hold_shared=25, several_hold_slot=15, resized=8, downgraded=6,
+    ungranted=10, granted_later=1,
+)  # fmt: skip
 @thorough
 @given(lock_histories)
 def test_who_holds_follows_the_rule(history: list[Command]) -> None:
-    """Holders exclude whom they must, and nobody waits who may hold."""
+    """Holders exclude whom they must, and who may hold and waits is granted by a later command."""
     for machine, command in steps(history):
         apply(machine, command)
 
@@ -123,10 +126,24 @@ def test_who_holds_follows_the_rule(history: list[Command]) -> None:
             kinds = {each.kind for each in contenders[:held]}
             assert len(kinds) <= 1
             assert held <= 1 or kinds != {Kind.EXCLUSIVE}
-            if held < len(contenders) and may_hold(machine, directory, held):
-                group = contenders[held].group
-                assert group, "only a multi-lock waits at the head of a queue"
-                assert not all(is_first(machine, path) for path in group)
+            check_next(machine, directory)
+
+
+def check_next(machine: StateMachine, directory: str) -> bool:
+    """Return whether the one behind the holders may hold, and a command that follows grants it.
+
+    Fail if it may hold and nothing is left to grant: in one of its queues, for a multi-lock.
+    """
+    contenders = machine.locks.contenders(directory)
+    held = len(machine.locks.holders(directory))
+    if held == len(contenders) or not may_hold(machine, directory, held):
+        return False
+    first = contenders[held]
+    if not all(is_first(machine, path) for path in first.group):
+        return False
+    queues = {directory, *(path.rpartition("/")[0] for path in first.group)}
+    assert queues & set(machine._locks.ungranted), f"{first.path} may hold, and waits for ever"
+    return True
 
 
 @about(granted=100, waits=50, handed_over=25, compared=300)
@@ -144,6 +161,8 @@ def test_the_recipe_over_plain_znodes_decides_alike(history: list[Command]) -> N
             held = machine.locks.holders(directory)
             if held and held[0].kind is Kind.SLOT and len(held) > size:
                 continue  # it was made smaller: who holds goes on
+            if directory in machine._locks.ungranted:
+                continue  # the others hold with the next command
             EXERCISED.facts["compared"] += 1
             names = machine.children(directory) or []
             assert contention.holders(names, size) == [each.name for each in held]
