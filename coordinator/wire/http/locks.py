@@ -124,15 +124,7 @@ def without_lists(view: LockView, token: int | None) -> LockView:
 
 
 def _holder(asked: wishes.Acquire) -> HolderInfo:
-    return HolderInfo(
-        label=asked.label,
-        host=asked.host,
-        pid=asked.pid,
-        trace_id=asked.trace_id,
-        when_unsure=asked.when_unsure,
-        purpose=asked.purpose,
-        guard=asked.guard,
-    )
+    return HolderInfo(*[getattr(asked, name) for name in HolderInfo.__struct_fields__])
 
 
 def _wish(asked: wishes.Acquire) -> Wish:

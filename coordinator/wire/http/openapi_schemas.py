@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.model.events import Event, StreamError, WatchLine, WatchRequest
+from coordinator.model.history import GrantLine, GrantPage, GrantRecord, GrantStory, Previous
 from coordinator.model.limits import LimitsChange, LimitsView
 from coordinator.model.operations import (
     Check,
@@ -32,6 +33,17 @@ from coordinator.model.sessions import (
     SessionRequest,
 )
 from coordinator.model.status import Health, MemberInfo, Status
+from coordinator.model.views import (
+    Candidate,
+    Contender,
+    Denied,
+    Elected,
+    ElectionView,
+    LockList,
+    LockSummary,
+    LockView,
+    Spread,
+)
 from coordinator.model.znodes import Child, Children, Stat, Written, Znode
 from coordinator.wire.http.openapi_locks import LOCK_SCHEMAS
 from coordinator.wire.http.openapi_shapes import (
@@ -74,6 +86,20 @@ KINDS: dict[str, Any] = {
     "Session": SessionInfo,
     "SessionList": SessionList,
     "Limits": LimitsView,
+    "Contender": Contender,
+    "Candidate": Candidate,
+    "LockView": LockView,
+    "Denied": Denied,
+    "Spread": Spread,
+    "LockSummary": LockSummary,
+    "LockList": LockList,
+    "ElectionView": ElectionView,
+    "ObserveLine": Elected | StreamError,
+    "Previous": Previous,
+    "GrantRecord": GrantRecord,
+    "GrantPage": GrantPage,
+    "GrantStory": GrantStory,
+    "GrantLine": GrantLine | StreamError,
 }
 """The values of the model that have a schema of their own, by its name."""
 _schemas = Schemas(KINDS, alone={"Condition": Check})

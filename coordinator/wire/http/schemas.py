@@ -80,6 +80,11 @@ class Schemas:
         if is_strict:
             is_given = field.required or is_nullable
             return field.required, {name: schema if is_given else maybe(schema)}
+        if field.default == "" and "enum" in schema:
+            schema = {**schema, "enum": ["", *schema["enum"]]}
+        schema.pop("maxLength", None)  # of what is asked, not of what a program wrote by hand
+        if "or_called" in extra:
+            return False, {name: schema, extra["or_called"]: schema}
         if extra.get("is_left_out") and is_nullable and not extra.get("is_null_said"):
             schema = _not_null(schema)
         return not extra.get("is_left_out"), {name: schema}
