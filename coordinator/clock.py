@@ -1,9 +1,8 @@
-"""Time, as the rooms see it: the only file that reads a clock.
+"""The clocks of all rooms: the only file that reads time.
 
-``monotonic_ms`` decides everything that has to do with waiting, leases and deadlines. It counts
-while the machine is suspended where the kernel offers such a clock (CLOCK_BOOTTIME), so a laptop
-that slept through its lease knows it. ``wall_ms`` is for people (``ctime``, ``mtime``, log lines)
-and takes no part in any decision.
+``monotonic_ms`` decides all waits, leases and deadlines. Where the kernel has such a clock
+(CLOCK_BOOTTIME) it also counts while the machine is suspended, so a laptop that slept through its
+lease notices. ``wall_ms`` is for people (``ctime``, ``mtime``, log lines) and decides nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _SUSPEND_AWARE_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
-    """What a room may ask of time; tests and simulations pass their own."""
+    """The interface of a clock; tests and simulations pass their own."""
 
     def monotonic_ms(self) -> int:
         """Return milliseconds since an arbitrary start; never goes back."""
@@ -37,7 +36,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to; for tests and simulated worlds."""
+    """A clock that moves only by its methods; for tests and simulated worlds."""
 
     def __init__(self, monotonic_ms: int = 0, wall_ms: int = 1_700_000_000_000) -> None:
         self._monotonic_ms = monotonic_ms

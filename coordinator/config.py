@@ -1,8 +1,8 @@
-"""One frozen Config, read once: from a TOML file, then from the environment; the only defaults.
+"""The configuration of one member, with all defaults: one frozen Config, read once.
 
-``config_file.load`` reads a file and lays ``COORDINATOR_<SECTION>_<KEY>`` from the environment over
-it; ``config_rules`` holds the ranges. Each room gets the part it needs. Units are in the names.
-Every limit on something that can grow is here.
+``config_file.load`` reads a TOML file, then ``COORDINATOR_<SECTION>_<KEY>`` of the environment;
+``config_rules`` holds the ranges. Each room gets the part it needs. Units are in the names. Every
+limit on something that can grow is here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Reads a Config from a TOML file and the environment, and refuses what cannot be right.
+"""The reader of a Config from a TOML file and the environment; it refuses invalid values.
 
 Every refusal is a ``ConfigError`` that names the file (or the variable), the key, what was expected
-and what was found; a misspelt name is answered with the nearest one that exists.
+and what was found. For a misspelt name it suggests the nearest valid one.
 
-1. The environment wins over the file, the file over the defaults in ``config.py``.
+1. The environment overrides the file, the file overrides the defaults in ``config.py``.
 2. ``COORDINATOR_<SECTION>_<KEY>`` sets ``key`` of ``[section]``, for example
    ``COORDINATOR_HTTP_BIND_PORT=8071``. ``COORDINATOR_CLUSTER_MEMBERS`` is a JSON array.
 3. A relative path in the file is relative to the file's directory, so a member finds its data
@@ -216,7 +216,7 @@ def _build_members(item: _Found, key: str) -> tuple[MemberAddress, ...]:
 
 
 def _typed(value: Any, hint: Any, origin: str, key: str) -> Any:
-    # bool is an int to Python; to whoever writes a configuration it is not.
+    # To Python a bool is an int; in a configuration it is not.
     accepted = [kind for kind in _alternatives(hint) if kind is not type(None)]
     if type(value) not in accepted:
         raise _refusal(origin, key, _type_name(hint), value)

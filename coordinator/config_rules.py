@@ -1,7 +1,7 @@
-"""What a Config must satisfy beyond its types: ranges, and values that must fit each other.
+"""The rules of a Config beyond its types: ranges, and values that must fit each other.
 
-The ranges and the orders are tables; what does not fit a table is written out below them: the
-members, and what may be reachable from outside this machine. Nothing here knows of files.
+Ranges and orders are tables. Two checks are functions below them: the members, and what may be
+reachable from outside this machine. Nothing here reads files.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _SHOWN_MAX = 120
 
 
 def check(config: Config, origin: Origin) -> None:
-    """Raise ConfigError for the first thing in ``config`` that cannot be right."""
+    """Raise ConfigError for the first invalid value in ``config``."""
     _check_ranges(config, origin)
     _check_orders(config, origin)
     _check_members(config, origin)

@@ -1,16 +1,17 @@
-"""Garbage collection in small steps: what has stayed is put aside, and not looked at again.
+"""Garbage collection in small steps: long-lived objects are frozen and not scanned again.
 
-Nearly all memory of a member is its state, which has no cycles and is freed by its counts of
-references. Python's collector looks for cycles in all that is alive whenever that has grown by a
-quarter: 0.4 s for 500,000 znodes, in which a member answers nobody.
+Nearly all memory of a member is its state, which has no cycles and is freed by reference counts.
+Python's collector scans all live objects whenever they have grown by a quarter: 0.4 s for 500,000
+znodes, during which a member answers no request.
 
-1. A full collection looks at what came since things were put aside last: some 40,000 objects.
-2. When more than ``KEPT_MAX`` have survived one, all that is there is put aside (``gc.freeze``): it
-   goes by its counts as before, but no cycle in it is found.
-3. So a cycle is collected unless it was put aside alive and died later. What lives long and ends
-   here (connections, streams, waits, sessions) leaves no cycle: ``tests/wire/test_cycles.py``.
-4. Should something leave them all the same, it is seen in those that die in time: after
-   ``FOUND_MAX`` objects found in them everything is looked at once, as long as that takes.
+1. A full collection scans what was created since the last freeze: some 40,000 objects.
+2. When more than ``KEPT_MAX`` objects have survived one, all live objects are frozen
+   (``gc.freeze``): reference counts still free them, but a cycle among them is not found.
+3. So a cycle is collected unless it was frozen alive and died later. What lives long and ends here
+   (connections, streams, waits, sessions) leaves no cycle: ``tests/wire/test_cycles.py``.
+4. If something leaves cycles all the same, some of them die before they are frozen: once
+   ``FOUND_MAX`` objects were found in such cycles, everything is scanned once, however long it
+   takes.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ KEPT_MAX = 10_000
 FOUND_MAX = 1_000_000
 _OLDEST = 2
 _THRESHOLDS = (700, 10, 3)
-"""How many more objects begin a young collection, how many young ones a middle one, how many middle
-ones a full one. Python's own, but for the last: less has come together by then."""
+"""How many new objects start a young collection, how many young ones a middle one, how many middle
+ones a full one. Python's defaults except the last: fewer objects are there by then."""
 
 
 class SmallSteps:
@@ -39,7 +40,7 @@ class SmallSteps:
         self._found = 0
 
     def begin(self) -> None:
-        """Put aside what is there, and from now on what stays. Again if need be."""
+        """Freeze all live objects now, and later those that survive. May be called again."""
         gc.set_threshold(*_THRESHOLDS)
         if self._after not in gc.callbacks:
             gc.callbacks.append(self._after)

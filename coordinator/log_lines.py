@@ -1,16 +1,16 @@
-"""Log lines: each event is one line, whatever clients and peers wrote into it.
+"""Log lines: each event is one line, whatever clients and other members wrote into it.
 
-1. What cannot be printed (line ends, escapes of terminals, marks that turn the direction of text)
-   is written as its escape, so nobody forges a second line or moves a cursor.
+1. Unprintable characters (line ends, terminal escapes, marks that change the direction of text) are
+   escaped, so no client can forge a second line or move a cursor.
 2. A traceback keeps its lines; each is indented, so none of them looks like an event. In JSON it is
    the field ``exception``.
 3. Times are UTC, RFC 3339, in milliseconds.
-4. What other members cause (all that ``coordinator.raft`` logs) cannot flood the log: of lines of
-   one kind only so many are written in ten seconds, and the next one says how many were not.
+4. Other members cannot flood the log (all that ``coordinator.raft`` logs): the lines of one kind in
+   ten seconds are bounded, and the next line says how many were dropped.
 
-The server installs this for everything that its process logs. Beside it, ``service`` and ``wire``
-quote what clients wrote where they log it (a test reads their source): programs that embed a member
-have formatters of their own.
+The server installs this for everything that its process logs. In addition, ``service`` and ``wire``
+quote texts of clients where they log them (a test reads their source): programs that embed a member
+have their own formatters.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from typing import TextIO
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _INDENT = "    "
 FLOODED = "coordinator.raft"
-"""The loggers of what other members cause."""
+"""The loggers of events that other members cause."""
 _KINDS_MAX = 1_000
 
 
 def escaped(text: str) -> str:
-    """Return ``text`` with whatever cannot be printed as its escape."""
+    """Return ``text`` with unprintable characters escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -78,9 +78,9 @@ class JsonFormatter(logging.Formatter):
 
 
 class FloodFilter(logging.Filter):
-    """Lets so many lines of one kind pass in each window; the kind is the text before its values.
+    """Bounds the lines of one kind in each window; the kind is the text before its values.
 
-    Audit lines, and whatever else the service writes, always pass."""
+    Audit lines, and all other lines of the service, always pass."""
 
     def __init__(self, *, prefix: str = FLOODED, lines_max: int = 20, window_s: int = 10) -> None:
         super().__init__(prefix)

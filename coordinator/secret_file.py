@@ -1,10 +1,10 @@
-"""The file with the cluster's secret: how it is made, and what is accepted as one.
+"""The file with the cluster's secret: how it is made, and which secrets are accepted.
 
-1. A secret is 32 random bytes or more, as hex digits or base64 on one line: what a person thinks up
-   can be found by trying, from a copy of one handshake.
-2. The file is its owner's alone (mode 0600), never half written and never replaced.
-3. Where all members are on this machine the first to start makes it; between machines a person
-   has to carry it.
+1. A secret is at least 32 random bytes, as hex digits or base64 on one line: a secret that a person
+   invents can be guessed from a recording of one handshake.
+2. Only its owner can read the file (mode 0600). It is never half written and never replaced.
+3. If all members are on this machine, the first to start makes it; between machines an operator
+   copies it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILE_BYTES_MAX = 4_096
 _HEX = re.compile(rb"[0-9A-Fa-f]{64,}")
 _BASE64 = re.compile(rb"[0-9A-Za-z+/_-]{43,}={0,2}")
 _DIFFERENT_MIN = 8
-"""Different characters at least: fewer are no random bytes."""
+"""The least number of different characters: fewer are not random bytes."""
 
 
 def ensure_secret(path: Path) -> bool:

@@ -1,12 +1,11 @@
-"""The only place that builds things: a whole member from a Config, its start and its end.
+"""The server: builds a whole member from a Config, starts it and stops it.
 
-1. The order of starting: the log (what is on disk is applied), then the door. A member that cannot
-   trust its disk, or whose address is taken, never listens.
-2. The order of stopping: the door closes (waits are given up, streams end, short requests finish
-   within the grace), then the member leaves the cluster, then its files are closed.
+1. Start: first the log (entries on disk are applied), then the door. A member that cannot trust its
+   disk, or whose address is taken, never listens.
+2. Stop: first the door closes (waits and streams end, short requests finish within the grace), then
+   the member leaves the cluster, then its files are closed.
 3. A member that fails (its disk, an invariant, a background task) stops loudly and at once: its
-   door has a short grace, and ``run`` raises what it was, after everything was closed that still
-   could be.
+   door has a short grace, and ``run`` raises the failure after closing everything it can.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ logger = logging.getLogger("coordinator.server")
 _STOP_DEADLINE_S = 10.0
 _THREADS_DEADLINE_S = 1.0
 _FAILED_GRACE_S = 0.5
-"""For the answers of a member that has failed: nobody waits there any more, and it must end."""
+"""The grace of a member that has failed: it answers nothing useful and must end."""
 _DESCRIPTORS_KEPT = 256
 """For the log, the snapshots, the other members, and connections that are being refused."""
 
 
 ZXIDS_SKIPPED = 10**12
-"""When a cluster begins again: more than any can have used beyond the data that it begins with."""
+"""Numbers skipped when a cluster is founded again: more than can be used beyond its data."""
 audit = logging.getLogger("coordinator.audit")
 
 
@@ -90,7 +89,7 @@ class Server:
 
     @classmethod
     def in_memory(cls, config: Config, *, clock: Clock | None = None) -> Server:
-        """Return a server of one member that forgets everything when it stops."""
+        """Return a server of one member that keeps its data in memory only."""
         return cls(config, engine=LoopbackEngine(config.member.member_id), clock=clock)
 
     @property
@@ -100,11 +99,11 @@ class Server:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why the member must stop; None while it need not."""
+        """Why the member must stop; None while it runs well."""
         return self._failure
 
     async def start(self) -> None:
-        """Load, take part, listen. On an error everything that was started is stopped again.
+        """Load the data, join the cluster, listen. On an error stop everything that was started.
 
         Raises:
             ConfigError: the address is taken, the members or the timing cannot be.
@@ -131,9 +130,9 @@ class Server:
         await self.member.stop()
 
     async def abort(self) -> None:
-        """End without a word to anybody: connections break, nothing under way is answered.
+        """End at once, like a killed process: connections break, requests get no answer.
 
-        What is on disk stays as it is. For tests of what a killed member leaves behind.
+        The data on disk stay as they are. For tests.
         """
         self._http.abort()
         await self.member.stop()
@@ -171,7 +170,7 @@ def facts_to_agree_on() -> tuple[Fact, ...]:
 
 @dataclass(frozen=True, slots=True)
 class KeptData:
-    """What a member that does not run holds on its disk."""
+    """The data of a member that does not run."""
 
     data_dir: str
     owner: Owner | None

@@ -1,13 +1,11 @@
-"""Those who wait: for one answer that many share, or until a number that only grows (an index, a
-zxid) has reached theirs.
+"""Waiters: for one answer that many share, or for a growing number (an index, a zxid).
 
-1. Whoever is woken goes on in the next pass of the loop. So of many no more than ``AT_ONCE`` are
-   woken in a pass, in their order: what thousands wait for holds the loop no longer than what one
-   waits for.
-2. The same turns are there for other work on many things.
-3. One that gives up is let go of. Of those who wait for a number, at the latest when those who gave
-   up are half of all, so they cost no more than those who wait, and letting go costs each of them
-   O(log n) on average.
+1. A woken waiter continues in the next pass of the loop. At most ``AT_ONCE`` are woken in one pass,
+   in their order, so thousands of waiters do not hold the loop.
+2. The same turns serve other work on many items.
+3. A waiter that gave up is dropped. Of those that wait for a number, at the latest when half of all
+   have given up: so they cost no more memory than the waiting ones, and dropping one costs O(log n)
+   on average.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 AT_ONCE = 100
-"""Each goes on for some tens of microseconds, to write its answer for the most part."""
+"""Each waiter runs for some tens of microseconds, mostly to write its answer."""
 
 FREED_AT_ONCE = 2_000
 
@@ -40,7 +38,7 @@ def in_turns(items: Iterable[T], act: Callable[[T], object], at_once: int = AT_O
 
 
 def let_go(kept: dict[Any, Any] | deque[Any]) -> None:
-    """Empty what nobody reads or writes any more; to free much in one step takes long."""
+    """Empty a container that is no longer used, in turns: freeing much at once takes long."""
     pop: Callable[[], object] = kept.popitem if isinstance(kept, dict) else kept.pop
     in_turns(range(len(kept)), lambda _: pop(), FREED_AT_ONCE)
 
@@ -59,7 +57,7 @@ class Answer(Generic[T]):
         self._waiting: dict[asyncio.Future[T], None] = {}
 
     async def wait(self) -> T:
-        """Return the answer, or raise what became of it; to be called before that is known."""
+        """Wait for the answer and return it, or raise its error; call it before it is known."""
         told: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting[told] = None
         try:
@@ -68,34 +66,34 @@ class Answer(Generic[T]):
             self._waiting.pop(told, None)
 
     def waiting(self) -> list[asyncio.Future[T]]:
-        """Return those who wait now, in the order in which they came."""
+        """Return the present waiters, in the order in which they came."""
         return list(self._waiting)
 
     def tell(self, answer: T, among: Sequence[asyncio.Future[T]] | None = None) -> None:
-        """Answer all, or those ``among`` them who still wait."""
+        """Answer all waiters, or those ``among`` them that still wait."""
         told = self.waiting() if among is None else among
         wake_in_turns(told, lambda each: each.set_result(answer))
 
     def fail(self, error: Callable[[], Exception]) -> None:
-        """Raise an error of its own for each."""
+        """Raise in each waiter an error of its own."""
         wake_in_turns(self.waiting(), lambda each: each.set_exception(error()))
 
 
 class Waiters:
-    """Who waits for what, the smallest number first."""
+    """The waiters for a growing number, the smallest number first."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, asyncio.Future[None]]] = []
         self._count = 0
-        """Of all that ever waited: it decides between equal numbers."""
+        """Counts all waiters; it orders those with equal numbers."""
         self._given_up_count = 0
 
     def __len__(self) -> int:
-        """Return how many are kept: those who wait, and as many again at most."""
+        """Return how many are kept: the waiting ones, and at most as many that gave up."""
         return len(self._heap)
 
     async def until(self, number: int) -> None:
-        """Wait until ``on_reached`` is told ``number`` or more, or ``wake_all`` is called."""
+        """Wait until ``on_reached`` gets ``number`` or more, or ``wake_all`` is called."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._count += 1
         heapq.heappush(self._heap, (number, self._count, woken))
@@ -106,7 +104,7 @@ class Waiters:
                 self._give_up()
 
     def on_reached(self, number: int) -> None:
-        """Wake those who wait for ``number`` or less."""
+        """Wake the waiters for ``number`` or less."""
         heap = self._heap
         reached: list[asyncio.Future[None]] = []
         while heap and heap[0][0] <= number:
@@ -114,7 +112,7 @@ class Waiters:
         wake_in_turns(reached, lambda woken: woken.set_result(None))
 
     def wake_all(self, error: Callable[[], Exception] | None = None) -> None:
-        """Wake everybody, each with an error of its own if there is one."""
+        """Wake all waiters, each with an error of its own if there is one."""
         waiting = [woken for _, _, woken in self._heap]
         self._heap = []
         if error is None:

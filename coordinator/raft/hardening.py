@@ -105,7 +105,7 @@ class _Driving:
 def _driven_now() -> float:
     now = _driven_member.now
     if now is None:
-        raise InvariantError("the library read a clock while nobody drove it")
+        raise InvariantError("the library read a clock while no member drove it")
     return now()
 
 

@@ -107,7 +107,7 @@ class ReadIndex:
 
     def _settle(self, shared: asyncio.Future[int]) -> None:
         answer = self._answers.pop(shared)
-        error = NoLeaderError("nobody asks any more") if shared.cancelled() else shared.exception()
+        error = NoLeaderError("no reader is left") if shared.cancelled() else shared.exception()
         if isinstance(error, Exception):
             found = error
             answer.fail(lambda: found)

@@ -1,15 +1,15 @@
-"""A test kit for users: a real cluster in this process, and its faults in one line each.
+"""A test kit for users: a real cluster in this process, with faults of one line each.
 
-With pytest nothing has to be imported::
+With pytest no import is needed::
 
     def test_the_report_is_written_once(coordinator_cluster):
         with coordinator_cluster.connect() as client:
             ...
 
-Anywhere else ``with local_cluster() as cluster`` (or ``async with``). docs/testing-your-code.md
-shows each fault. ``cluster`` is the way in; ``local_member``, ``member_links`` and ``ports`` are
-the servers' side of it, ``wired`` and ``client_wire`` the clients', ``plugin`` pytest's. Nothing of
-the product imports this room.
+Elsewhere use ``with local_cluster() as cluster`` (or ``async with``). docs/testing-your-code.md
+shows each fault. Start reading at ``cluster``; ``local_member``, ``member_links`` and ``ports`` are
+the server side, ``wired`` and ``client_wire`` the client side, ``plugin`` is for pytest. No other
+module of the product imports this room.
 
 The names below are loaded when they are first used: pytest starts with the plugin wherever the
 package is installed.

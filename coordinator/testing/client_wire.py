@@ -1,9 +1,10 @@
-"""One client's way to the members, with switches for what goes wrong on it.
+"""The wire from one client to the members, with switches for faults.
 
-1. While a way is cut, what is sent and what comes back is held; when it is mended the held goes on,
-   late, as TCP would bring it. Whoever waits is told nothing but that time has passed.
-2. A dropped reply is lost after the member has done the deed; the client sees a broken connection.
-3. The switches are thrown from any thread; the wire looks at them in the client's own loop.
+1. While a wire is cut, requests and replies are held; once it is mended they arrive late, as over
+   TCP. A waiting caller notices only that time passes.
+2. A dropped reply is lost after the member has executed the request; the client sees a broken
+   connection.
+3. Switches may be set from any thread; the wire reads them in the client's own loop.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ class Wire:
     # --- switches, for any thread
 
     def cut(self, endpoints: Collection[str] | None) -> Fault:
-        """Let nothing through to or from these members; None: from all."""
+        """Hold everything to and from these members; None: all members."""
         key = object()
         with self._guard:
             self._cuts = {**self._cuts, key: endpoints}
         return Fault(lambda: self._mend(key))
 
     def freeze_heartbeats(self) -> Fault:
-        """Hold heartbeats back, and nothing else."""
+        """Hold heartbeats, and nothing else."""
         key = object()
         with self._guard:
             self._freezes = {*self._freezes, key}
@@ -234,7 +235,7 @@ _DEEDS: dict[str, Callable[[Request], bool]] = {
 
 
 def _is_answer(line: bytes) -> bool:
-    """Say whether a line of a waiting acquire is its answer, not a place in the queue."""
+    """Return whether a line of a waiting acquire is its answer, not a place in the queue."""
     try:
         said = json.loads(line)
     except ValueError:

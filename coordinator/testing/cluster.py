@@ -1,4 +1,4 @@
-"""A real cluster in this process, and everything that a test may do to it and to its clients.
+"""A real cluster in this process, and the faults that a test may inject.
 
 ::
 
@@ -7,14 +7,14 @@
             cluster.expire(client)
             ...
 
-1. The members are whole: engine, log on disk, member links and doors on real sockets of loopback.
-   They live in one event loop in a thread of their own.
-2. Everything here may be called from any thread, and from a coroutine: it has happened when the
-   call returns. ``stop``, ``kill``, ``restart`` and ``heal`` take some tenths of a second; within
-   an event loop say ``await asyncio.to_thread(cluster.restart, "1")`` if that is too long for it.
+1. The members are complete: engine, log on disk, member links and doors on real loopback sockets.
+   They run in one event loop in a thread of their own.
+2. Every method may be called from any thread, and from a coroutine; its effect is complete when it
+   returns. ``stop``, ``kill``, ``restart`` and ``heal`` take some tenths of a second; if that is
+   too long for an event loop, use ``await asyncio.to_thread(cluster.restart, "1")``.
 3. Faults of a client need a client made by ``connect`` of this cluster. A fault lasts until it is
-   ended, the ``with`` of it is left, or ``heal`` ends all.
-4. At the end nothing is left: no thread, no socket, no file.
+   ended, its ``with`` is left, or ``heal`` ends all faults.
+4. At the end nothing remains: no thread, no socket, no file.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class LocalCluster:
 
     @property
     def leader(self) -> str:
-        """Who leads; waits while nobody does."""
+        """The id of the leader; waits while there is none."""
         return self._run(self._wait_for_leader())
 
     @property
@@ -159,7 +159,7 @@ class LocalCluster:
     def expire(self, whose: AnyClient | Session | Grant[Any] | str) -> None:
         """End a session now, at the cluster, as if its client had been silent for too long.
 
-        The client is not told: it finds out as it would in earnest.
+        The client is not notified: it finds out as in production.
         """
         if isinstance(whose, str):
             session_id = whose
@@ -204,13 +204,13 @@ class LocalCluster:
     # --- members
 
     def kill(self, member_id: str | None = None) -> str:
-        """End a member as ``kill -9`` does, None: the leader; returns whom. Its disk stays."""
+        """End a member as ``kill -9`` does, None: the leader; returns its id. Its disk stays."""
         victim = self.leader if member_id is None else member_id
         self._run(self._member(victim).kill())
         return victim
 
     def stop(self, member_id: str | None = None) -> str:
-        """Stop a member in good order, None: the leader; returns whom."""
+        """Stop a member in good order, None: the leader; returns its id."""
         chosen = self.leader if member_id is None else member_id
         self._run(self._member(chosen).stop())
         return chosen
@@ -227,7 +227,7 @@ class LocalCluster:
         self._run(again())
 
     def heal(self) -> None:
-        """End all faults, set all clocks right, start who does not run, wait for all."""
+        """End all faults, set all clocks right, start stopped members, wait for all."""
         faults, self._faults = self._faults, []
         for fault in faults:
             fault.end()

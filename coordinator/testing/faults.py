@@ -1,4 +1,4 @@
-"""A fault that is in effect: from when it was made until it is ended, or for a ``with``."""
+"""A fault: in effect from its creation until it is ended, or for a ``with``."""
 
 from __future__ import annotations
 

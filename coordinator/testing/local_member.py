@@ -1,4 +1,4 @@
-"""One member of a local cluster through its lives: it starts, stops, is killed and starts again."""
+"""One member of a local cluster, which starts, stops, is killed and starts again."""
 
 from __future__ import annotations
 

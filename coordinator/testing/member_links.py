@@ -1,7 +1,7 @@
-"""The links between members, which a test cuts; each member sends and hears through its own end.
+"""The links between members, which a test cuts; each member sends and receives at its own end.
 
-A cut link loses what is sent over it, in both directions and without a word, as a partition does:
-the members learn of it by silence. A member that is killed vanishes: its connections close.
+A cut link silently loses all messages in both directions, as a partition does: the members notice
+only the silence. When a member is killed its connections close.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The fixtures, for pytest; an entry point of the package, so that nobody has to import them.
+"""The fixtures for pytest; an entry point of the package, so that no test has to import them.
 
 ``coordinator_cluster`` is new for each test. ``shared_coordinator_cluster`` is one for the whole
-run, healed and emptied before each test that takes it: for many tests that need not be alone.
+run, healed and emptied before each test that uses it: for many tests that can share a cluster.
 Nothing is loaded before a test asks for it.
 """
 

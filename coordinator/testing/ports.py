@@ -1,7 +1,7 @@
-"""Ports on loopback that stay this cluster's own, also while nobody listens on them.
+"""Reserved ports on loopback: they stay this cluster's own while no member listens on them.
 
-A socket that is bound and does not listen keeps its port from everybody but who asks to share it
-(SO_REUSEADDR), as a listening server does; whoever connects meanwhile is refused.
+A socket that is bound but does not listen keeps its port from all others except those that ask to
+share it (SO_REUSEADDR), as a listening server does. Connections are refused meanwhile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Guards: the storage half of fencing. A store refuses what a replaced holder writes late.
+"""Guards: the storage half of fencing. A store refuses late writes of a former holder.
 
 ::
 
@@ -6,13 +6,13 @@
     with Lock(client, "accounts/17", guards=[guard]) as grant:
         guard.write(grant.fencing_token, "UPDATE accounts SET cents = 500 WHERE id = 17")
 
-One file for each store; in each, the check of the token and the write are one atomic statement or
-transaction of that store. All refuse a lower token with StaleTokenError, let an equal one pass, and
-have ``raise_to``, which a lock calls before it hands out a grant.
+There is one file per store. In each, the check of the token and the write are one atomic statement
+or transaction of that store. All guards refuse a lower token with StaleTokenError, accept an equal
+one, and have ``raise_to``, which a lock calls before it returns a grant.
 
 ``postgresql``, ``mysql``, ``redis`` and ``s3`` need the client library of their store, an optional
 extra (``pip install 'coordinator[postgresql]'``); the names below are loaded when first used.
-``conformance`` tries guards, yours too.
+``conformance`` tests guards, your own too.
 """
 
 from __future__ import annotations

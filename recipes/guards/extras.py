@@ -1,4 +1,4 @@
-"""Which optional extra brings the client of which store."""
+"""The optional extras that install the clients of the stores."""
 
 from __future__ import annotations
 

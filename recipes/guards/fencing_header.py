@@ -1,6 +1,6 @@
-"""How a token travels with an HTTP request: one header, one decimal integer; and a write's number.
+"""The HTTP headers of a fencing token and of a write's number: one decimal integer each.
 
-Sending it, as ``HttpGuard`` and your requests do, needs only the standard library.
+To send them, as ``HttpGuard`` and your requests do, only the standard library is needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A file: replaced as a whole under a lock of the operating system, together with its token.
+"""The guard of a file: replaced as a whole under a lock of the operating system.
 
 ::
 
@@ -6,20 +6,20 @@
     guard.write(grant.fencing_token, b"...")
     guard.read()                                     # b"...": anybody may also just open the file
 
-Beside ``report.json`` lie ``report.json.fence`` (the highest token, a line of digits) and
+Beside ``report.json`` are ``report.json.fence`` (the highest token, a line of digits) and
 ``report.json.lock`` (empty). Do not delete them: without its fence a file takes any token. A crash
 may leave a ``.new`` of either, which the next write overwrites.
 
-1. Check and write happen under an exclusive ``flock`` on the lock file: no other guard on this file
-   is between its check and its write meanwhile. The kernel drops the lock when its process
-   dies; one that is stopped keeps it, and the others wait.
-2. The token is on disk before the data is (each: written aside, synced, renamed, the directory
-   synced). A crash in between leaves the old data under the new token, which harms nobody. So a
-   write number is used up when its write begins, done or not: who repeats one takes the next.
+1. Check and write happen under an exclusive ``flock`` on the lock file, so no other guard of this
+   file is between its check and its write. The kernel drops the lock when its process dies; a
+   stopped process keeps it, and the others wait.
+2. The token is on disk before the data (each: written to a new file, synced, renamed, the directory
+   synced). A crash in between leaves the old data under the new token, which is harmless. So a
+   write number is used up when its write begins, done or not: repeat a write with the next number.
 3. Readers see the old file or the new one, never a part.
-4. On one machine. ``flock`` over NFS is lost without a word when the server restarts or the lease
-   ends while the holder is stopped, and other network and FUSE file systems keep it on each machine
-   for itself: there it is no guard. Put a server with one writer in front (``http_proxy``).
+4. It works on one machine only. ``flock`` over NFS is lost silently when the server restarts or the
+   lease ends while the holder is stopped; other network and FUSE file systems keep it per machine.
+   There this is no guard: put a server with one writer in front (``http_proxy``).
 """
 
 from __future__ import annotations

@@ -420,7 +420,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--secret-file",
         type=Path,
         metavar="FILE",
-        help="whoever writes must prove that it knows what is in it (HttpGuard(..., secret=...))",
+        help="file with the secret that writers must prove to know (HttpGuard(..., secret=...))",
     )
     options = parser.parse_args(arguments)
     secret = None if options.secret_file is None else options.secret_file.read_bytes().strip()

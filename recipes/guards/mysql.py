@@ -1,4 +1,4 @@
-"""MySQL and MariaDB: the token's row is locked from the check until the commit of the write.
+"""The guard of MySQL and MariaDB: the token's row is locked from the check until the commit.
 
 ::
 
@@ -17,12 +17,12 @@
 
 1. The first statement raises the row to the greater of both tokens and locks it; the second, a
    locking read, says which it is, whatever the isolation level (an ordinary read would answer from
-   the snapshot of a repeatable read). Who comes with another token waits at that row until this
-   transaction has ended.
+   the snapshot of a repeatable read). A transaction with another token waits at that row until this
+   one has ended.
 2. What you write must be transactional: InnoDB tables, and no statement with an implicit commit
-   (most DDL). If the transaction ended inside the body that is an error, and said so.
-3. What the store itself reports (a deadlock, a lock wait timeout, a lost connection in the commit)
-   comes through as PyMySQL's own error. A lost connection leaves the outcome unknown.
+   (most DDL). If the transaction ended inside the body, that is reported as an error.
+3. Errors of the store (a deadlock, a lock wait timeout, a lost connection in the commit) are raised
+   as PyMySQL's own. A lost connection leaves the outcome unknown.
 4. A holder that is stopped inside its transaction keeps the others waiting, until
    ``innodb_lock_wait_timeout`` ends their wait with an error.
 

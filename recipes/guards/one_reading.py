@@ -1,8 +1,8 @@
-"""Requests that every service reads in one way: what the fencing proxy forwards, and nothing else.
+"""The check that every service reads a request in one way; the fencing proxy refuses others.
 
 The proxy decides by method and path which resource a request writes. A service that takes another
 method or path from the same request (a header, a field of a form, a piece of the path that it cuts
-off) would write what was not checked. So whatever some service may read otherwise is refused.
+off) would write what was not checked. So a request that some service may read otherwise is refused.
 
 1. A path has no fragment, parameters (``;``), dot segments, doubled or encoded slashes, backslash,
    nothing to be decoded twice, and no segment that ends in a dot or a space (Windows drops those).

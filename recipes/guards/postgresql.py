@@ -1,4 +1,4 @@
-"""PostgreSQL: the token's row is locked from the check until the commit of the write.
+"""The guard of PostgreSQL: the token's row is locked from the check until the commit.
 
 ::
 
@@ -14,11 +14,11 @@
         guard.check(connection, grant.fencing_token)
         ...
 
-1. One statement raises the row to the greater of both tokens, locks it, and says which it is. Who
-   comes with another token waits at that row until this transaction has ended.
-2. A refused check writes nothing; the transaction it was made in is rolled back.
-3. What the store itself reports (a serialization failure, a lost connection in the commit) comes
-   through as psycopg's own error. A lost connection leaves it unknown whether the write happened.
+1. One statement raises the row to the greater of both tokens, locks it and returns it. A
+   transaction with another token waits at that row until this one has ended.
+2. A refused check writes nothing; its transaction is rolled back.
+3. Errors of the store (a serialization failure, a lost connection in the commit) are raised as
+   psycopg's own. After a lost connection it is unknown whether the write happened.
 4. A holder that is stopped inside its transaction keeps the others waiting, not failing: let the
    server end such transactions (``idle_in_transaction_session_timeout``).
 """

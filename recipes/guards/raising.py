@@ -1,11 +1,11 @@
-"""Raising guards to a new grant's token before anybody gets the grant.
+"""The raising of guards to a new grant's token, before the caller gets the grant.
 
-1. A holder that was stopped before its first successor wrote would still be let through by a guard
-   that has not seen the successor's token. So the guards are raised after the grant and before the
-   body: from then on every earlier holder is refused.
-2. If a guard cannot be raised the grant is given back and the guard's error raised. So is the
-   wait, after the client's overall deadline: a guard that hangs must not hold the lock for ever.
-   A grant that was lost meanwhile is LockLostError: nobody gets it.
+1. A guard that has not seen a successor's token would still accept writes of the former holder. So
+   the guards are raised after the grant and before the body: from then on every earlier holder is
+   refused.
+2. If a guard cannot be raised, the grant is released and the guard's error raised. The same happens
+   at the client's overall deadline: a guard that hangs must not hold the lock for ever. If the
+   grant was lost meanwhile, LockLostError is raised.
 3. Readers hold together, and their raises arrive in any order. So a guard that has seen a higher
    token already costs a reader nothing; it writes nothing that could be refused.
 4. A guard with plain methods runs in a thread, so that its store does not stop the heartbeats. One
@@ -96,7 +96,7 @@ async def _raise(guard: Guard, token: int) -> None:
 
     def settle(error: BaseException | None) -> None:
         if done.done():
-            return  # nobody waits any more
+            return  # no longer waited for
         if error is None:
             done.set_result(None)
         else:

@@ -1,4 +1,4 @@
-"""Redis: one Lua script checks the token and executes the commands; nothing runs in between.
+"""The guard of Redis: one Lua script checks the token and executes the commands.
 
 ::
 
@@ -11,9 +11,9 @@
 
 1. The highest token is kept in the key ``fence:<resource>``, which never expires. Tokens are
    compared as decimal digits: a Lua number would round them from 2**53 on. The highest write number
-   lies with its token in ``fence-write:<resource>``, if there is one.
+   is kept with its token in ``fence-write:<resource>``, if there is one.
 2. A refused call executes nothing. If a command itself fails, those before it stay (Redis has no
-   rollback) and the error of Redis comes through.
+   rollback) and the error of Redis is raised.
 3. In a Redis Cluster all keys of a call must be in one slot, the guard's too: put a hash tag into
    the resource, ``RedisGuard(client, "{report}")`` guards ``{report}:today``.
 4. The guard forgets what Redis forgets. Without ``appendfsync always`` a crash, and a failover

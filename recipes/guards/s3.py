@@ -1,4 +1,4 @@
-"""An S3-style object store: the token lies inside the object, and each write is a conditional put.
+"""The guard of an S3-style object store: the token is in the object, each write a conditional put.
 
 ::
 
@@ -11,15 +11,15 @@
    the write, then your bytes. ``read`` leaves the line out; other readers skip it
    (``tail -n +2``).
 2. A write looks at the object, refuses if it carries a higher token, and puts with
-   ``If-Match: <ETag of what it looked at>`` (``If-None-Match: *`` for the first). If anybody wrote
-   in between the store refuses with 412 and we look again. The put is the atomic step.
+   ``If-Match: <ETag of what it looked at>`` (``If-None-Match: *`` for the first). If another client
+   wrote in between, the store refuses with 412 and we look again. The put is the atomic step.
 3. The token is not in the object's metadata, because an ETag is made of the content alone: a raise,
    or a write of the same bytes, would leave it as it was, and the put of a writer that was stopped
    before it would still match. The line makes every write's content, and so its ETag, unique.
 4. A raise writes the whole object again; with large objects pass ``raise_on_acquire=False`` to the
    lock and know what it leaves open.
-5. boto3 sends a put again when its answer was lost. Whether the first one happened is told by the
-   id of the write; if somebody else wrote meanwhile nobody knows, and OutcomeUnknownError says so.
+5. boto3 sends a put again when its answer was lost. The id of the write shows whether the first one
+   happened; if another client wrote meanwhile it is unknown: OutcomeUnknownError.
 
 boto3 has no asyncio API, so there is none here; a ``Lock`` on asyncio raises the guard in a
 thread.

@@ -1,4 +1,4 @@
-"""SQLite: check and write are one transaction, and SQLite lets one writer in at a time.
+"""The guard of SQLite: check and write are one transaction, and SQLite has one writer at a time.
 
 ::
 
@@ -19,7 +19,7 @@
    by any process of this machine. With a connection it is as bound to its thread as that is: a
    ``Lock`` raises its guards in another thread, so open it with ``check_same_thread=False``.
 2. The check takes the file's write lock, which is kept until the transaction ends.
-3. What SQLite reports (``database is locked``, a full disk) comes through as its own error.
+3. Errors of SQLite (``database is locked``, a full disk) are raised as its own.
 4. A holder that is stopped inside its transaction keeps the others waiting, for ``timeout_s``.
 5. As durable as the database: with ``PRAGMA synchronous=OFF``, or on a network file system without
    working locks, neither the data nor the token is safe.

@@ -1,12 +1,12 @@
-"""What every guard does with a token before and after its store has spoken. Pure.
+"""The checks of tokens and write numbers that all guards share. Pure.
 
 1. A token is an integer that the cluster issued: 1 to 2**63 - 1. A UUID, a string of digits, a
-   float or a bool has no place in that order and is a TypeError: nothing is compared.
+   float or a bool is a TypeError; nothing is compared.
 2. Only a lower token is refused. An equal one is the same holder's next write.
-3. A refusal names both tokens, so that whoever reads the log knows who was late.
+3. A refusal names both tokens, so that the log shows which holder was late.
 4. A write may carry a number of its own, counted by the holder for each grant. Then one whose
-   number is not above the highest seen under this token is refused too: it came late, or twice
-  . What has no number is judged by its token alone, and a higher token begins anew.
+   number is not above the highest seen under this token is refused too: it came late, or twice. A
+   write without a number is judged by its token alone; a higher token starts new numbers.
 """
 
 from __future__ import annotations

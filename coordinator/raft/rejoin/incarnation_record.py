@@ -120,8 +120,8 @@ def load(disk: Disk, directory: str) -> IncarnationRecord:
     is_sound = data[: len(_MAGIC)] == _MAGIC
     if not is_sound or crc32(body).to_bytes(4, "little") != data[len(_MAGIC) : _HEAD_BYTES]:
         raise StorageError(
-            f"{path}: damaged; expected a file of incarnations with a sound checksum, so it cannot"
-            " be told what this member has forgotten: it must be replaced",
+            f"{path}: damaged; expected a file of incarnations with a sound checksum; what this"
+            " member has forgotten is unknown: it must be replaced",
             path=path,
         )
     number, ids, met, *later = msgpack.unpackb(body)

@@ -242,8 +242,8 @@ class Recovering:
         if len(fields) == _PROOF.size and data == fields + crc32(fields).to_bytes(4, "little"):
             return Proof(*_PROOF.unpack(fields))
         raise StorageError(
-            f"{path}: damaged; expected a term and an index with a sound checksum, so it cannot be"
-            " told which life of this member is the later one: it must be replaced",
+            f"{path}: damaged; expected a term and an index with a sound checksum; which life"
+            " of this member is the later one is unknown: it must be replaced",
             path=path,
         )
 

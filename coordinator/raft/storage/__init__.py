@@ -1,1 +1,1 @@
-"""What a member keeps on disk: the log, term and vote, snapshots; how it is read and synced."""
+"""The data of a member on disk: the log, term and vote, snapshots; how they are read and synced."""

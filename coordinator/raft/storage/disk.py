@@ -1,6 +1,6 @@
-"""The little of a file system that the log and the snapshots need, and the real one.
+"""The disk: the few file operations that the log and the snapshots need, and the real ones.
 
-Nothing above this file touches ``os``; a simulation passes its own disk. Paths are plain strings.
+No module above this one uses ``os``; a simulation passes its own disk. Paths are plain strings.
 
 1. ``write`` returns when all bytes are handed to the system, not when they are stable.
 2. ``sync`` returns when the file's bytes and length are stable (fdatasync); it is never called
@@ -8,10 +8,10 @@ Nothing above this file touches ``os``; a simulation passes its own disk. Paths 
    (Rebello et al., "Can applications recover from fsync failures?", ATC 2020).
 3. A name is stable only after ``sync_directory`` (Pillai et al., OSDI 2014).
 4. Every failure is a ``StorageError`` that names the operation, the path and the reason. A
-   ``DiskFullError`` has left everything as it was, but for a part of the write; a sync that finds
-   no room is a failed sync. A process, or a machine, without a free file descriptor is the same:
-   nothing was opened, so nothing has changed, and it can be tried again. A few are kept for what
-   must follow on something that was done: making names stable, and seeing what is there.
+   ``DiskFullError`` has changed nothing except for a part of the write; a sync that finds no room
+   is a failed sync. A process, or a machine, without a free file descriptor is a ``DiskFullError``
+   too: nothing was opened, and it can be tried again. A few descriptors are reserved for steps that
+   must complete an operation: making names stable, and checking what exists.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class DirectoryLock(Protocol):
 
 
 class Disk(Protocol):
-    """What the log and the snapshots ask of a file system."""
+    """The file system, as the log and the snapshots use it."""
 
     def create(self, path: str) -> DiskFile:
         """Create an empty file for appending, replacing one of that name."""
@@ -89,7 +89,7 @@ class Disk(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Give ``source`` the name ``target``, atomically replacing what had it."""
+        """Rename ``source`` to ``target``, atomically replacing an existing file."""
         ...
 
     def link(self, path: str, second: str) -> bool:
@@ -113,7 +113,7 @@ class Disk(Protocol):
         ...
 
     def room_bytes(self, path: str) -> int:
-        """Return about how much can be written there; a quick look, and no promise."""
+        """Return about how much can be written there; an estimate, not a promise."""
         ...
 
     def lock_directory(self, path: str) -> DirectoryLock:
@@ -260,7 +260,7 @@ def _sync_directory(path: str) -> None:
 
 
 class KeptDescriptors:
-    """A few that are open for nothing, to be given up for a moment where no others are left."""
+    """Reserved descriptors, given up for a moment when no others are left."""
 
     COUNT = 2
 
@@ -338,7 +338,7 @@ class OsDisk:
             os.remove(path)
 
     def exists(self, path: str) -> bool:
-        # Not being able to tell is not "no": a missing log would look like a new member.
+        # An error does not mean "no": a missing log would look like a new member.
         with _naming("stat", path):
             try:
                 os.stat(path)

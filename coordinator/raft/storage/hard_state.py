@@ -1,4 +1,4 @@
-"""The term, the vote, and which segments belong to the log: one small file, replaced as a whole.
+"""The hard state: term, vote and the log's segments, in one small file that is replaced as a whole.
 
 ``magic 8 · crc 4 · format 4 · term 8 · first sequence 8 · last sequence 8 · vote length 4 · vote``,
 then zeros up to ``FILE_BYTES``. Format 1 is the same without the zeros; it is read as well.
@@ -8,12 +8,11 @@ then zeros up to ``FILE_BYTES``. Format 1 is the same without the zeros; it is r
 2. A file that cannot be read is an error, never "term 0, no vote".
 3. Segments before ``first_sequence`` are not needed any more; ``last_sequence`` and those between
    were there when this was written, so a missing one is noticed.
-4. A full disk does not stop a vote. A *spare* file as large as the other lies beside it: without
-   room for a new file the spare is written over, which takes none, synced, and then the two change
-   their names. It is never read, so nothing depends on it, and only one that is not the term file,
-   stably, is written over. Where it was lost, or files cannot have two names, or writing over
-   takes room (copy on write), it is as without: ``save`` raises DiskFullError and has changed
-   nothing.
+4. A full disk does not stop a vote. A *spare* file of the same size is kept beside it: without room
+   for a new file the spare is overwritten, which needs no room, and synced; then the two swap their
+   names. The spare is never read, and it is overwritten only while it is stably not the term file.
+   If it was lost, or files cannot have two names, or overwriting needs room (copy on write),
+   ``save`` raises DiskFullError and has changed nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _PREFIX_BYTES = len(_MAGIC) + 4
 
 @dataclass(frozen=True, slots=True)
 class TermState:
-    """What the file says."""
+    """The content of the file."""
 
     term: int = 0
     voted_for: str | None = None
@@ -62,7 +61,7 @@ def save(disk: Disk, directory: str, state: TermState) -> bool:
 
 
 def prepare(disk: Disk, directory: str) -> None:
-    """See that there is a spare, if there is room for one; at the start, after ``load``."""
+    """Make the spare if it is missing and there is room; at the start, after ``load``."""
     spare, before = join(directory, SPARE), join(directory, _BEFORE)
     if disk.exists(before):
         disk.remove(before)  # of an exchange that was not finished
@@ -77,7 +76,7 @@ def prepare(disk: Disk, directory: str) -> None:
 
 
 def load(disk: Disk, directory: str) -> TermState | None:
-    """Return what the file says, None when there is none; StorageError when it is not sound."""
+    """Return the content, None if there is no file; StorageError if it is damaged."""
     path = join(directory, NAME)
     if not disk.exists(path):
         return None

@@ -1,13 +1,13 @@
 """The durable log: PySyncObj's Journal interface (0.3.17) over checksummed, synced segments.
 
-What is promised, and by whom:
+The promises:
 
-1. ``add``, ``deleteEntriesFrom`` and ``clear`` change memory and a buffer, nothing else. Everything
-   buffered goes to the system in one write, and one sync makes it stable (group commit). Such a
-   batch has its blocks of the file to itself, and says of those before how far they are stable.
-2. After a crash the log is what it was after some operation not before the last one synced. So an
-   entry up to ``durable_index`` is never lost, and a suffix that was cut, and then written over by
-   a synced entry, never comes back.
+1. ``add``, ``deleteEntriesFrom`` and ``clear`` change memory and a buffer, nothing else. The buffer
+   goes to the system in one write, and one sync makes it stable (group commit). Such a batch has
+   blocks of the file of its own, and records how far the earlier ones are stable.
+2. After a crash the log is in the state after the last synced operation or a later one. So an entry
+   up to ``durable_index`` is never lost, and a suffix that was cut and overwritten by a synced
+   entry never comes back.
 3. ``setCurrentTerm`` changes memory; the next sync makes term and vote stable, before it writes
    anything added since. They never go back.
 4. After a failed write or sync nothing is accepted any more: every call that would change the log
@@ -15,7 +15,7 @@ What is promised, and by whom:
    Only a write without room changes nothing: what it left of itself is cut off, ``is_full`` is
    true, and the next sync tries it again. What waits is not stable, and never said to be. Term
    and vote have room kept for them (``term``).
-5. The commit index is not kept: one beyond the log would acknowledge entries that nobody holds.
+5. The commit index is not stored: one beyond the log would acknowledge entries that no member has.
 6. ``deleteEntriesTo`` and ``clear`` are called only when the snapshot that covers what they drop is
    stable. *That order is the caller's.* Files are removed whole, by the next sync, after the term
    file says that they are not needed; if the member dies in between, at the next start.

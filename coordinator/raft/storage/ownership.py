@@ -1,17 +1,16 @@
-"""Whose data directory it is: which member's, of which cluster.
+"""The owner of a data directory: its member and its cluster.
 
 The file ``owner`` is the first in a directory, stable before anything else is written there. It
 names the cluster and the member as they are configured, and holds the *cluster id*: 16 random
 bytes that tell apart two clusters of the same name. With the id it holds the list of members.
 
-1. A member refuses at its start a directory that is another member's, or another cluster's by
-   name. It changes nothing there.
-2. The cluster id is agreed on by the log, for it is the one thing that members agree on without
-   knowing each other: a leader that knows no id, and has none in its log, draws one and puts it
-   into the first entry of its term. So a log holds at most one, and who applies that entry notes
-   it. One that gets a snapshot instead takes over the id that the leader it follows shows. Until
-   it is noted the entry stays in the log: no snapshot takes its place, or the next life could lead
-   without an id, and draw a second one.
+1. At its start a member refuses a directory of another member, or of a cluster of another name. It
+   changes nothing there.
+2. Members agree on the cluster id through the log: a leader that knows no id, and has none in its
+   log, draws one and puts it into the first entry of its term. So a log holds at most one id, and a
+   member that applies the entry notes it. A member that gets a snapshot instead takes the id that
+   its leader shows. Until the id is noted its entry stays in the log and no snapshot replaces it;
+   otherwise the next life could lead without an id and draw a second one.
 3. Members show the id to each other before anything that one says about the log counts
    (``incarnations`` are shown with it: ``incarnations``). Two different ids: neither hears the
    other, and neither believes what the other says of its past. Without an id a member hears those
@@ -20,13 +19,12 @@ bytes that tell apart two clusters of the same name. With the id it holds the li
    one, has agreed on the list before (``agreement``). A member started with another list refuses:
    a majority of a shorter one may be a minority of the cluster, and cut off from those that know
    better it would have a leader of its own. Begun again (``refounding``) a cluster has a new one.
-5. A directory of before there were owners is adopted by the first member that is started on it,
-   unless its files show that it was another's: that member has met this one, or voted for or met
-   somebody who is no member here.
+5. A directory without an owner file (of an older version) is adopted by the first member that is
+   started on it, unless its files show that it belongs to another: that member has met this one, or
+   voted for or met one that is not a member here.
 
-Why not an id drawn at the first start, or a digest of the configuration: the first would have to be
-agreed on by members that have no leader yet, and the second is the same for two clusters that were
-made from one example.
+Why not an id drawn at the first start, or a digest of the configuration: members without a leader
+could not agree on the first, and two clusters made from one example would share the second.
 """
 
 from __future__ import annotations
@@ -82,8 +80,8 @@ def load(disk: Disk, directory: str) -> Owner | None:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise StorageError(
-            f"{path}: damaged; expected a line of JSON and its checksum, so it cannot be told"
-            " whose data these are: this member must be replaced",
+            f"{path}: damaged; expected a line of JSON and its checksum; the owner of these"
+            " data is unknown: this member must be replaced",
             path=path,
         ) from error
 

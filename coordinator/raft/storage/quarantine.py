@@ -1,7 +1,7 @@
 """The note in a data directory that its state differed from a quorum's: it is not started again.
 
-Written once, before the member is silent, so that its next life does not answer from the same data.
-A member that finds it refuses to start; only another data directory helps, and that is the point.
+It is written once, before the member stops answering, so that its next life does not answer from
+the same data. A member that finds it refuses to start; it needs another data directory.
 """
 
 from __future__ import annotations

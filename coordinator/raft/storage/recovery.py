@@ -1,8 +1,8 @@
-"""What happens when the log is opened: begin a new one, or read back the one that is there.
+"""The opening of the log: a new one is begun, or the existing one is read back.
 
 In this order, so that dying at any step leaves something the next start understands:
 
-1. Files that were never finished (``*.tmp``) go; so do segments the term file no longer needs.
+1. Unfinished files (``*.tmp``) are removed, and segments that the term file no longer needs.
 2. Nothing there at all is a new member: term file first, then the first segment, then the term
    file again, which from then on says that the segment must be there. Segments without a term
    file, or fewer segments than it names, are refused: a member that forgot its vote or its log

@@ -1,4 +1,4 @@
-"""The files of the log, and reading them back.
+"""The segments: the files of the log, and how they are read back.
 
 A segment is ``<sequence>-<first index>.log``: a header of 40 bytes, then records. Sequences have no
 gaps, so a missing file is noticed (the index alone would not do: it falls when a suffix is cut).
@@ -99,7 +99,7 @@ class Replay:
         self.entries: list[Entry] = []
         self.segments: list[Segment] = []
         self.next_index: int | None = None
-        """What the next entry's index must be; None when any will do."""
+        """The index that the next entry must have; None if any is allowed."""
         self.synced_bytes = 0
         """Of the segment read last: what its own marks say is stable."""
         self.valid_bytes = 0

@@ -1,13 +1,13 @@
-"""When snapshots are made, sent and installed, between a store on disk, a replica and a log.
+"""The exchange of snapshots: making, sending and installing, between store, replica and log.
 
 1. Making never stops the member: the replica's pieces are drawn one by one between other work.
-2. The log is trimmed only after a snapshot is durable, and keeps a tail for those who lag (row 29).
+2. The log is trimmed only after a snapshot is durable, and keeps a tail for laggards (row 29).
 3. One piece is under way to each follower at once, so heartbeats never wait behind many.
 4. Installing is all or nothing: the whole file is verified before the replica sees a byte, and the
    replica replaces its state in one step. Checking, syncing and decoding, which take long, are done
    elsewhere (``blocking``); the member goes on meanwhile, and if it has come further by then than
    the snapshot, it stays as it is.
-5. Without room on the disk the snapshot is given up, and tried again later.
+5. Without room on the disk the snapshot is abandoned and tried again later.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A snapshot file as bytes: what is written, and the check that nothing of it changed.
+"""The snapshot file as bytes: its format, and the check that nothing of it changed.
 
 ::
 

@@ -3,8 +3,8 @@
 1. A snapshot is seen only when it is whole and stable: written under a temporary name, synced,
    renamed, directory synced. Dying before that leaves what was there, and a temporary file that
    the next start removes.
-2. The newest snapshot is the truth. If it is not sound the member must stop: the log before it may
-   be gone already, and an older state, or none, would look like a healthy member that forgot.
+2. Only the newest snapshot counts. If it is damaged the member must stop: the log before it may be
+   gone already, and with an older state, or none, it would look healthy but have lost data.
 3. What another member sends is checked whole before it gets its name. Bad bytes from outside are a
    SnapshotTransferError and change nothing; a StorageError means that this disk failed.
 4. The newest two are kept. A reader keeps reading a file that was replaced or removed meanwhile.

@@ -1,13 +1,13 @@
-"""What waits for the disk: messages that may leave only after a sync, and that sync.
+"""The syncs of the log, and the messages that may leave only after one.
 
-1. Syncs are run elsewhere (a thread). The loop waits for one that is likely to be short: that is
-   fastest when little waits. It never waits for long, and not at all while the disk is slow; what
-   is written and held meanwhile waits for the next sync.
+1. Syncs run in a thread. The loop waits for a sync that is likely to be short, which is fastest
+   under little load. It never waits long, and not at all while the disk is slow; what is written
+   and held meanwhile waits for the next sync.
 2. A failed sync is never tried again (row 1; Rebello et al., ATC 2020).
 3. Without room on the disk nothing is lost and nothing acknowledged; it is tried again a few times
    a second.
-4. What rests on the term and the vote alone, or on what is durable already, does not wait for a
-   slow sync, or for room: a member with a bad disk votes, and is heard.
+4. A message that depends only on the term and the vote, or on entries that are durable already,
+   does not wait for a slow sync or for room: a member with a bad disk still votes and replies.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from coordinator.raft.network.messages import Appended, Message, ProbeReply, Sna
 from coordinator.raft.storage.journal import Journal, SyncToken
 
 AVERAGE_WEIGHT = 0.2
-"""Of the newest sync, in the running average of how long one takes."""
+"""The weight of the newest sync in the running average of their durations."""
 PATIENCE_S = 0.01
-"""The loop waits for a sync at most so long."""
+"""The longest time that the loop waits for a sync."""
 TRY_AGAIN_S = 0.25
-"""Between two tries to write to a disk without room."""
+"""The time between two tries to write to a full disk."""
 SLOW_FORGOTTEN_S = 30.0
-"""So long after a slow sync the disk counts as slow."""
+"""How long the disk counts as slow after a slow sync."""
 HELD_MAX = 10_000
 """Messages that wait for a disk that does not answer; any message may be lost."""
 
@@ -42,8 +42,8 @@ class LogSync:
         run_blocking: where the others are.
         in_place_seconds_max: syncs that take longer, on average, are not waited for.
         slow_seconds: a sync that takes longer makes this a slow disk, for a while.
-        on_durable: told after a sync that did not end in the pass it began in.
-        on_failure: told when such a sync failed; one that was waited for raises.
+        on_durable: called after a sync that did not end in the pass it began in.
+        on_failure: called when such a sync failed; one that was waited for raises.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class LogSync:
             self._release_what_is_true()
 
     def drop(self) -> None:
-        """Nothing that is held may leave any more."""
+        """Drop all held messages; none of them may leave any more."""
         self._is_dropped = True
         self._held.clear()
 
@@ -189,7 +189,7 @@ class LogSync:
             self._send(member_id, message)
 
     def _release_what_is_true(self) -> None:
-        """Send what is true although not all of the log is durable."""
+        """Send the messages that do not depend on the entries that are not durable yet."""
         if not self._log.is_term_stable:
             return
         kept = self._kept

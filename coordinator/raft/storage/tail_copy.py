@@ -46,7 +46,7 @@ def save(disk: Disk, directory: str, tail: TailCopy) -> None:
 
 
 def drop(disk: Disk, directory: str) -> None:
-    """Let it go, if there is one: what it is a copy of is stable."""
+    """Remove the copy, if there is one: the original is stable."""
     if disk.exists(join(directory, NAME)):
         disk.remove(join(directory, NAME))
 

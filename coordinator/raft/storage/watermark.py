@@ -1,12 +1,12 @@
-"""How far the log was stable when somebody last looked: a hint kept beside it, never needed.
+"""The watermark: a hint beside the log of how far it is stable. No start depends on it.
 
-One record of 32 bytes, written over in place about once a second and at the end, never synced::
+One record of 32 bytes, overwritten in place about once a second and at the end, never synced::
 
     magic 8 · sequence of the segment 8 · offset in it 8 · reserved 4 · crc 4
 
-It only ever says what a sync has made true already, so an old one is true as well. A missing or
-torn one says nothing. With it, a log that was shortened, or lost its last segment, after it was
-stable is told from one whose last write was torn.
+It names only what a sync has made stable already, so an old one is true as well. A missing or torn
+one means nothing. It distinguishes a log that was shortened, or lost its last segment, after it was
+stable, from a log whose last write was torn.
 """
 
 from __future__ import annotations
