@@ -64,6 +64,8 @@ def restore(disk: Disk, directory: str, sequence: int, path: str) -> None:
     is_its = start == 0 or data.startswith(tail.segment_header)
     if not is_its or len(data) < start or data[start:] == tail.data:
         return
+    # The start that made the copy may have been killed before its name was stable.
+    disk.sync_directory(directory)
     file = disk.open_append(path)
     try:
         if len(data) > end:

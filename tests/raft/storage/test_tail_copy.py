@@ -59,6 +59,27 @@ def test_a_start_that_dies_does_not_bring_back_what_it_cut(after: str, is_power_
             assert opened(copy) == BEFORE, f"step {step}, seed {seed}"
 
 
+def test_a_copy_that_a_killed_start_left_is_stable_before_it_is_used() -> None:
+    """Its name may not be yet, and the power may go while the log is written from it."""
+    disk = torn_before_a_whole_batch("an entry")
+    for killed_at in range(1, 10):
+        for cut_at in range(1, 10):
+            for seed in range(10):
+                disk.random.seed(seed)
+                copy = disk.copy()
+                copy.is_spoiling = True
+                copy.crash_at_step = killed_at
+                with suppress(SimulatedCrashError):
+                    open_journal(copy)
+                copy.kill()
+                copy.crash_at_step = copy.step_count + cut_at
+                with suppress(SimulatedCrashError):
+                    open_journal(copy)
+                copy.crash()
+
+                assert opened(copy) == BEFORE, f"steps {killed_at} and {cut_at}, seed {seed}"
+
+
 @pytest.mark.parametrize("is_orderly", [True, False])
 def test_a_copy_is_gone_for_good_before_anything_is_added(is_orderly: bool) -> None:
     """The log ends where the copy does: one that came back would cut what was acknowledged."""
