@@ -9,11 +9,9 @@ from coordinator.model.contention import (
     NAMES_MAX,
     ON_DISCONNECT,
     OWNER_CHARACTERS_MAX,
-    PID_MAX,
-    PURPOSES,
     SIZE_MAX,
     WAIT_MS_MAX,
-    WHEN_UNSURE,
+    HolderInfo,
 )
 from coordinator.wire.http.openapi_shapes import (
     BASE64,
@@ -32,6 +30,7 @@ from coordinator.wire.http.openapi_shapes import (
     reference,
     response,
 )
+from coordinator.wire.http.schemas import Schemas
 
 VALUE = {
     "value": {"type": "string", "description": "what the election publishes, as text"},
@@ -48,10 +47,7 @@ ACQUIRE = {
         description="open a session of its own for this grant; exactly one of this and session_id",
     ),
     "timeout_ms": integer(0, WAIT_MS_MAX, description="how long to wait; 0 tries once"),
-    "label": SHORT_TEXT,
-    "host": SHORT_TEXT,
-    "pid": integer(0, PID_MAX),
-    "trace_id": SHORT_TEXT,
+    **Schemas({}).of_fields(HolderInfo, "label", "host", "pid", "trace_id"),
     "on_disconnect": choice(*ON_DISCONNECT),
 }
 MULTI_ACQUIRE = {
@@ -64,9 +60,7 @@ MULTI_ACQUIRE = {
     },
     "lock_delay_ms": integer(0, LOCK_DELAY_MS_MAX, description="closes it after an unclean loss"),
     "max_hold_ms": integer(0, MAX_HOLD_MS_MAX, description="ends the grant by itself; 0: never"),
-    "when_unsure": choice(*WHEN_UNSURE, description="recorded only"),
-    "purpose": choice(*PURPOSES, description="recorded only"),
-    "guard": {**SHORT_TEXT, "description": "recorded only: what checks the token, or a waiver"},
+    **Schemas({}).of_fields(HolderInfo, *HolderInfo.__struct_fields__),
 }
 LOCK_ACQUIRE = {
     **MULTI_ACQUIRE,
