@@ -25,8 +25,8 @@ model                 what several rooms speak of: values            errors
 2 raft                in which order, durably                       errors, config, clock,
                                                                     waiting
 3 service             is it one living member                       model, state, raft.engine,
-                                                                    recipes.contention, errors,
-                                                                    config, clock, waiting
+                                                                    errors, config, clock,
+                                                                    waiting
 4 wire                how is it said (bodies; the HTTP door)        model, service, errors, config,
                                                                     clock, value types of state
 5 console             a page for people                             nothing: calls the HTTP API
@@ -43,7 +43,7 @@ coordinator           what programs import: this file               client, reci
 
 Reading order: ``errors`` → ``model`` → ``state/commands``, ``state/outcomes``, ``state/machine`` →
 ``raft/engine`` → ``service/member`` → ``wire/http`` → ``client/delivery``, ``client/session`` →
-``recipes/contention``, ``recipes/lock``.
+``coordinator/model/queue_order``, ``recipes/lock``.
 
 The names below are loaded when they are first used, so importing the package stays cheap for the
 server and the command line, which import rooms by their full names.

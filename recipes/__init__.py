@@ -4,9 +4,8 @@
 lock made by the client alone. ``reentrant_lock``, ``rw_lock``, ``semaphore`` and ``multi_lock`` are
 the other kinds; ``exclusion`` runs a function under a lock, ``once`` once for each key;
 ``token_bucket`` is a shared rate.
-``contention`` is the one decision they share with the server, pure, so it is importable without the
-client: the names below are loaded when they are first used. ``coordinator`` exports them too, for
-programs that have a package ``recipes`` of their own.
+The names below are loaded when they are first used. ``coordinator`` exports them too, for programs
+that have a package ``recipes`` of their own.
 """
 
 from __future__ import annotations

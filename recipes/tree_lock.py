@@ -1,7 +1,7 @@
 """The same fair lock, made by the client alone from nothing but znodes (ZooKeeper, "Locks").
 
 It is queued with the contenders that the server runs: the znodes are the same,
-``/locks/<name>/lock-0000000042``, and so is the decision, ``recipes.contention``. Prefer ``Lock``:
+``/locks/<name>/lock-0000000042``, and so is the decision (``place_of``). Prefer ``Lock``:
 it waits in one request. This one shows that the plain tree is enough.
 
 1. Create an ephemeral sequential znode; its czxid is the fencing token.
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from coordinator.client import AsyncClient, Check, ClientT, Create, Result, Session
-from coordinator.client.locks import Acquired, GrantReply
+from coordinator.client.locks import Acquired, GrantReply, holder, place_of, sequence_of
 from coordinator.errors import (
     BadArgumentsError,
     CompactedError,
@@ -34,7 +34,6 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
-from recipes import contention
 from recipes.contender import LockContender
 from recipes.grant import Grant
 from recipes.hold import Hold
@@ -159,7 +158,7 @@ class _Place:
 
     @property
     def grant_id(self) -> str:
-        return f"{contention.sequence_of(self.path)}-{self.czxid}"
+        return f"{sequence_of(self.path)}-{self.czxid}"
 
     async def enter_and_wait(self, session: Session, data: bytes, *, is_try: bool) -> None:
         """Return once this contender holds."""
@@ -220,7 +219,7 @@ class _Place:
         """Look at the queue again; see ``LockQueue.is_current``."""
         children = await self._core.children(self._directory)
         zxid = children.stat.pzxid if children.stat is not None else 0
-        return contention.holder(children.names) == _name_of(self.path), zxid
+        return holder(children.names) == _name_of(self.path), zxid
 
     async def note(self, grant: GrantReply, note: bytes) -> None:
         """Refuse: a note is the server's to keep."""
@@ -249,7 +248,7 @@ class _Place:
 
     async def _holds_or_waits(self) -> bool:
         listing = await self._core.children(self._directory)
-        place = contention.place_of(listing.names, _name_of(self.path))
+        place = place_of(listing.names, _name_of(self.path))
         if not place.is_queued:
             raise LockLostError(f"{self.path}: expected our place in the queue, found it gone")
         if place.predecessor is None:

@@ -53,7 +53,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.model",
         "coordinator.state",
         "coordinator.raft.engine",
-        "recipes.contention",
         "coordinator.errors",
         "coordinator.config",
         "coordinator.clock",

@@ -21,7 +21,7 @@ from coordinator import errors
 def test_importing_the_package_loads_no_client() -> None:
     """The server and the command line import their rooms without paying for the others."""
     program = (
-        "import sys, coordinator, recipes, recipes.contention\n"
+        "import sys, coordinator, recipes, coordinator.model.queue_order\n"
         "print(sorted({'aiohttp', 'asyncio', 'msgpack'} & set(sys.modules)))"
     )
     done = subprocess.run(

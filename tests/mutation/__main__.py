@@ -55,8 +55,8 @@ TESTS = {
     "coordinator/state/multi.py": [
         "tests/bounds/test_bounds.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
     ],
-    "recipes/contention.py": [
-        "tests/recipes/test_contention.py", "tests/recipes/test_contention_edges.py",
+    "coordinator/model/queue_order.py": [
+        "tests/model/test_queue_order.py", "tests/model/test_queue_order_edges.py",
         f"{LOCKS}/test_lock_laws.py",
     ],
     "coordinator/service/leases.py": [

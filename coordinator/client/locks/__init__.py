@@ -26,6 +26,12 @@ writes one, line by line. On asyncio, or inside ``both``::
     left of a bounded hold.
 ``current_owner``
     In whose name the caller acquires: its asyncio task, or the thread behind a sync call.
+``holder``
+    Of names of znodes, the first that holds: the one decision of every queue.
+``place_of``
+    Where a contender is queued, and which one it watches.
+``sequence_of``
+    The number at the end of a contender's name.
 ``Contending``
     Base class of a lock: attributes of other libraries are answered with the line that works here.
 
@@ -44,6 +50,9 @@ if TYPE_CHECKING:
     from coordinator.client.locks.grant_watch import GrantWatch as GrantWatch
     from coordinator.client.locks.lock_queue import LockQueue as LockQueue
     from coordinator.client.locks.owner import current_owner as current_owner
+    from coordinator.model.queue_order import holder as holder
+    from coordinator.model.queue_order import place_of as place_of
+    from coordinator.model.queue_order import sequence_of as sequence_of
     from coordinator.wire.messages.acquire import (
         Grant as GrantReply,
     )
@@ -56,6 +65,9 @@ _HOMES = {
     "GrantWatch": "coordinator.client.locks.grant_watch",
     "LockQueue": "coordinator.client.locks.lock_queue",
     "current_owner": "coordinator.client.locks.owner",
+    "holder": "coordinator.model.queue_order",
+    "place_of": "coordinator.model.queue_order",
+    "sequence_of": "coordinator.model.queue_order",
 }
 _NAMES_THERE = {"GrantReply": "Grant"}
 
@@ -66,6 +78,9 @@ __all__ = [
     "GrantReply",
     "GrantWatch",
     "current_owner",
+    "holder",
+    "place_of",
+    "sequence_of",
     "Contending",
 ]
 

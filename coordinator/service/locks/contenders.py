@@ -15,10 +15,10 @@ from itertools import pairwise
 from urllib.parse import quote, unquote
 
 from coordinator.errors import BadArgumentsError
+from coordinator.model.queue_order import sequence_of
 from coordinator.state.commands import Kind
 from coordinator.state.locks.contender import Contender
 from coordinator.state.machine import StateMachine
-from recipes.contention import sequence_of
 
 _NAME_CHARS_MAX = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")

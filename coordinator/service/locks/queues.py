@@ -1,7 +1,7 @@
 """The queues of contenders behind locks and elections: enter, wait for the turn, leave.
 
 A contender is an ephemeral sequential znode below ``<root>/<name>``; the state machine decides who
-holds (``recipes.contention``). The same znodes may be made over the plain tree, in the same queue.
+holds (``state/locks/queues``). The same znodes may be made over the plain tree, in the same queue.
 An attempt may enter several queues at once: all or nothing, held once it holds in each of them.
 
 1. One attempt for one request: a repeated request finds its first contenders again.

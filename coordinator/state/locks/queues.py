@@ -15,7 +15,7 @@ events when a command is done, so that commands over the plain tree count as wel
    well waits in its place, in a queue that is in ``ungranted``, for the commands that follow.
 5. Kind: as it entered, or else by the name: ``read-`` SHARED, ``slot-`` SLOT, others EXCLUSIVE.
 
-``recipes.contention`` takes the same decision from names alone; a test holds the two together.
+``model.queue_order`` takes the same decision from names alone; a test compares the two.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from coordinator.errors import (
     SessionError,
 )
 from coordinator.model.contention import HolderInfo
+from coordinator.model.queue_order import holder
 from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE
@@ -30,7 +31,6 @@ from coordinator.state.codec import decode_command
 from coordinator.state.commands import RequestId
 from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
-from recipes.contention import holder
 from tests.met import Met
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.state.exercised import Exercised

@@ -21,13 +21,13 @@ from coordinator.errors import (
     SessionExpiredError,
     ThrottledError,
 )
+from coordinator.model import queue_order as contention
 from coordinator.model.contention import HolderInfo
 from coordinator.service.locks.positions import EVERY_MS
 from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, CreateMode, Delete, RequestId
-from recipes import contention
 from tests.service.fake_cluster import World, cluster, counted, settle, soon
 
 LOCK = "daily-report"

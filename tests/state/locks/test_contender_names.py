@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from coordinator.model import queue_order as contention
 from coordinator.state.commands import Kind
 from coordinator.state.locks.contender import DELAY_PREFIX, is_queue, kind_of, number_of, recorded
-from recipes import contention
 
 words = st.sampled_from(["", "lock-", "read-", "slot-", "delay-", "read", "Read-", "x", "-"])
 digits = st.one_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, Phase, given, settings
 
+from coordinator.model import queue_order as contention
 from coordinator.model.events import EventType
 from coordinator.state.commands import (
     CloseSession,
@@ -19,7 +20,6 @@ from coordinator.state.locks.contender import Contender, Ending, is_queue, kind_
 from coordinator.state.locks.grant_history import GrantQuery, KeptGrant
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, SessionEnded
-from recipes import contention
 from tests.state.exercised import EXERCISED, about, records
 from tests.state.locks.lock_histories import DIRECTORIES
 from tests.state.strategies import SMALL_LIMITS, lock_histories

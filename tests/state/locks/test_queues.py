@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.model import queue_order as contention
 from coordinator.state.commands import (
     CloseSession,
     Command,
@@ -26,7 +27,6 @@ from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, Outcome
-from recipes import contention
 
 A = ("/locks/a",)
 

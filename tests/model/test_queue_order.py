@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipes.contention import holder, holders, place_of, sequence_of, sorted_contenders
+from coordinator.model.queue_order import holder, holders, place_of, sequence_of, sorted_contenders
 
 
 def test_lowest_sequence_holds_and_others_watch_their_predecessor() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recipes.contention import holders, place_of
+from coordinator.model.queue_order import holders, place_of
 
 
 def test_what_is_no_contender_stands_nowhere() -> None:
