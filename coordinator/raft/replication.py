@@ -21,6 +21,7 @@ from typing import Any
 
 from coordinator.config import RaftConfig
 from coordinator.raft.network.messages import (
+    APPEND_ENTRIES_MAX,
     Append,
     Appended,
     CommitNotice,
@@ -32,8 +33,6 @@ from coordinator.raft.rejoin.acknowledgement_seals import NOTHING_SAID, SEAL_BYT
 
 logger = logging.getLogger(__name__)
 
-APPEND_ENTRIES_MAX = 1_024
-"""Entries in one message."""
 IN_FLIGHT_MESSAGES_MAX = 128
 IN_FLIGHT_BATCHES_MAX = 4
 """Bytes under way to one follower, in units of ``append_batch_bytes``."""

@@ -16,8 +16,8 @@ import pytest
 from coordinator.config import HttpConfig
 from coordinator.errors import CoordinatorError
 from coordinator.raft.network import messages as say
+from coordinator.raft.network.messages import APPEND_ENTRIES_MAX
 from coordinator.raft.proposals import NO_OP
-from coordinator.raft.replication import APPEND_ENTRIES_MAX
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.snapshot_store import SnapshotStore
 from coordinator.service.reads import ReadMode

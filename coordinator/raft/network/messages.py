@@ -1,8 +1,9 @@
 """The messages between members: one named tuple for each kind, and the strict codec.
 
 A message is a msgpack array: its kind's number, then its fields in order. Decoding checks the
-number of fields and the type and range of each, so other modules need no checks; a wrong shape
-raises ``FrameError`` and the transport drops the connection.
+number of fields and the type, range and length of each, so other modules need no checks; a wrong
+shape raises ``FrameError`` and the transport drops the connection. Values are counted while they
+are decoded: one may take a single byte, and costs a hundred times the work of a byte of data.
 
 Every message about the log carries its sender's term, replies too: a reply of an older term is
 ignored, one of a newer term deposes a stale leader (docs/engine.md, rows 7, 8 and 20).
@@ -16,6 +17,21 @@ from typing import Any, NamedTuple
 import msgpack  # type: ignore[import-untyped]
 
 INTEGER_MAX = 2**63 - 1
+APPEND_ENTRIES_MAX = 1_024
+"""Entries in one ``Append``."""
+_VALUES_MAX = 5 * APPEND_ENTRIES_MAX
+"""Values in one message, each array counted twice: so an entry makes four."""
+INCARNATIONS_TOLD_MAX = 4_096
+"""Ids in one ``Incarnation``."""
+INCARNATION_ID_BYTES = 8
+_SHORT_BYTES_MAX = 128
+"""Of ids, seals and digests; of the names of members, kinds of requests and errors."""
+_LONG_BYTES_MAX = {
+    "ids": INCARNATIONS_TOLD_MAX * INCARNATION_ID_BYTES,
+    "data": INTEGER_MAX,
+    "payload": INTEGER_MAX,
+}
+"""Of longer fields by their names; the last two are as long as a frame allows."""
 
 
 class FrameError(Exception):
@@ -235,7 +251,6 @@ class Reply(NamedTuple):
     payload: bytes
 
 
-INCARNATION_ID_BYTES = 8
 REPLY_OK = 0
 REPLY_REFUSED = 1
 """Nothing was done: no such handler, or too many requests at once."""
@@ -278,8 +293,15 @@ def encode(message: Message) -> bytes:
 
 def decode(payload: bytes | memoryview) -> Message:
     """Return the message in ``payload``; raises FrameError for anything else."""
+    # A short one cannot hold many values; those that count are slower.
+    values = _Values() if len(payload) > _VALUES_MAX else None
     try:
-        fields = msgpack.unpackb(payload, use_list=False, strict_map_key=True)
+        fields = msgpack.unpackb(
+            payload, use_list=False, list_hook=values, max_array_len=APPEND_ENTRIES_MAX,
+            max_map_len=0, max_ext_len=0,
+        )  # fmt: skip
+    except FrameError:
+        raise
     except Exception as error:  # msgpack raises a dozen kinds for bytes that are not msgpack
         raise FrameError(f"expected a msgpack message, found {type(error).__name__}") from None
     if type(fields) is not tuple or not fields or type(fields[0]) is not int:
@@ -292,9 +314,24 @@ def decode(payload: bytes | memoryview) -> Message:
         raise FrameError(f"expected {len(checks)} fields in {kind.__name__}")
     for check, value in zip(checks, fields[1:], strict=True):
         if not check(value):
-            raise FrameError(f"expected other types in {kind.__name__}")
+            raise FrameError(f"expected other types or lengths in {kind.__name__}")
     message: Message = kind(*fields[1:])
     return message
+
+
+class _Values:
+    """Counts the values of one message as its arrays are completed."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = _VALUES_MAX
+
+    def __call__(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
+        self._left -= len(items) + 1
+        if self._left < 0:
+            raise FrameError(f"expected at most {_VALUES_MAX} values in a message, found more")
+        return items
 
 
 def _is_integer(value: Any) -> bool:
@@ -305,12 +342,8 @@ def _is_boolean(value: Any) -> bool:
     return type(value) is bool
 
 
-def _is_bytes(value: Any) -> bool:
-    return type(value) is bytes
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str
+def _of_length(kind: Any, bytes_max: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is kind and len(value) <= bytes_max
 
 
 def _is_entries(value: Any) -> bool:
@@ -327,10 +360,9 @@ def _is_entries(value: Any) -> bool:
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "int": _is_integer,
     "bool": _is_boolean,
-    "bytes": _is_bytes,
-    "str": _is_text,
     "Sequence[tuple[int, bytes]]": _is_entries,
 }
+_KINDS_WITH_LENGTH = {"bytes": bytes, "str": str}
 
 # The numbers are the protocol: never give one a new meaning.
 _NUMBERS: tuple[tuple[int, type], ...] = (
@@ -368,8 +400,17 @@ def kinds() -> tuple[type, ...]:
 
 
 def _checks_of(kind: Any) -> tuple[Callable[[Any], bool], ...]:
-    notes = (getattr(note, "__forward_arg__", note) for note in kind.__annotations__.values())
-    return tuple(_CHECKS[note] for note in notes)
+    return tuple(
+        _check_of(name, getattr(note, "__forward_arg__", note))
+        for name, note in kind.__annotations__.items()
+    )
+
+
+def _check_of(name: str, note: str) -> Callable[[Any], bool]:
+    if note in _KINDS_WITH_LENGTH:
+        bytes_max = _LONG_BYTES_MAX.get(name, _SHORT_BYTES_MAX)
+        return _of_length(_KINDS_WITH_LENGTH[note], bytes_max)
+    return _CHECKS[note]
 
 
 _KINDS: dict[int, tuple[Any, tuple[Callable[[Any], bool], ...]]] = {

@@ -1,18 +1,25 @@
 """No message of another member takes long to read: at its largest, less than the loop may be held.
 
 One row for each kind whose size is not fixed; a kind of message with a field that may grow, and
-without a row, fails.
+without a row, fails. What is no message, but as long as a frame may be, is refused as soon.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
+import msgpack  # type: ignore[import-untyped]
 import pytest
 
 from coordinator.config import RaftConfig
 from coordinator.raft.network import messages as say
-from coordinator.raft.replication import APPEND_ENTRIES_MAX
+from coordinator.raft.network.messages import (
+    APPEND_ENTRIES_MAX,
+    INCARNATION_ID_BYTES,
+    INCARNATIONS_TOLD_MAX,
+    FrameError,
+)
 from tests.loop_meter import HELD_MS_MAX, fixed_work_speed
 
 RAFT = RaftConfig()
@@ -21,6 +28,9 @@ LARGE = b"p" * (RAFT.frame_bytes_max - 64 * 1024)
 GROWS = frozenset({"bytes", "str", "Sequence[tuple[int, bytes]]"})
 ROWS: dict[type, say.Message] = {
     say.Append: say.Append(5, 1, 7, 9, 5, [(5, ENTRY)] * APPEND_ENTRIES_MAX),
+    say.Incarnation: say.Incarnation(
+        5, b"i" * INCARNATIONS_TOLD_MAX * INCARNATION_ID_BYTES, b"l" * 8, True, False, 5, 9
+    ),
     say.SnapshotPiece: say.SnapshotPiece(
         5, 9, 2**40, b"s" * 32, 0, b"d" * RAFT.snapshot_piece_bytes
     ),
@@ -30,7 +40,6 @@ ROWS: dict[type, say.Message] = {
 FIXED = frozenset(
     {
         say.Appended,
-        say.Incarnation,
         say.IncarnationLost,
         say.Doubt,
         say.LogLost,
@@ -56,11 +65,59 @@ def test_every_message_that_may_grow_has_a_row() -> None:
 def test_no_message_takes_long_to_read(kind: type) -> None:
     """By the processor's clock, the least of some repetitions."""
     payload = say.encode(ROWS[kind])
-    least_ms = float("inf")
 
+    assert type(say.decode(payload)) is kind
+    assert least_ms(lambda: say.decode(payload)) <= HELD_MS_MAX
+
+
+def refused(payload: bytes) -> None:
+    with pytest.raises(FrameError):
+        say.decode(payload)
+
+
+def least_ms(act: Callable[[], object]) -> float:
+    least = float("inf")
     for _ in range(6):
         started = time.thread_time()
-        assert type(say.decode(payload)) is kind
-        least_ms = min(least_ms, (time.thread_time() - started) * 1_000 / fixed_work_speed())
+        act()
+        least = min(least, (time.thread_time() - started) * 1_000 / fixed_work_speed())
+    return least
 
-    assert least_ms <= HELD_MS_MAX
+
+FRAME = RAFT.frame_bytes_max - 64
+ROW_OF_NUMBERS = b"\xdc\x03\xff" + b"\x01" * 1_023
+BOMBS: dict[str, bytes] = {
+    "empty rows": b"\xdd" + FRAME.to_bytes(4, "big") + b"\x90" * FRAME,
+    "numbers": b"\xdd" + FRAME.to_bytes(4, "big") + b"\x01" * FRAME,
+    "rows of numbers": b"\xdc\x04\x00" + ROW_OF_NUMBERS * 1_024,
+    "rows of rows of empty rows": b"\xdc\x04\x00" * 2 + b"\x90" * FRAME,
+    "rows within rows": (b"\xdc\x04\x00" + b"\x01" * 1_023) * 1_020 + b"\x01" * FRAME,
+    "names": b"\xdf" + (FRAME // 4).to_bytes(4, "big") + b"\xa1n\x90\x01" * (FRAME // 4),
+    "entries that are rows": msgpack.packb((1, 5, 1, 7, 9, 5, [(5, [0] * 1_000)] * 1_024)),
+    "ids": say.encode(say.Incarnation(5, b"i" * FRAME, b"l" * 8, True, False, 5, 9)),
+    "an id": say.encode(say.Vouch("2", b"l" * FRAME)),
+    "a kind": say.encode(say.Request(1, "k" * FRAME, b"")),
+}
+"""What a member that knows the secret could send, and none of ours does."""
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_what_is_no_message_is_refused_as_soon(bomb: str) -> None:
+    """Its values are counted while they are decoded, its fields measured before they are used."""
+    assert least_ms(lambda: refused(BOMBS[bomb])) <= HELD_MS_MAX
+
+
+def test_one_more_than_a_message_holds_is_refused() -> None:
+    """At each bound it is read, one beyond it is not."""
+    entry = (5, b"e")
+    ids = b"i" * INCARNATIONS_TOLD_MAX * INCARNATION_ID_BYTES
+    incarnation = say.Incarnation(5, ids, b"l" * 128, True, False, 5, 9)
+    largest = say.Append(5, 1, 7, 9, 5, (entry,) * APPEND_ENTRIES_MAX)
+    asked = say.Request(1, "k" * 128, b"")
+
+    for said in (largest, incarnation, asked):
+        assert say.decode(say.encode(said)) == said
+    refused(say.encode(largest._replace(entries=(entry,) * (APPEND_ENTRIES_MAX + 1))))
+    refused(say.encode(incarnation._replace(ids=ids + b"i")))
+    refused(say.encode(incarnation._replace(life_id=b"l" * 129)))
+    refused(say.encode(asked._replace(kind="k" * 129)))
