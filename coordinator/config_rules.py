@@ -36,6 +36,7 @@ _BOUNDS: dict[tuple[str, str], tuple[int, int]] = {
     ("http", "shutdown_grace_ms"): (0, _DAY_MS),
     ("http", "json_depth_max"): (2, 200),
     ("http", "body_bytes_max"): (1_024, 256 * 1024**2),
+    ("raft", "election_timeout_ms_max"): (2, 3_500),
     ("raft", "keep_entries_after_snapshot"): (0, 1_000_000_000),
     ("raft", "segment_bytes"): (4_096, 2 * 1024**3),
     ("raft", "frame_bytes_max"): (65_536, 256 * 1024**2),
@@ -49,6 +50,10 @@ _BOUNDS: dict[tuple[str, str], tuple[int, int]] = {
     ("limits", "bookmark_interval_ms"): (1, 10_000),
     ("limits", "watch_history_changes"): (0, 1_000_000_000),
     ("limits", "watch_history_bytes"): (0, _TIB),
+}
+
+_WHY_BOUNDED: dict[tuple[str, str], str] = {
+    ("raft", "election_timeout_ms_max"): "PySyncObj, the Raft library, takes no more",
 }
 
 # (section, key) must be at least `factor` times the other one, and why.
@@ -117,7 +122,10 @@ def _check_ranges(config: Config, origin: Origin) -> None:
                 continue
             low, high = bounds_of(section, key)
             if not low <= value <= high:
-                _fail(origin(section, key), key, f"a whole number from {low} to {high}", value)
+                expected = f"a whole number from {low} to {high}"
+                if why := _WHY_BOUNDED.get((section, key)):
+                    expected += f", because {why}"
+                _fail(origin(section, key), key, expected, value)
 
 
 def _check_orders(config: Config, origin: Origin) -> None:

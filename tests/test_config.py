@@ -194,6 +194,10 @@ WRONG_FILES = [
         ["[raft] election_timeout_ms_min", "heartbeat_interval_ms (300)", "found 100"],
     ),
     (
+        "[raft]\nelection_timeout_ms_max = 3501\n",
+        ["[raft] election_timeout_ms_max", "from 2 to 3500", "because PySyncObj", "found 3501"],
+    ),
+    (
         "[raft]\nelection_timeout_ms_max = 400\n",
         ["[raft] election_timeout_ms_max", "more than election_timeout_ms_min (400)"],
     ),
