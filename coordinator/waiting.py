@@ -50,6 +50,18 @@ def wake_in_turns(
     in_turns(waiting, lambda each: None if each.done() else wake(each))
 
 
+class OneByOne:
+    """Lets one after the other go on, in the order in which they came, no two in one pass."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def turn(self) -> None:
+        """Wait for the caller's turn; what it does before it waits again is done alone."""
+        async with self._lock:
+            await asyncio.sleep(0)
+
+
 class Answer(Generic[T]):
     """An answer that many wait for."""
 

@@ -30,11 +30,13 @@ class MeteredLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self.longest_ms = 0.0
+        self.after_pass: Callable[[], None] = lambda: None
 
     def _run_once(self) -> None:
         started = time.thread_time()
         super()._run_once()  # type: ignore[misc]
         self.longest_ms = max(self.longest_ms, (time.thread_time() - started) * 1_000)
+        self.after_pass()
 
 
 class Metered:

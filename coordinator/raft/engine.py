@@ -166,8 +166,10 @@ class Engine(Protocol):
         member asked is no longer the leader known here. The caller cancels on its deadline."""
         ...
 
-    def on_request(self, kind: str, handler: RequestHandler) -> None:
-        """Set the handler for requests of ``kind``; before ``start``."""
+    def on_request(self, kind: str, handler: RequestHandler, *, is_alone: bool = False) -> None:
+        """Set the handler for requests of ``kind``; before ``start``.
+
+        ``is_alone``: no more than one of them is begun in a pass of the loop."""
         ...
 
     def on_role_change(self, listener: RoleListener) -> None:

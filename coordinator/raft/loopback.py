@@ -76,7 +76,7 @@ class LoopbackEngine:
     async def request(self, member_id: str, kind: str, payload: bytes) -> bytes:
         raise NoLeaderError(f"a cluster of one has no member {member_id!r}")
 
-    def on_request(self, kind: str, handler: RequestHandler) -> None:
+    def on_request(self, kind: str, handler: RequestHandler, *, is_alone: bool = False) -> None:
         """Nobody will ever ask."""
 
     def on_role_change(self, listener: RoleListener) -> None:

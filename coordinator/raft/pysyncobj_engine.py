@@ -323,8 +323,8 @@ class PySyncObjEngine:
             raise NoLeaderError(f"no other member is called {member_id!r}")
         return await self._desk.ask(member_id, kind, payload)
 
-    def on_request(self, kind: str, handler: RequestHandler) -> None:
-        self._desk.set_handler(kind, handler)
+    def on_request(self, kind: str, handler: RequestHandler, *, is_alone: bool = False) -> None:
+        self._desk.set_handler(kind, handler, is_alone=is_alone)
 
     def on_role_change(self, listener: RoleListener) -> None:
         self._listeners.of_role.append(listener)

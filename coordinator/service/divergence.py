@@ -156,7 +156,7 @@ class Divergence:
         self._round_began_ms = 0
         self._doubts: dict[Cursor, int] = {}
         """Since when the comparison of a slice has been undecided."""
-        engine.on_request(DIGEST_KIND, self._on_digest_request)
+        engine.on_request(DIGEST_KIND, self._on_digest_request, is_alone=True)
         engine.on_request(VERDICT_KIND, self._on_verdict_request)
 
     # --- the leader

@@ -46,7 +46,7 @@ from coordinator.service.replica import MachineReplica
 from coordinator.service.slices import in_slices
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
-from coordinator.waiting import wake_in_turns
+from coordinator.waiting import OneByOne, wake_in_turns
 
 REQUEST_KIND = "heartbeat"
 
@@ -162,6 +162,7 @@ class Heartbeats:
         self._replica = replica
         self._metrics = metrics
         self._here = _Rounds(self._confirm, tasks, "confirm heartbeats")
+        self._answers = OneByOne()
         self._there = _Rounds(self._pass_on, tasks, "pass heartbeats on")
         engine.on_request(REQUEST_KIND, self._on_request)
 
@@ -277,6 +278,8 @@ class Heartbeats:
             acks = await self._here.ask(asked)
         except CoordinatorError as error:
             return json.dumps({"problem": to_problem(error)}).encode()
+        # Members share a round, and each answer may take milliseconds to write.
+        await self._answers.turn()
         return _encode_reply(
             {key: acks[key] for key in asked if key in acks}, self._reply_bytes_max
         )

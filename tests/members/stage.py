@@ -63,6 +63,8 @@ class Peer:
         self.acknowledges = True
         self.confirms = True
         self.votes = True
+        self.is_deaf = False
+        """Whether it answers nothing but appends, probes and what ``Stage.ask`` asks."""
         self.has_been_seen = False
         self.heard: dict[type, Message] = {}
         """The last message of each kind."""
@@ -77,6 +79,14 @@ class Peer:
     def send(self, message: Message) -> None:
         assert self.transport.send("1", message), type(message).__name__
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What the line to the member has not taken yet."""
+        peer = self.transport._peers["1"]
+        assert peer.link is not None
+        assert peer.link._stream is not None
+        return peer.pending_bytes + peer.link._stream.get_write_buffer_size()
+
     def show(self) -> None:
         # Of two connections that are made at once one goes; it is shown on the other.
         self.transport.send("1", self.incarnation)
@@ -89,6 +99,8 @@ class Peer:
 
     def on_message(self, _member_id: str, message: Message) -> None:
         self.heard[type(message)] = message
+        if self.is_deaf and not isinstance(message, say.Append | say.Probe | say.Reply):
+            return
         if isinstance(message, say.Incarnation):
             self.show()
             self.send(say.IncarnationSeen(message.number))

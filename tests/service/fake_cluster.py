@@ -152,7 +152,7 @@ class FakeEngine:
             raise ConnectionLostError(f"the reply of {kind} was lost")
         return answer.result()
 
-    def on_request(self, kind: str, handler: RequestHandler) -> None:
+    def on_request(self, kind: str, handler: RequestHandler, *, is_alone: bool = False) -> None:
         self._handlers[kind] = handler
 
     def on_role_change(self, listener: Callable[[Role, int], None]) -> None:

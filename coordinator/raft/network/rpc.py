@@ -3,13 +3,17 @@
 Every request ends in exactly one of: its answer, an error of the error tree that the handler
 raised, NoLeaderError (certainly not handled), ConnectionLostError or LeaderChangedError (unknown).
 An answer is sent over the connection of its request, or not at all.
+
+So many requests are begun in a pass of the loop, the others after it in the order in which they
+came: a thousand of them may arrive at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections import Counter, deque
+from typing import Any, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]
 
@@ -33,7 +37,20 @@ logger = logging.getLogger(__name__)
 
 REQUESTS_IN_FLIGHT_MAX = 4_096
 """Requests of one member that are answered here at the same time."""
+BEGUN_BYTES_MAX = 64 * 1024
+"""Of the requests that are begun in a pass, but for a longer one alone."""
+_BEGUN_BYTES_MIN = BEGUN_BYTES_MAX // 100
+"""What a short request counts as: a hundred are begun in a pass."""
 FRAME_OVERHEAD_BYTES = 512
+
+
+class _Asked(NamedTuple):
+    """A question that is to be answered over the connection over which it came."""
+
+    member_id: str
+    connection: int
+    request: Request
+    cost: int
 
 
 class RequestDesk:
@@ -45,13 +62,23 @@ class RequestDesk:
         self._handlers: dict[str, RequestHandler] = {}
         self._next_id = 0
         self._asked: dict[int, tuple[str, asyncio.Future[bytes]]] = {}
+        self._alone: set[str] = set()
+        """Kinds of which one is begun in a pass."""
+        self._to_answer: deque[_Asked] = deque()
+        self._to_answer_count: Counter[str] = Counter()
+        self._begun_bytes = 0
+        """In this pass."""
+        self._beginning: asyncio.Handle | None = None
         self._answering: dict[str, set[asyncio.Task[None]]] = {}
         self._connections: dict[str, int] = {}
         """How often the connection to each member has changed."""
         self._is_silent = False
 
-    def set_handler(self, kind: str, handler: RequestHandler) -> None:
+    def set_handler(self, kind: str, handler: RequestHandler, *, is_alone: bool = False) -> None:
+        """Have ``handler`` answer questions of ``kind``; ``is_alone``: one of them in a pass."""
         self._handlers[kind] = handler
+        if is_alone:
+            self._alone.add(kind)
 
     def silence(self) -> None:
         """This member has failed: send no more requests or answers, and wait for none."""
@@ -91,16 +118,38 @@ class RequestDesk:
             future.set_exception(_unpack_error(reply))
 
     def on_request(self, member_id: str, request: Request) -> None:
-        handler = self._handlers.get(request.kind)
         tasks = self._answering.setdefault(member_id, set())
-        if handler is None or len(tasks) >= REQUESTS_IN_FLIGHT_MAX:
+        waiting = self._to_answer_count[member_id]
+        if request.kind not in self._handlers or len(tasks) + waiting >= REQUESTS_IN_FLIGHT_MAX:
             self._transport.send(member_id, Reply(request.request_id, REPLY_REFUSED, "", b""))
             return
+        least = BEGUN_BYTES_MAX if request.kind in self._alone else _BEGUN_BYTES_MIN
         connection = self._connections.get(member_id, 0)
-        answering = self._answer(member_id, connection, handler, request)
-        task = asyncio.get_running_loop().create_task(answering)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        cost = max(least, len(request.payload))
+        self._to_answer.append(_Asked(member_id, connection, request, cost))
+        self._to_answer_count[member_id] += 1
+        self._begin_answers()
+
+    def _begin_answers(self) -> None:
+        """Begin what this pass may begin; the next one begins the rest."""
+        loop = asyncio.get_running_loop()
+        while self._to_answer:
+            asked = self._to_answer[0]
+            if self._begun_bytes and self._begun_bytes + asked.cost > BEGUN_BYTES_MAX:
+                break
+            self._to_answer.popleft()
+            self._to_answer_count[asked.member_id] -= 1
+            self._begun_bytes += asked.cost
+            tasks = self._answering[asked.member_id]
+            task = loop.create_task(self._answer(asked))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        if self._begun_bytes and self._beginning is None:
+            self._beginning = loop.call_soon(self._on_next_pass)
+
+    def _on_next_pass(self) -> None:
+        self._beginning, self._begun_bytes = None, 0
+        self._begin_answers()
 
     def on_connection_changed(self, member_id: str) -> None:
         """What was asked of ``member_id`` may or may not have reached it.
@@ -130,14 +179,16 @@ class RequestDesk:
     async def stop(self) -> None:
         """Cancel all requests under way."""
         self._give_up_all()
+        self._to_answer.clear()
+        self._to_answer_count.clear()
         tasks = [task for tasks in self._answering.values() for task in tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(
-        self, member_id: str, connection: int, handler: RequestHandler, request: Request
-    ) -> None:
+    async def _answer(self, asked: _Asked) -> None:
+        member_id, connection, request, _ = asked
+        handler = self._handlers[request.kind]
         try:
             payload = await handler(member_id, request.payload)
             reply = Reply(request.request_id, REPLY_OK, "", payload)

@@ -20,6 +20,7 @@ from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
 from coordinator.service.locks.hold_timers import HoldTimers
 from coordinator.service.timers import Timers
+from coordinator.waiting import OneByOne
 
 REQUEST_KIND = "promises"
 
@@ -57,6 +58,7 @@ class Promises:
         self._leadership = leadership
         self._leases = leases
         self._hold_timers = hold_timers
+        self._answers = OneByOne()
         engine.on_request(REQUEST_KIND, self._on_request)
 
     async def ask(
@@ -114,6 +116,7 @@ class Promises:
             asked = _decoded_question(payload)
             async with self._timers.deadline(self._clock.monotonic_ms() + _DEADLINE_MS):
                 promised = await self._promised(asked)
+                await self._answers.turn()  # many may have waited for the same round
         except TimeoutError:
             return json.dumps({"problem": to_problem(NoLeaderError("not confirmed"))}).encode()
         except CoordinatorError as error:

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.errors import ConnectionLostError, ShuttingDownError
 from coordinator.raft.network.messages import REPLY_OK, Message, Reply, Request
-from coordinator.raft.network.rpc import RequestDesk
+from coordinator.raft.network.rpc import BEGUN_BYTES_MAX, RequestDesk
 
 
 class Line:
@@ -109,3 +109,76 @@ async def test_who_asked_over_a_lost_connection_is_told_that_nobody_knows() -> N
 
     with pytest.raises(ConnectionLostError):
         await asking
+
+
+async def test_of_thousands_of_questions_a_pass_begins_a_hundred() -> None:
+    """The others are begun in the next ones, in their order; of the heavy ones each alone."""
+    desk, line = a_desk()
+    begun: list[bytes] = []
+
+    async def note(_member_id: str, payload: bytes) -> bytes:
+        begun.append(payload)
+        return b""
+
+    desk.set_handler("light", note)
+    desk.set_handler("heavy", note, is_alone=True)
+    counts = []
+
+    for number in range(250):
+        desk.on_request("2", Request(number, "light", b"%d" % number))
+    for number in range(250, 253):
+        desk.on_request("2", Request(number, "heavy", b"%d" % number))
+    while len(begun) < 253:
+        before = len(begun)
+        await asyncio.sleep(0)
+        counts.append(len(begun) - before)
+    await asyncio.sleep(0)
+
+    assert begun == [b"%d" % number for number in range(253)]
+    assert [each for each in counts if each] == [100, 100, 50, 1, 1, 1]
+    assert [reply.request_id for _, reply in line.sent] == list(range(253))  # type: ignore[union-attr]
+
+
+async def test_long_questions_are_begun_by_their_bytes() -> None:
+    """So many bytes of them in a pass; a longer one alone, and never none."""
+    desk, _ = a_desk()
+    begun: list[int] = []
+
+    async def note(_member_id: str, payload: bytes) -> bytes:
+        begun.append(len(payload))
+        return b""
+
+    desk.set_handler("propose", note)
+    sizes = [BEGUN_BYTES_MAX // 2, BEGUN_BYTES_MAX // 2, 1, 2 * BEGUN_BYTES_MAX, 1]
+    counts = []
+
+    for number, size in enumerate(sizes):
+        desk.on_request("2", Request(number, "propose", b"x" * size))
+    while len(begun) < len(sizes):
+        before = len(begun)
+        await asyncio.sleep(0)
+        counts.append(len(begun) - before)
+
+    assert begun == sizes
+    assert [each for each in counts if each] == [2, 1, 1, 1]
+
+
+async def test_what_was_asked_of_a_member_that_stops_is_not_begun() -> None:
+    """Neither are those that wait for their pass."""
+    desk, line = a_desk()
+    begun: list[int] = []
+
+    async def note(_member_id: str, _payload: bytes) -> bytes:
+        begun.append(1)
+        return b""
+
+    desk.set_handler("light", note)
+    for number in range(150):
+        desk.on_request("2", Request(number, "light", b""))
+
+    await desk.stop()
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert len(begun) <= 100
+    assert line.sent == []
