@@ -197,6 +197,7 @@ class Consensus:
         now_ms = self._now_ms()
         if self.core.role is Role.LEADER:
             self._tell_commit_rule(now_ms)
+            self.replication.begin_pass(self.core.term, self.core.commit_index)
         else:
             self._elections.tick(now_ms)
         self._last_tick_ms = now_ms
@@ -213,7 +214,11 @@ class Consensus:
         core = self.core
         if core.applied_index < core.commit_index:
             return True
-        if core.role is not Role.LEADER or core.commit_index >= self._log.durable_index:
+        if core.role is not Role.LEADER:
+            return False
+        if self.replication.is_cut_off:
+            return True
+        if core.commit_index >= self._log.durable_index:
             return False
         return self._quorum_index() >= max(core.commit_index + 1, core.noop_index)
 

@@ -36,6 +36,9 @@ logger = logging.getLogger(__name__)
 IN_FLIGHT_MESSAGES_MAX = 128
 IN_FLIGHT_BATCHES_MAX = 4
 """Bytes under way to one follower, in units of ``append_batch_bytes``."""
+PASS_BATCHES_MAX = 2
+"""Bytes of entries sent in one pass of the loop to all followers together, in the same units; more
+if one message has more. To seal and write one takes some ms a MiB, for each follower."""
 
 
 @dataclass(slots=True)
@@ -88,9 +91,26 @@ class Replication:
         self._batch_bytes = raft.append_batch_bytes
         self._send = send
         self._on_snapshot_needed = on_snapshot_needed
+        self._pass_bytes = 0
+        """Of the entries sent in this pass."""
+        self._first = 0
+        """Which follower is served first in this one."""
+        self.is_cut_off = False
+        """Whether entries wait for the next pass."""
+
+    def begin_pass(self, term: int, commit_index: int) -> None:
+        """Send what the last pass of the loop left; begin with whom it left out."""
+        self._pass_bytes = 0
+        if self.is_cut_off:
+            self.is_cut_off = False
+            self._first = (self._first + 1) % len(self.followers)
+            self.send_entries(term, commit_index)
+        else:
+            self._first = 0
 
     def begin_term(self, now_ms: int) -> None:
         """Forget what an earlier leadership knew."""
+        self.is_cut_off = False
         for progress in self.followers.values():
             progress.step_back(self._log[-1][1] + 1)
             progress.match_index = 0
@@ -100,7 +120,8 @@ class Replication:
 
     def send_entries(self, term: int, commit_index: int) -> None:
         """Send each follower the entries not sent to it yet, as far as there is room."""
-        for progress in self.followers.values():
+        followers = list(self.followers.values())
+        for progress in (*followers[self._first :], *followers[: self._first]):
             self._send_to(progress, term, commit_index)
 
     def send_heartbeats(self, term: int, commit_index: int) -> None:
@@ -178,12 +199,16 @@ class Replication:
             return False
         is_any = False
         while progress.next_index <= last_index and self._has_room(progress):
+            if self._pass_bytes >= PASS_BATCHES_MAX * self._batch_bytes:
+                self.is_cut_off = True
+                break
             entries, size = self._batch(progress.next_index - first_index)
             if not self._send_append(progress, term, commit_index, entries):
                 break
             progress.next_index += len(entries)
             progress.in_flight.append((progress.next_index - 1, size))
             progress.in_flight_bytes += size
+            self._pass_bytes += size
             is_any = True
         return is_any
 
