@@ -11,6 +11,7 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -139,13 +140,24 @@ class Rig:
                 == [e for e in state if self.needed_index <= e[1] <= index][: len(promised)]
             )
 
-    def crash(self) -> None:
+    def end_life(self) -> None:
         if self.random.random() < 0.7:
             self.disk.crash()
         else:
             self.disk.kill()
+
+    def die_in_a_start(self) -> None:
+        self.disk.crash_at_step = self.disk.step_count + self.random.randint(1, 14)
+        with suppress(SimulatedCrashError):
+            self.open()
+        self.end_life()
+
+    def crash(self) -> None:
+        self.end_life()
         self.token = None
         self.make_room()
+        for _ in range(self.random.choice([0, 0, 1, 2, 3])):
+            self.die_in_a_start()
         self.open()
         found = self.journal[:]
         candidates = self.history[self.stable_position :]
