@@ -20,6 +20,8 @@ from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Role
 from coordinator.waiting import Answer, Waiters
 
+_INDEX_BYTES_MAX = 9
+"""A number as it is packed."""
 READ_INDEX = "raft.read_index"
 RETRY_MS = 10
 
@@ -163,7 +165,8 @@ class ReadIndex:
             raise NoLeaderError("no leader is known")
         if leader_id == self._member_id:
             return await self._join_round(consensus)
-        index = msgpack.unpackb(await self._ask(leader_id, READ_INDEX, b""))
+        answer = await self._ask(leader_id, READ_INDEX, b"")
+        index = msgpack.unpackb(answer) if len(answer) <= _INDEX_BYTES_MAX else None
         if type(index) is not int:
             raise OutcomeUnknownError(f"member {leader_id!r} did not answer with an index")
         return index

@@ -19,9 +19,10 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import ValidationError, convert, to_builtins
+from msgspec import DecodeError, Meta, Struct, to_builtins
+from msgspec.json import Decoder
 
 from coordinator.clock import Clock
 from coordinator.errors import (
@@ -337,32 +338,31 @@ def _encode_reply(acks: Acks, bytes_max: int) -> bytes:
     return f"{{{', '.join(fields)}}}".encode("ascii")
 
 
+class _Told(Struct):
+    """An answer, as it is read: what is of another type ends the reading of it."""
+
+    timeouts: dict[str, Annotated[int, Meta(gt=0)] | None] | None = None
+    holds: dict[str, dict[str, int]] = {}
+    lost: dict[str, tuple[LostGrant, ...]] = {}
+    problem: dict[str, Any] | None = None
+
+
+_READER = Decoder(_Told)
+
+
 def _decode_reply(reply: bytes) -> Acks:
-    """Return the answers, or raise the leader's problem; an undecodable one confirms nothing."""
+    """Return the answers, or raise the leader's problem; what cannot be read confirms nothing."""
     try:
-        said = json.loads(reply)
-        if type(said) is dict and "problem" in said:
-            error = from_problem(said["problem"])
-        elif type(said) is dict and _are_timeouts(said.get("timeouts")):
-            return {key: _ack(key, timeout, said) for key, timeout in said["timeouts"].items()}
-        else:
-            raise ValueError("neither timeouts nor a problem")
-    except (ValueError, TypeError, AttributeError, RecursionError, ValidationError):
+        told = _READER.decode(reply)
+    except (DecodeError, RecursionError):
         raise NoLeaderError("the leader's answer to heartbeats cannot be read") from None
-    raise error
-
-
-def _ack(session_id: str, timeout_ms: int | None, said: Mapping[str, Any]) -> SessionLease | None:
-    if timeout_ms is None:
-        return None
-    holds = said.get("holds", {}).get(session_id, {})
-    if any(type(each) is not int for each in holds.values()):
-        raise ValueError("the holds cannot be read")
-    lost = convert(said.get("lost", {}).get(session_id, ()), tuple[LostGrant, ...])
-    return SessionLease(session_id, timeout_ms, holds, lost)
-
-
-def _are_timeouts(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        each is None or (type(each) is int and each > 0) for each in value.values()
-    )
+    if told.problem is not None:
+        raise from_problem(told.problem)
+    if told.timeouts is None:
+        raise NoLeaderError("the leader's answer to heartbeats cannot be read")
+    return {
+        key: None
+        if timeout_ms is None
+        else SessionLease(key, timeout_ms, told.holds.get(key, {}), told.lost.get(key, ()))
+        for key, timeout_ms in told.timeouts.items()
+    }

@@ -62,6 +62,8 @@ _UNDOING = (Release, Abandon, CloseSession)
 _IS_OUTCOME = b"\x00"
 _IS_PROBLEM = b"\x01"
 _NUMBER_BYTES = 8
+_PROBLEM_BYTES_MAX = 128 * 1024
+"""Of an error of this member's leader; those that name a path are the longest."""
 _REMAINING_MS_MAX = 24 * 3_600_000
 
 
@@ -269,7 +271,7 @@ def _encode_problem(error: CoordinatorError) -> bytes:
 def _refuse_undecodable(command: bytes) -> None:
     """Refuse what apply could not decode: in the log it would stop every member for ever."""
     try:
-        decode_command(command)
+        decode_command(command, is_bounded=True)
     except ValueError as error:
         raise BadArgumentsError(f"the command of another member cannot be read: {error}") from None
 
@@ -278,10 +280,13 @@ def _decode_reply(reply: bytes) -> Committed:
     """Return the leader's answer; if it cannot be decoded, the outcome is unknown."""
     try:
         if reply[:1] == _IS_PROBLEM:
+            if len(reply) > _PROBLEM_BYTES_MAX:
+                raise ValueError("a problem is short")
             error = from_problem(json.loads(reply[1:]))
         else:
             index = int.from_bytes(reply[1 : 1 + _NUMBER_BYTES], "big")
-            return Committed(decode_outcome(reply[1 + _NUMBER_BYTES :]), index, is_local=False)
+            outcome = decode_outcome(reply[1 + _NUMBER_BYTES :], is_bounded=True)
+            return Committed(outcome, index, is_local=False)
     except (ValueError, RecursionError):
         raise ConnectionLostError("the leader's answer cannot be read") from None
     raise error

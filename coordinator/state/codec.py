@@ -254,9 +254,9 @@ def encode_command(command: Command) -> bytes:
     )
 
 
-def decode_command(data: bytes) -> Command:
+def decode_command(data: bytes, *, is_bounded: bool = False) -> Command:
     """Decode a command; raises ValueError unless it is one, of a known format, and nothing else."""
-    row = formatted(data, "command", COMMAND_FORMAT)
+    row = formatted(data, "command", COMMAND_FORMAT, is_bounded=is_bounded)
     if_held: tuple[IfHeld, ...] = ()
     if row[0] == 1:
         _, operation, wall_ms, request, identity = _command_1_shape(row)
@@ -458,7 +458,9 @@ def encode_outcome(outcome: Outcome) -> bytes:
 _formatted_outcome_shape = shape("outcome", INT, ROW)
 
 
-def decode_outcome(data: bytes) -> Outcome:
+def decode_outcome(data: bytes, *, is_bounded: bool = False) -> Outcome:
     """Decode an outcome; raises ValueError unless it is one, of a known format, nothing else."""
-    number, row = _formatted_outcome_shape(formatted(data, "outcome", OUTCOME_FORMAT))
+    number, row = _formatted_outcome_shape(
+        formatted(data, "outcome", OUTCOME_FORMAT, is_bounded=is_bounded)
+    )
     return outcome_of(row, number)

@@ -21,14 +21,54 @@ def pack(value: Any) -> bytes:
     return packed
 
 
-def unpack(data: bytes) -> Any:
-    """Decode exactly one value; raises ValueError for anything else."""
+VALUES_MAX = 250_000
+"""Values in what another member sends, each row counted twice: a multi of 10,000 operations."""
+_ROW_MAX = 10_000
+"""Values in one row of that."""
+_MAP_MAX = 100
+"""Facts of one refusal."""
+
+
+def unpack(data: bytes, *, is_bounded: bool = False) -> Any:
+    """Decode exactly one value; raises ValueError for anything else.
+
+    ``is_bounded``: and for more than ``VALUES_MAX`` values. One may take a single byte, and costs
+    a hundred times the work of a byte of data; what this member wrote itself was bounded then."""
+    values = _Values()
+    bounds = {
+        "list_hook": values.of_row, "object_hook": values.of_map,
+        "max_array_len": _ROW_MAX, "max_map_len": _MAP_MAX,
+    }  # fmt: skip
     try:
-        return msgpack.unpackb(data, raw=False, use_list=False, strict_map_key=True)
+        return msgpack.unpackb(
+            data, raw=False, use_list=False, strict_map_key=True, **(bounds if is_bounded else {})
+        )
     except ValueError:
         raise
     except (msgpack.UnpackException, TypeError, OverflowError) as error:
         raise ValueError(f"cannot be decoded: {error}") from error
+
+
+class _Values:
+    """Counts values as their rows are completed."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = VALUES_MAX
+
+    def of_row(self, row: Row) -> Row:
+        self._count(len(row))
+        return row
+
+    def of_map(self, found: dict[Any, Any]) -> dict[Any, Any]:
+        self._count(len(found))
+        return found
+
+    def _count(self, values: int) -> None:
+        self._left -= values + 1
+        if self._left < 0:
+            raise ValueError(f"expected at most {VALUES_MAX} values, found more")
 
 
 def unpack_rows(pieces: Iterable[bytes]) -> Iterator[Row]:
@@ -51,9 +91,9 @@ def unpack_rows(pieces: Iterable[bytes]) -> Iterator[Row]:
         raise ValueError("expected whole rows, found one cut off")
 
 
-def formatted(data: bytes, what: str, newest: int) -> Row:
+def formatted(data: bytes, what: str, newest: int, *, is_bounded: bool = False) -> Row:
     """Decode a row whose first element is its format number; raises ValueError."""
-    row = unpack(data)
+    row = unpack(data, is_bounded=is_bounded)
     if type(row) is not tuple or not row:
         raise ValueError(f"expected a {what}, found {described(row)}")
     if type(row[0]) is not int or not 1 <= row[0] <= newest:

@@ -42,6 +42,8 @@ BEGUN_BYTES_MAX = 64 * 1024
 _BEGUN_BYTES_MIN = BEGUN_BYTES_MAX // 100
 """What a short request counts as: a hundred are begun in a pass."""
 FRAME_OVERHEAD_BYTES = 512
+_ERROR_BYTES_MAX = 64 * 1024
+"""Of an error and its fields; without them if they are longer."""
 
 
 class _Asked(NamedTuple):
@@ -211,11 +213,15 @@ def _pack_error(error: CoordinatorError) -> bytes:
         packed = msgpack.packb((error.message, error.fields))
     except (TypeError, ValueError, OverflowError):
         packed = msgpack.packb((error.message, {}))
+    if len(packed) > _ERROR_BYTES_MAX:
+        packed = msgpack.packb((error.message[: _ERROR_BYTES_MAX // 8], {}))
     return packed
 
 
 def _unpack_error(reply: Reply) -> CoordinatorError:
     try:
+        if len(reply.payload) > _ERROR_BYTES_MAX:
+            raise ValueError("an error is short")
         message, fields = msgpack.unpackb(reply.payload)
         named: dict[str, Any] = {str(name): value for name, value in fields.items()}
     except Exception:  # whatever it was, nobody knows what happened there

@@ -13,6 +13,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import DecodeError, Struct
+from msgspec.json import Decoder
+
 from coordinator.clock import Clock
 from coordinator.errors import BadArgumentsError, CoordinatorError, NoLeaderError, to_problem
 from coordinator.raft.engine import Engine
@@ -144,18 +147,24 @@ def _decoded_question(payload: bytes) -> dict[str, list[str]]:
     raise BadArgumentsError("the question of another member cannot be read")
 
 
+class _Told(Struct):
+    """An answer, as it is read; what is of another type ends the reading of it."""
+
+    leases: dict[str, int] = {}
+    bounds: dict[str, int] = {}
+
+
+_READER = Decoder(_Told)
+
+
 def _decoded(reply: bytes) -> Promised:
-    """Return what the leader said; what cannot be read says nothing."""
+    """Return the leader's answer; one that cannot be decoded says nothing."""
     try:
-        said = json.loads(reply)
-    except (ValueError, RecursionError):
+        told = _READER.decode(reply)
+    except (DecodeError, RecursionError):
         return NOTHING_KNOWN
-    if not isinstance(said, dict):
-        return NOTHING_KNOWN
-    return Promised(_remaining(said.get("leases")), _remaining(said.get("bounds")))
+    return Promised(_remaining(told.leases), _remaining(told.bounds))
 
 
-def _remaining(said: object) -> dict[str, int]:
-    if not isinstance(said, dict):
-        return {}
-    return {key: each for key, each in said.items() if type(each) is int and each >= 0}
+def _remaining(said: dict[str, int]) -> dict[str, int]:
+    return {key: each for key, each in said.items() if each >= 0}
