@@ -27,7 +27,7 @@ TESTS = {
         f"{STATE}/test_slices.py", f"{LOCKS}/test_lock_laws.py", f"{STATE}/test_laws.py",
     ],
     "coordinator/state/locks/newcomers.py": [
-        f"{LOCKS}/test_queues.py", f"{STATE}/test_traces.py", f"{LOCKS}/test_lock_laws.py",
+        f"{LOCKS}/test_newcomers.py", f"{LOCKS}/test_queues.py", f"{STATE}/test_traces.py",
     ],
     "coordinator/state/dedup.py": [
         f"{STATE}/test_dedup.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",

@@ -10,6 +10,7 @@ from coordinator.state.commands import (
     CreateMode,
     Delete,
     Multi,
+    OpenSession,
     Operation,
     Reap,
 )
@@ -93,6 +94,24 @@ def test_one_mode_in_the_place_of_another_is_undone_as_a_whole(
     again = StateMachine()
     again.restore(room.machine.snapshot())
     assert again.idle_paths() == expected
+
+
+def test_each_znode_says_in_which_indexes_it_is() -> None:
+    """Members compare these numbers, so they are the same in every release."""
+    room = Room()
+    room.do(OpenSession("s1", 5_000))
+    for create in (Create("/n"), Create("/e", b"", CreateMode.EPHEMERAL, "s1")):
+        room.do(create)
+    room.do(Multi((Create("/c", mode=CreateMode.CONTAINER), Create("/c/x"), Delete("/c/x"))))
+    tree = room.machine._tree
+
+    marks = {}
+    for path in ("/n", "/c", "/e"):
+        znode = tree.find(path)
+        assert znode is not None
+        marks[path] = tree.index_marks(path, znode)
+
+    assert marks == {"/n": 0, "/c": 1, "/e": 2}
 
 
 def test_a_page_of_nothing_is_empty() -> None:
