@@ -199,5 +199,11 @@ class ChangedSettings:
             self._configs.pop(member.member_id)
 
 
+def with_few_grants(seed: int, config: Config) -> Config:
+    """Return ``config`` with a bound, or none to speak of, on what one command grants."""
+    count = random.Random(f"{seed}/grants at once").choice((1, 2, 500))
+    return replace(config, limits=replace(config.limits, grants_per_command_max=count))
+
+
 def _name(fault: Callable[..., Any]) -> str:
     return fault.__name__.strip("_")

@@ -20,6 +20,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    FinishGrants,
     Guarded,
     Kind,
     Multi,
@@ -28,7 +29,9 @@ from coordinator.state.commands import (
     Reopen,
     Resize,
     Revoke,
+    SetLimits,
 )
+from coordinator.state.limits import UNSET
 from coordinator.state.outcomes import Entered
 from tests.simulation.log import CLOCK_RATE_LEAST, Entry
 from tests.simulation.waiting import Owner, Place, stuck_owners
@@ -82,6 +85,7 @@ class LockModel:
         self.places: dict[str, Place] = {}
         self.queues: dict[str, list[str]] = {}
         self.sizes: dict[str, int] = {}
+        self.grants_max = UNSET.grants_per_command_max
         self.closings: dict[str, dict[str, int]] = {}
         self.delays: dict[str, tuple[float, int, int]] = {}
         """What closes a queue after a loss: since when, for how long, and the entry's index."""
@@ -151,7 +155,7 @@ class LockModel:
         yield from self._check_whole()
         yield from self._grant(entry, touched)
         for directory in touched:
-            yield from self._check_nobody_waits_in_vain(directory)
+            yield from self._check_nobody_waits_in_vain(directory, len(outcome.granted))
             self._states.setdefault(directory, []).append(
                 State(
                     outcome.zxid,
@@ -163,7 +167,9 @@ class LockModel:
 
     def _change(self, operation: object) -> Iterator[str]:
         """Follow what has no event of its own; return the queues that it is about."""
-        if isinstance(operation, Downgrade):
+        if isinstance(operation, SetLimits):
+            self.grants_max = dict(operation.values).get("grants_per_command_max", self.grants_max)
+        elif isinstance(operation, Downgrade):
             self._replace(operation.path, kind=Kind.SHARED)
             self._count("downgrades")
             yield operation.path.rpartition("/")[0]
@@ -266,6 +272,8 @@ class LockModel:
 
     def _grant(self, entry: Entry, touched: dict[str, None]) -> Found:
         granted = entry.outcome.granted
+        if granted and isinstance(entry.command.operation, FinishGrants):
+            self._count("granted later")
         for path in granted:
             place = self.places.get(path)
             if place is None or place.is_holder:
@@ -304,10 +312,13 @@ class LockModel:
         if place.czxid <= self._tokens.get(directory, 0):
             yield "tokens grow", f"{path}: {place.czxid} after token {self._tokens[directory]}"
 
-    def _check_nobody_waits_in_vain(self, directory: str) -> Found:
-        """Whoever may hold holds, from the very command on that makes way."""
+    def _check_nobody_waits_in_vain(self, directory: str, granted: int) -> Found:
+        """Whoever may hold holds, from the very command on that makes way, or granted its most."""
         waiting = next((each for each in self._line(directory) if not each.is_holder), None)
         if waiting is not None and all(map(self._may_hold, self._group(waiting))):
+            if granted >= self.grants_max:
+                self._count("left for later")
+                return
             yield "nobody waits in vain", f"{waiting.path} may hold and does not: {self._where}"
 
     def _may_hold(self, place: Place) -> bool:

@@ -10,6 +10,9 @@ from tests.simulation.world import SETTINGS_EVERY, Settings, simulate
 JUDGED = ("equal outcomes", "equal digests", "one log", "one release", "one leader", "stays up")
 """What other settings could break first; campaigns judge every promise in these worlds, too."""
 
+FEW_GRANTS = 38
+"""A seed in which one command grants to one."""
+
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_members_differ_in_changes_no_outcome(name: str) -> None:
@@ -27,3 +30,12 @@ def test_some_seeds_have_them_and_the_others_are_as_they_were() -> None:
 
     drawn = simulate(SETTINGS_EVERY - 2, Settings(seconds=8))
     assert set(drawn.tally.faults) & set(NAMES)
+
+
+def test_some_grants_are_left_for_commands_that_follow() -> None:
+    """Of worlds whose limits are small: who may hold waits for the next command, and no longer."""
+    verdict = simulate(FEW_GRANTS, Settings(seconds=15))
+
+    assert not verdict.violations
+    assert verdict.tally.locks["left for later"] >= 1
+    assert verdict.tally.locks["granted later"] >= 1

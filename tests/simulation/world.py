@@ -126,6 +126,8 @@ class World:
         self.client_cuts: set[tuple[str, str]] = set()
         count = draw.choice((3, 3, 5))
         self._config = _config(count, draw)
+        if self.has_changes:
+            self._config = changed_settings.with_few_grants(seed, self._config)
         self.members = [SimulatedMember(self, str(number)) for number in range(1, count + 1)]
         for member in self.members:
             member.sync_ms_max = self.calm_sync_ms
