@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordinator.client import GrantRecord
 from tests.cluster import lock_verdicts as verdicts
+from tests.state.values import changed as replace
 
 
 def grant(path: str, token: int, zxids: tuple[int, int], **more: Any) -> GrantRecord:

@@ -242,7 +242,7 @@ async def test_who_answers_in_a_members_place_is_not_believed(fuzz: Fuzz, tmp_pa
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     transport, _ = transport_of(tmp_path, server.sockets[0].getsockname()[1], raft)
     ear = Ear()
-    with watching(fuzz.of("handshakes")) as watch:
+    with watching(fuzz.of("handshakes"), due="at this member's proof") as watch:
         await transport.start(ear)
         try:
             while dials < fuzz.count("handshakes"):

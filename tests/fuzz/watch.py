@@ -33,11 +33,14 @@ def resident_bytes(pid: int | None = None) -> int:
 class LoggedTrouble(logging.Handler):
     """Remembers the lines that must not be: tracebacks, and errors of ours."""
 
-    def __init__(self) -> None:
+    def __init__(self, due: str) -> None:
         super().__init__(logging.WARNING)
         self.lines: list[str] = []
+        self._due = due
 
     def emit(self, record: logging.LogRecord) -> None:
+        if self._due and not record.exc_info and self._due in record.getMessage():
+            return
         if record.exc_info or record.levelno >= logging.ERROR:
             self.lines.append(logging.Formatter("%(name)s: %(message)s").format(record))
 
@@ -45,9 +48,9 @@ class LoggedTrouble(logging.Handler):
 class Watch:
     """Looks on while one target is fed."""
 
-    def __init__(self, done: Done, pid: int | None = None) -> None:
+    def __init__(self, done: Done, pid: int | None = None, due: str = "") -> None:
         self.done = done
-        self.trouble = LoggedTrouble()
+        self.trouble = LoggedTrouble(due)
         self._pid = pid
         self._before = 0
 
@@ -82,9 +85,9 @@ class Watch:
 
 
 @contextmanager
-def watching(done: Done, pid: int | None = None) -> Iterator[Watch]:
-    """Look on for the length of the block, then check."""
-    watch = Watch(done, pid)
+def watching(done: Done, pid: int | None = None, *, due: str = "") -> Iterator[Watch]:
+    """Look on for the length of the block, then check; errors that say ``due`` are expected."""
+    watch = Watch(done, pid, due)
     root = logging.getLogger()
     # Alone: pytest's own handler keeps every line of a test, which is a growth of its own.
     others, root.handlers = root.handlers, [watch.trouble]

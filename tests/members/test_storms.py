@@ -28,6 +28,8 @@ from tests.loop_meter import HELD_MS_MAX
 from tests.members.crowd import fill
 from tests.members.stage import RAFT, Stage, entry_of, staged, uncollected
 
+pytestmark = pytest.mark.check
+
 PASSES_LATE_MAX = 3
 """One in which it becomes due, one that finds that out, one that sends it."""
 LARGEST = RAFT.frame_bytes_max - 64 * 1024 - 100

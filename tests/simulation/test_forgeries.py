@@ -21,6 +21,7 @@ def test_one_liar_breaks_no_promise(seed: int) -> None:
     assert verdict.tally.faults["forge"] >= 3
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("where", "name"), [(consensus, "is_own"), (incarnations, "is_own_seal")])
 def test_a_world_notices_that_a_liar_is_believed(
     monkeypatch: pytest.MonkeyPatch, where: object, name: str

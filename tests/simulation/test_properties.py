@@ -32,6 +32,7 @@ from tests.simulation.log import Entry
 from tests.simulation.reading import ReadOrder
 from tests.simulation.record import Record
 from tests.simulation.told import Watching, Written
+from tests.state.values import changed
 
 SESSION = "00000000000000aa"
 Log = list[Entry]
@@ -58,7 +59,7 @@ def a_log() -> Log:
         Create("/r", b"c1:1"),
         (SetData("/r", b"c1:2"), 1),
         (SetData("/r", b"c1:2"), 1),
-        replace(queue, parents=CreateMode.CONTAINER),
+        changed(queue, parents=CreateMode.CONTAINER),
         queue,
         Create("/e", b"c1:3", CreateMode.EPHEMERAL, SESSION),
         Release("/locks/a/lock-0000000000", 4),
@@ -207,7 +208,7 @@ def _in_another_order(changes: list[watches.Change]) -> list[watches.Change]:
 
 def _with_one_split(changes: list[watches.Change]) -> list[watches.Change]:
     last = changes[-1]
-    halves = [replace(last, events=last.events[:1]), replace(last, events=last.events[1:])]
+    halves = [changed(last, events=last.events[:1]), changed(last, events=last.events[1:])]
     return [*changes[:-1], *halves]
 
 
