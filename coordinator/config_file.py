@@ -129,7 +129,7 @@ def _read_environment(environ: Mapping[str, str]) -> dict[tuple[str, str], _Foun
             raise _refusal(
                 origin, variable, "a known section", variable, [_variable(nearest[0], key)]
             )
-        # Anything else is a variable of the client (COORDINATOR_ENDPOINTS) or of somebody else.
+        # Anything else is a variable of the client (COORDINATOR_ENDPOINTS) or of another program.
     return found
 
 

@@ -153,7 +153,7 @@ class Server:
 
 
 def facts_to_agree_on() -> tuple[Fact, ...]:
-    """Return what a member shows the others, beside the list of them; whoever differs is refused.
+    """Return what a member shows the others, beside the list of them; one that differs is refused.
 
     By the formats and the rules it shows that its release decides as theirs: two releases in which
     a constant differs would come to different outcomes of one log.
@@ -328,10 +328,10 @@ def _within_descriptors(config: Config) -> Config:
 
 
 async def _end_threads(*, exit_status: int) -> None:
-    """Wait for the threads of the loop, but not long: one may look up a name that nobody answers.
+    """Wait for the threads of the loop, but not long: a name look-up may take long.
 
     Python would wait for such a thread at its exit (20 s were seen), long after the member has
-    stopped and its files are closed, and whoever stops it would lose patience."""
+    stopped and its files are closed, too long for an operator who stops it."""
     ending = asyncio.create_task(
         asyncio.get_running_loop().shutdown_default_executor(), name="end the loop's threads"
     )
@@ -359,6 +359,6 @@ def _with_members(config: Config) -> Config:
         member_id=config.member.member_id,
         client_url=f"http://{http.bind_host}:{http.bind_port}",
         member_host="127.0.0.1",
-        member_port=0,  # never listened on: there is nobody to talk to
+        member_port=0,  # never listened on: there are no other members
     )
     return replace(config, cluster=replace(config.cluster, members=(alone,)))

@@ -74,7 +74,7 @@ class QuorumRounds:
         for future in waiting:
             if not future.done():
                 future.set_exception(NoLeaderError("this member does not lead any more"))
-                future.exception()  # nobody may be left to fetch it
+                future.exception()  # all waiters may be gone
 
     def _finish(self) -> None:
         if self._others_needed:

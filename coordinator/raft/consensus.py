@@ -40,7 +40,7 @@ class Consensus:
     """One member's part in the protocol, driven by messages and by ``tick``.
 
     Args:
-        send_now: sends a message of (member id, message); False where nobody is connected.
+        send_now: sends a message of (member id, message); False without a connection.
         send_durable: as ``send_now``, once everything written to the log and the vote by now is
             durable.
         entries: what this member's entries are made of, and what applies them.

@@ -81,7 +81,7 @@ class Elections:
         self._has_yielded = False
         self._late_until_ms: int | None = None
         self._heard_leader_ms: int | None = None
-        # A first election need not wait in full: whoever has a leader refuses the pre-vote.
+        # A first election need not wait in full: a member with a leader refuses the pre-vote.
         minimum = raft.election_timeout_ms_min
         core.election_due_ms = now_ms() + random.randint(minimum // 8, minimum // 2)
 
@@ -176,14 +176,14 @@ class Elections:
     def _maybe_campaign(self) -> None:
         if not self._recovering.may_campaign:
             return
-        # A new member is only elected where nobody has anything (rule 1 of recovery).
+        # A new member is elected only if all logs are empty (rule 1 of recovery).
         is_first = self._recovering.is_new or self._recovering.is_founding
         needed = len(self._others) + 1 if is_first else self._majority
         if len(self._pre_votes) >= needed:
             self._pre_vote_term = 0
             self._said_missing.clear()
             if not self._others:
-                self._recovering.end()  # there is nobody who could know better
+                self._recovering.end()  # no other member could know better
             self._core.campaign()
 
     def on_stand_now(self, member_id: str, message: say.StandNow) -> None:

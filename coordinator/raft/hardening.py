@@ -392,7 +392,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         return may
 
     def _SyncObj__onBecomeLeader(self) -> None:
-        # As the library's, but for the entry; what followers hold is asked of them anew.
+        # As the library's, except for the entry; followers are asked again what they hold.
         self._SyncObj__raftLeader = self._SyncObj__selfNode
         self._SyncObj__setState(library._RAFT_STATE.LEADER)
         log = self._SyncObj__raftLog

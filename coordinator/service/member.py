@@ -462,7 +462,7 @@ class Member:
         if self._failure is not None:
             return
         self._failure = error
-        self._end_waits()  # nobody may keep a member that has failed from ending at once
+        self._end_waits()  # no wait may delay the end of a failed member
         for listener in self._on_failure:
             listener(error)
 

@@ -55,6 +55,6 @@ class Pieces:
                 command = Command(piece, self._clock.wall_ms())
                 await self._engine.propose(encode_command(command))
         except CoordinatorError:
-            pass  # looked at again soon, by whoever leads then
+            pass  # the leader of then looks again soon
         finally:
             self._is_running = False

@@ -29,8 +29,8 @@ class History:
     def __init__(self, changes_max: int, bytes_max: int) -> None:
         self._changes_max = changes_max
         self._bytes_max = bytes_max
-        # In zxid order, because it is only appended to. Not a dict: whoever looks for the first of
-        # one that has lost many steps over the places of all of those.
+        # In zxid order, because it is only appended to. Not a dict: after many deletions,
+        # finding its first key steps over the places of all deleted ones.
         self._changes: OrderedDict[int, Change] = OrderedDict()
         self._bytes = 0
         self._last_zxid = 0

@@ -74,7 +74,7 @@ def _answers(operation: Operation, result: Result) -> bool:
         case Guarded(_, then, otherwise), GuardedDone(is_then, results):
             return _all_answer(then if is_then else otherwise, results)
         case (OpenSession(), SessionOpened()) | (Abandon(), Abandoned()):
-            return True  # the id is drawn anew for each try
+            return True  # each try draws a new id
         case CloseSession(session_id), SessionEnded(ended):
             return session_id == ended
         case Release(path, czxid), Released(found, found_czxid):

@@ -155,7 +155,7 @@ def _rows(
 
 
 def _session_row(session: Session) -> Row:
-    """Of nobody known it is written as it was before sessions had an origin."""
+    """A session without an origin is written as before sessions had one."""
     origin = (session.address, session.client_id, session.by)
     return (
         session.session_id, session.timeout_ms, session.label, session.opened_ms,

@@ -340,7 +340,7 @@ class LocalCluster:
         async with asyncio.timeout(_READY_S):
             while True:
                 leader = self._members[await self._wait_for_leader()]
-                with suppress(UnavailableError, OutcomeUnknownError):  # another leader: ask anew
+                with suppress(UnavailableError, OutcomeUnknownError):  # another leader: ask again
                     silent_ms = await leader.silence_ms_of(session_id)
                     if silent_ms is None:
                         raise BadArgumentsError(f"expire: no open session {session_id}")

@@ -4,7 +4,7 @@ A seal is a keyed BLAKE2b of 16 bytes over the frame's number on this connection
 The number is not sent: both ends count, each direction has a key of its own (``handshake``), and
 the keys are of this connection only. So a frame that is changed, repeated, left out, moved, of
 another connection or of the other direction has a wrong seal, and the first wrong one ends the
-connection (``link``). What is sealed can be read by whoever is on the path: that is TLS's part.
+connection (``link``). Sealed frames are not encrypted: that is TLS's part.
 """
 
 from __future__ import annotations

@@ -304,7 +304,7 @@ class TcpTransport:
 
     def _is_better(self, new: Link, old: Link) -> bool:
         if new.is_dialed == old.is_dialed:
-            return True  # The peer began anew; its old end is gone.
+            return True  # The peer started again; its old end is gone.
         # The connection that the member with the lower id dialed stays.
         return new.is_dialed == (self.identity.member_id < new.peer_id)
 

@@ -85,7 +85,7 @@ def is_older_copy(number: int, ids: list[bytes], life_id: bytes, proof: Proof, m
         is_too_far = number - met.number >= len(ids) and not is_same_life
         return is_too_far or not knows(number, ids, met)
     if proof != met.proof:
-        return proof < met.proof  # another life: numbers begin anew with each
+        return proof < met.proof  # another life: each has its own numbers
     return not knows(number, ids, met)
 
 

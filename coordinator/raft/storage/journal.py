@@ -169,7 +169,7 @@ class Journal:
         # Of the last segment: its length, and what of it is stable.
         self._size_bytes = self._synced_bytes = found.replay.valid_bytes
         if not self._entries and self._next_index is not None:
-            # All that is left is before what a snapshot covers; begin anew wherever that ends.
+            # All that is left is before what a snapshot covers; begin after the snapshot's end.
             self.clear()
 
     @staticmethod

@@ -384,7 +384,7 @@ class SnapshotExchange:
         self._reply(consensus, member_id, piece, 0)
 
     def _give_up(self, error: DiskFullError) -> None:
-        """Say nothing: the piece is sent again later, and then it begins anew."""
+        """Send no answer: the piece is sent again later, and installing starts again."""
         logger.warning("the snapshot cannot be received for now: %s", error)
         self._receiving = None
         self._is_without_room = True
