@@ -19,6 +19,7 @@ from coordinator.model.queue_order import sequence_of
 from coordinator.state.commands import Kind
 from coordinator.state.locks.contender import Contender
 from coordinator.state.machine import StateMachine
+from coordinator.state.sessions import Session
 
 _NAME_CHARS_MAX = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -133,15 +134,35 @@ class QueuedContender:
         return grant_id_of(self.path, self.czxid)
 
 
+Captured = tuple[int, Contender, bytes | None, Session | None]
+"""A contender as recorded, behind its place in the queue; its data; its session."""
+
+
 def find(machine: StateMachine, path: str) -> QueuedContender | None:
     """Return the contender ``path``, None when it is not there."""
     recorded = machine.locks.record(path)
     return None if recorded is None else _there(machine, recorded)
 
 
-def contenders_of(machine: StateMachine, directory: str) -> list[QueuedContender]:
-    """Return everybody in the queue, in its order: who holds first."""
-    return [_there(machine, each) for each in machine.locks.contenders(directory)]
+def captured(machine: StateMachine, directory: str) -> list[Captured]:
+    """Return all of a queue in its order, who holds first: values of one moment.
+
+    As little as can be, since it is one step, and a queue may be long: what is shown of each is
+    made of it in slices."""
+    data, session = machine.data, machine.session
+    queue = machine.locks.contenders(directory)
+    return [
+        (position, each, data(each.path), session(each.session_id or ""))
+        for position, each in enumerate(queue)
+    ]
+
+
+def queued(place: Captured, zxid: int) -> tuple[QueuedContender, int]:
+    """Return a captured contender, and its position: 0 if it holds."""
+    position, recorded, data, _ = place
+    assert data is not None, "what is recorded is in the tree"
+    shown = 0 if recorded.is_holder else max(position, 1)
+    return QueuedContender(recorded, data, zxid), shown
 
 
 def first_holder(machine: StateMachine, directory: str) -> QueuedContender | None:

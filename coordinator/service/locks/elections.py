@@ -17,9 +17,11 @@ from coordinator.model.events import Bookmark, Resync, WatchKind, WatchSelector
 from coordinator.model.views import Candidate, ElectionView
 from coordinator.service.locks.contenders import (
     ELECTIONS,
+    Captured,
     QueuedContender,
-    contenders_of,
+    captured,
     first_holder,
+    queued,
 )
 from coordinator.service.locks.queues import Queues
 from coordinator.service.locks.service import AcquireOptions, Grant, QueueService
@@ -148,12 +150,8 @@ class ElectionService(QueueService):
     async def _view(self, name: str) -> ElectionView:
         """Return who stands now, though the list is made piece by piece."""
         machine = self._replica.machine
-        zxid, standing = machine.zxid, contenders_of(machine, ELECTIONS.directory(name))
-        places = [
-            (each, 0 if each.recorded.is_holder else max(position, 1), self._label(each))
-            for position, each in enumerate(standing)
-        ]
-        views = await in_slices(places, _candidate)
+        zxid, places = machine.zxid, captured(machine, ELECTIONS.directory(name))
+        views = await in_slices(places, lambda each: _of_captured(each, zxid))
         if views and views[0].position == 0:
             return ElectionView(name, views[0], tuple(views[1:]), zxid)
         return ElectionView(name, None, tuple(views), zxid)
@@ -174,6 +172,12 @@ class ElectionService(QueueService):
         del shown["epoch"]
         shown["value"] = shown["value"].decode("utf-8", "replace")
         return shown
+
+
+def _of_captured(place: Captured, zxid: int) -> Candidate:
+    contender, position = queued(place, zxid)
+    session = place[3]
+    return _candidate((contender, position, "" if session is None else session.label))
 
 
 def _candidate(place: tuple[QueuedContender, int, str]) -> Candidate:

@@ -24,9 +24,11 @@ from coordinator.model.views import (
 )
 from coordinator.service.locks.contenders import (
     LOCKS,
+    Captured,
     QueuedContender,
-    contenders_of,
+    captured,
     first_holder,
+    queued,
 )
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.hold_times import Holds
@@ -137,15 +139,12 @@ class LockViews:
     async def _look(self, name: str, directory: str) -> LockView:
         """Return the lock as it is now, though its parts are made one after the other."""
         machine = self._replica.machine
-        places = [
-            Seen.of(machine, each, 0 if each.recorded.is_holder else max(position, 1))
-            for position, each in enumerate(contenders_of(machine, directory))
-        ]
+        places = captured(machine, directory)
         zxid, size = machine.zxid, machine.locks.size(directory)
         denied = self._denials.of(directory)
         closings = machine.locks.closed(directory)
         delay_ms = max((each.delay_ms for each in closings), default=0)
-        views = await in_slices(places, Seen.shown)
+        views = await in_slices(places, lambda each: _seen(each, zxid).shown())
         held = sum([each.is_holder for each in views])
         return LockView(
             lock=name,
@@ -254,3 +253,9 @@ def _safe_ms(holder: Contender, promised: Promised) -> int | None:
         return left_ms
     bound_ms = promised.bounds.get(holder.path)
     return None if bound_ms is None else min(left_ms, bound_ms)
+
+
+def _seen(place: Captured, zxid: int) -> Seen:
+    contender, position = queued(place, zxid)
+    session = place[3]
+    return Seen(contender, position, None if session is None else session.timeout_ms)
