@@ -229,8 +229,12 @@ class Elections:
             return
         if not self._may_vote_for(message):
             return
-        if self._pre_vote_term == message.term and asked == own and member_id > self._member_id:
-            return  # Both ask at once: the lower id goes first, so the votes are not split.
+        # Both ask at once: the lower id goes first, so the votes are not split. But one that was
+        # proven in a first election that failed gets no vote of a new member, and must not wait.
+        is_tie = self._pre_vote_term == message.term and asked == own
+        may_win = self._recovering.is_new or not message.is_new
+        if is_tie and may_win and member_id > self._member_id:
+            return
         self._pre_vote_term = 0
         core.postpone_election()
         self._late_until_ms = None

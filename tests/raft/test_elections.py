@@ -67,3 +67,22 @@ def test_the_votes_of_the_next_election_count_again() -> None:
         bench.hear(voter, say.PreVoteGrant(bench.core.term + 1))
 
     assert hear_votes(bench, bench.core.term) is Role.LEADER
+
+
+@pytest.mark.parametrize(("is_new", "expected"), [(True, True), (False, False)])
+def test_who_was_proven_in_a_first_election_that_failed_gives_way_to_new_members(
+    is_new: bool, expected: bool
+) -> None:
+    """No new member votes for it, and those need the pre-vote of all. Of equals the lower id goes
+    first."""
+    bench = Bench(FIVE)
+    bench.clock.advance(bench.raft.election_timeout_ms_max + 1)
+    bench.consensus.tick()
+    bench.clock.advance(5)
+    bench.consensus.tick()
+    term = bench.core.term + 1
+    assert ("2", say.PreVoteRequest(term, 1, 0)) in bench.now
+
+    said = bench.hear("2", say.PreVoteRequest(term, 1, 0, is_new))
+
+    assert (said == [("2", say.PreVoteGrant(term))]) is expected
