@@ -50,14 +50,14 @@ class KeptSessions:
 
     def __init__(
         self,
-        proposals: Proposer,
+        proposer: Proposer,
         heartbeats: Heartbeats,
         replica: MachineReplica,
         timers: Timers,
         clock: Clock,
         entropy: random.Random,
     ) -> None:
-        self.proposals = proposals
+        self.proposer = proposer
         self.heartbeats = heartbeats
         self.replica = replica
         self.timers = timers
@@ -114,7 +114,7 @@ class KeptSession:
                 await self._submit_opening(deadline_ms)
             except RequestError:
                 return  # refused: it was never opened
-        await self._parts.proposals.submit(
+        await self._parts.proposer.submit(
             CloseSession(self.session_id, at_once=ENDED_AT_ONCE),
             request=None,
             deadline_ms=deadline_ms,
@@ -122,7 +122,7 @@ class KeptSession:
         )
 
     async def _submit_opening(self, deadline_ms: int) -> None:
-        await self._parts.proposals.submit(
+        await self._parts.proposer.submit(
             self._opening, request=self._request, deadline_ms=deadline_ms
         )
         self._is_known = True

@@ -67,7 +67,7 @@ class LimitsService:
         tasks: Tasks,
         replica: MachineReplica,
         leadership: Leadership,
-        proposals: Proposer,
+        proposer: Proposer,
         reads: Reads,
         rules: tuple[tuple[str, str], ...] = RULES,
     ) -> None:
@@ -78,7 +78,7 @@ class LimitsService:
         self._tasks = tasks
         self._replica = replica
         self._leadership = leadership
-        self._proposals = proposals
+        self._proposer = proposer
         self._reads = reads
         self._rules = rules
         self._proposed = MachineLimits.of(config.limits, config.sessions)
@@ -140,7 +140,7 @@ class LimitsService:
         """
         self._refuse_unfit(values)
         operation = SetLimits(values, expected_version, (), by)
-        committed = await self._proposals.submit(
+        committed = await self._proposer.submit(
             operation,
             request=asked.request,
             identity=asked.identity,

@@ -105,7 +105,7 @@ class Member:
         self._timers = timers = Timers(clock)
         self._tasks = tasks = Tasks(self._fail)
         self._leadership = leadership = Leadership(engine, clock)
-        self._proposals = Proposer(engine, clock, timers, leadership, metrics, config.raft)
+        self._proposer = Proposer(engine, clock, timers, leadership, metrics, config.raft)
         self._reads = Reads(engine, timers, leadership, replica, metrics)
         self._leases = Leases(
             engine, clock, replica, tasks, metrics, tick_ms=config.sessions.tick_ms
@@ -124,7 +124,7 @@ class Member:
         self._hub = WatchHub(replica, limits, metrics)
         classes = LockClasses()
         self._queues = Queues(
-            proposals=self._proposals, reads=self._reads, replica=replica, leadership=leadership,
+            proposer=self._proposer, reads=self._reads, replica=replica, leadership=leadership,
             timers=timers, clock=clock, tasks=tasks, metrics=metrics, classes=classes,
             entropy=self._random, waiters_max=limits.lock_waiters_max,
         )  # fmt: skip
@@ -137,18 +137,18 @@ class Member:
         )
         promises = Promises(engine, clock, timers, leadership, self._leases, self._hold_timers)
         self.kept_sessions = KeptSessions(
-            self._proposals, self._heartbeats, replica, timers, clock, self._random
+            self._proposer, self._heartbeats, replica, timers, clock, self._random
         )
-        self.locks = LockService(self._proposals, replica, self._queues)
+        self.locks = LockService(self._proposer, replica, self._queues)
         self.lock_views = LockViews(self._reads, replica, self._holds, denials, promises)
-        self.holding = HoldingService(self._proposals, self._reads, replica, leadership)
+        self.holding = HoldingService(self._proposer, self._reads, replica, leadership)
         self.grant_history = GrantReads(self._reads, replica)
         self.limits = LimitsService(
             config, engine, clock, timers=timers, tasks=tasks, replica=replica, rules=rules,
-            leadership=leadership, proposals=self._proposals, reads=self._reads,
+            leadership=leadership, proposer=self._proposer, reads=self._reads,
         )  # fmt: skip
         self.elections = ElectionService(
-            self._proposals, self._reads, replica, self._queues, self._hub
+            self._proposer, self._reads, replica, self._queues, self._hub
         )
         for listener in (
             self._hub, self._reads, self._leases, self._hold_timers, taken, self._queues,
@@ -217,10 +217,10 @@ class Member:
     ) -> Committed:
         """Propose ``operation`` and return its result; raises its refusal as its error.
 
-        ``proposals`` says when it is sent again, and what ``need_local`` waits for. Unless every
+        ``Proposer`` says when it is sent again, and what ``need_local`` waits for. Unless every
         grant of ``if_held`` holds at that moment it is refused with LockLostError.
         """
-        committed = await self._proposals.submit(
+        committed = await self._proposer.submit(
             operation,
             request=request,
             identity=identity,

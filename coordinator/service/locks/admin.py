@@ -70,12 +70,12 @@ class HoldingService:
 
     def __init__(
         self,
-        proposals: Proposer,
+        proposer: Proposer,
         reads: Reads,
         replica: MachineReplica,
         leadership: Leadership,
     ) -> None:
-        self._proposals = proposals
+        self._proposer = proposer
         self._reads = reads
         self._replica = replica
         self._leadership = leadership
@@ -138,7 +138,7 @@ class HoldingService:
             path, czxid, refusal = self._only_holder(name)
         before = find(self._replica.machine, path)
         try:
-            committed = await self._proposals.submit(
+            committed = await self._proposer.submit(
                 Revoke(path, czxid, by, reason),
                 request=asked.request,
                 identity=asked.identity,
@@ -254,7 +254,7 @@ class HoldingService:
         )
 
     async def _submit(self, operation: Operation, asked: Asked) -> Committed:
-        committed = await self._proposals.submit(
+        committed = await self._proposer.submit(
             operation,
             request=asked.request,
             identity=asked.identity,

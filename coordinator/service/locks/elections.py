@@ -55,13 +55,13 @@ class ElectionService(QueueService):
 
     def __init__(
         self,
-        proposals: Proposer,
+        proposer: Proposer,
         reads: Reads,
         replica: MachineReplica,
         queues: Queues,
         hub: WatchHub,
     ) -> None:
-        super().__init__(proposals, replica, queues)
+        super().__init__(proposer, replica, queues)
         self._reads = reads
         self._hub = hub
 
@@ -90,7 +90,7 @@ class ElectionService(QueueService):
         own = IfHeld(ELECTIONS.directory(name), czxid)
         operation = Multi((Check(path, expected_czxid=czxid), SetData(path, value)))
         try:
-            committed = await self._proposals.submit(
+            committed = await self._proposer.submit(
                 operation,
                 request=request,
                 identity=identity,

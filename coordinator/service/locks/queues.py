@@ -127,7 +127,7 @@ class Queues:
     def __init__(
         self,
         *,
-        proposals: Proposer,
+        proposer: Proposer,
         reads: Reads,
         replica: MachineReplica,
         leadership: Leadership,
@@ -139,7 +139,7 @@ class Queues:
         entropy: random.Random,
         waiters_max: int,
     ) -> None:
-        self._proposals = proposals
+        self._proposer = proposer
         self._reads = reads
         self._replica = replica
         self._leadership = leadership
@@ -155,7 +155,7 @@ class Queues:
         self._wakes = Wakes()
         self._attempt_count = 0
         self._leaving = Leaving(
-            proposals=proposals,
+            proposer=proposer,
             replica=replica,
             leadership=leadership,
             timers=timers,
@@ -248,7 +248,7 @@ class Queues:
         if attempt.is_try:
             deadline_ms = max(deadline_ms, self._clock.monotonic_ms() + _TRY_DEADLINE_MS_MIN)
         try:
-            committed = await self._proposals.submit(
+            committed = await self._proposer.submit(
                 operation,
                 request=request,
                 identity=attempt.identity,

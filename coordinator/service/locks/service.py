@@ -87,8 +87,8 @@ class QueueService:
 
     _recipe: Recipe
 
-    def __init__(self, proposals: Proposer, replica: MachineReplica, queues: Queues) -> None:
-        self._proposals = proposals
+    def __init__(self, proposer: Proposer, replica: MachineReplica, queues: Queues) -> None:
+        self._proposer = proposer
         self._replica = replica
         self._queues = queues
 
@@ -123,7 +123,7 @@ class QueueService:
         path, czxid = self._recipe.contender_path(name, grant_id)
         release = Release(path, czxid, spares_repeated)
         try:
-            committed = await self._proposals.submit(
+            committed = await self._proposer.submit(
                 release,
                 request=request,
                 identity=identity,
@@ -156,7 +156,7 @@ class QueueService:
             NotOwnerError: it was made, and is an attempt at something else; it stays as it was.
         """
         operation = Abandon(client_id, number, floor_index, self._recipe.directory(name))
-        committed = await self._proposals.submit(
+        committed = await self._proposer.submit(
             operation, request=None, identity=identity, deadline_ms=deadline_ms
         )
         result = committed.outcome.unwrap()

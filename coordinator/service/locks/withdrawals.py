@@ -54,7 +54,7 @@ class Leaving:
     def __init__(
         self,
         *,
-        proposals: Proposer,
+        proposer: Proposer,
         replica: MachineReplica,
         leadership: Leadership,
         timers: Timers,
@@ -62,7 +62,7 @@ class Leaving:
         tasks: Tasks,
         count_max: int,
     ) -> None:
-        self._proposals = proposals
+        self._proposer = proposer
         self._replica = replica
         self._leadership = leadership
         self._timers = timers
@@ -113,7 +113,7 @@ class Leaving:
         """Return True when it is done, False when it never will be, None when it is to be tried
         again: it was not proposed, or nobody knows."""
         try:
-            await self._proposals.submit(leave.operation, request=None, deadline_ms=deadline_ms)
+            await self._proposer.submit(leave.operation, request=None, deadline_ms=deadline_ms)
         except NotOwnerError:
             return True  # it had gone before
         except RequestForgottenError:

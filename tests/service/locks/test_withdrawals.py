@@ -41,14 +41,14 @@ NUMBERED = RequestId("client", 7, 0)
 class Failing:
     """Proposals that are refused with ``errors`` first, one after the other."""
 
-    def __init__(self, proposals: Proposer, errors: list[CoordinatorError]) -> None:
-        self._proposals = proposals
+    def __init__(self, proposer: Proposer, errors: list[CoordinatorError]) -> None:
+        self._proposer = proposer
         self._errors = errors
 
     async def submit(self, *arguments: Any, **options: Any) -> Committed:
         if self._errors:
             raise self._errors.pop(0)
-        return await self._proposals.submit(*arguments, **options)
+        return await self._proposer.submit(*arguments, **options)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ async def test_what_may_succeed_later_is_tried_again(
     """And what never will is not."""
     async with cluster(config=WITHOUT_LEASES) as world:
         leaving = world.leader._queues._leaving
-        leaving._proposals = Failing(world.leader._proposals, errors)  # type: ignore[assignment]
+        leaving._proposer = Failing(world.leader._proposer, errors)  # type: ignore[assignment]
         leave = Leave(Abandon("client", 7, 0), await opened(world), "lock", has_number=True)
 
         task = leaving.start(leave)
