@@ -2,12 +2,15 @@
 
 ``config_file.load`` reads a TOML file, then ``COORDINATOR_<SECTION>_<KEY>`` of the environment;
 ``config_rules`` holds the ranges. Each room gets the part it needs. Units are in the names. Every
-limit on something that can grow is here.
+limit on something that can grow is here, or in ``model.limits``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from coordinator.model.limits import NEW_CLUSTER, MachineLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,45 +100,15 @@ class RaftConfig:
 class SessionConfig:
     """Leases."""
 
-    timeout_ms_min: int = 1_000
-    timeout_ms_max: int = 3_600_000
     timeout_ms_default: int = 10_000
     tick_ms: int = 100
     """How often the leader looks for leases that ran out."""
-    sessions_max: int = 50_000
-    sessions_per_address_max: int = 10_000
-    """Of clients with one address; of IPv6 one /64. A proxy before the members is one address."""
-    sessions_per_client_max: int = 1_000
-    """Opened under one client id (``Coordinator-Client-Id``)."""
 
 
 @dataclass(frozen=True, slots=True)
-class LimitsConfig:
-    """Limits of the tree, the exactly-once table, the watches and the queues."""
+class MemberLimits:
+    """The limits of one member's watches and queues; they are no part of the state."""
 
-    data_bytes_max: int = 1_048_576
-    path_bytes_max: int = 1_024
-    path_depth_max: int = 64
-    children_max: int = 100_000
-    znodes_max: int = 1_000_000
-    state_bytes_max: int = 1024 * 1024 * 1024
-    ordinary_percent_max: int = 95
-    """The rest of ``sessions_max``, ``znodes_max`` and ``state_bytes_max`` is a reserve: of
-    sessions for operators, of the others for locks and elections."""
-    operations_per_multi_max: int = 1_000
-    ephemerals_per_session_max: int = 20_000
-    recursive_delete_max: int = 1_500
-    grants_per_command_max: int = 500
-    request_window: int = 128
-    """Outcomes remembered for each client id; the number of requests it may have in flight."""
-    clients_max: int = 20_000
-    """Client ids remembered beyond those bound to open sessions."""
-    remembered_bytes_max: int = 256 * 1024 * 1024
-    """Outcomes remembered for retries, together; the least recently used clients go first."""
-    released_grants_max: int = 4_096
-    grant_history_max: int = 10_000
-    """Grants that ended and are still told of (``coordinator grants``)."""
-    grant_history_bytes_max: int = 16 * 1024 * 1024
     watches_per_stream_max: int = 10_000
     watch_streams_max: int = 10_000
     watch_selectors_max: int = 200_000
@@ -170,5 +143,36 @@ class Config:
     http: HttpConfig = field(default_factory=HttpConfig)
     raft: RaftConfig = field(default_factory=RaftConfig)
     sessions: SessionConfig = field(default_factory=SessionConfig)
-    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    limits: MemberLimits = field(default_factory=MemberLimits)
+    first_limits: MachineLimits = NEW_CLUSTER
+    """What this member proposes if it is the first leader of a new cluster. Set in the sections
+    ``[sessions]`` (``SESSION_LIMITS``) and ``[limits]``."""
     log: LogConfig = field(default_factory=LogConfig)
+
+    def value(self, section: str, key: str) -> Any:
+        """Return what ``key`` of ``[section]`` is set to."""
+        return getattr(getattr(self, SETTINGS[section][key]), key)
+
+
+SESSION_LIMITS = (
+    "timeout_ms_min",
+    "timeout_ms_max",
+    "sessions_max",
+    "sessions_per_address_max",
+    "sessions_per_client_max",
+)
+"""The first limits that are keys of ``[sessions]``; the others are keys of ``[limits]``."""
+
+
+def _keys() -> dict[str, dict[str, str]]:
+    keys = {
+        part.name: {key.name: part.name for key in fields(getattr(Config(), part.name))}
+        for part in fields(Config)
+    }
+    for name in keys.pop("first_limits"):
+        keys["sessions" if name in SESSION_LIMITS else "limits"][name] = "first_limits"
+    return keys
+
+
+SETTINGS = _keys()
+"""By section and key the part of a Config that holds the value."""

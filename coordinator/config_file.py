@@ -25,13 +25,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coordinator.config import Config, MemberAddress
-from coordinator.config_rules import check
+from coordinator.config import SETTINGS, Config, MemberAddress
+from coordinator.config_rules import check, check_range
 from coordinator.errors import ConfigError
 
 _ENVIRONMENT_PREFIX = "COORDINATOR_"
 _PATH_KEYS = frozenset({("member", "data_dir"), ("cluster", "secret_file")})
-_SECTIONS: dict[str, type[Any]] = typing.get_type_hints(Config)
+_PARTS: dict[str, type[Any]] = typing.get_type_hints(Config)
+_SECTIONS: dict[str, dict[str, Any]] = {
+    section: {key: typing.get_type_hints(_PARTS[part])[key] for key, part in keys.items()}
+    for section, keys in SETTINGS.items()
+}
+"""The type of each key, by section."""
 _NEARNESS_MIN = 0.75
 
 
@@ -61,8 +66,12 @@ def load(path: str | os.PathLike[str] | None, environ: Mapping[str, str] | None 
         found.update(_read_file(Path(path)))
     found.update(_read_environment(environ))
     _default_data_dir(found, Path(path) if path is not None else None)
-    sections = {name: _build_section(kind, name, found) for name, kind in _SECTIONS.items()}
-    config = Config(**sections)
+    config = Config()
+    for section, keys in SETTINGS.items():
+        for part in set(keys.values()):
+            values = _values(section, part, found)
+            changed = dataclasses.replace(getattr(config, part), **values)
+            config = dataclasses.replace(config, **{part: changed})
     check(config, lambda section, key: _origin(found, section, key, path))
     return config
 
@@ -102,7 +111,7 @@ def _read_file(path: Path) -> dict[tuple[str, str], _Found]:
             )
         if not isinstance(keys, dict):
             raise _refusal(f"{path}: {section}", section, f"a section [{section}]", keys)
-        known = _fields_of(_SECTIONS[section])
+        known = _SECTIONS[section]
         for key, value in keys.items():
             origin = f"{path}: [{section}] {key}"
             if key not in known:
@@ -118,12 +127,11 @@ def _read_environment(environ: Mapping[str, str]) -> dict[tuple[str, str], _Foun
             continue
         section, _, key = variable.removeprefix(_ENVIRONMENT_PREFIX).lower().partition("_")
         origin = f"environment: {variable}"
-        if section in _SECTIONS and key in _fields_of(_SECTIONS[section]):
-            hint = _fields_of(_SECTIONS[section])[key]
-            value = _parse_text(environ[variable], hint, origin, key)
+        if section in _SECTIONS and key in _SECTIONS[section]:
+            value = _parse_text(environ[variable], _SECTIONS[section][key], origin, key)
             found[section, key] = _Found(value, origin, Path.cwd())
         elif section in _SECTIONS:
-            known = [_variable(section, other) for other in _fields_of(_SECTIONS[section])]
+            known = [_variable(section, other) for other in _SECTIONS[section]]
             raise _refusal(origin, variable, f"a key of [{section}]", variable, known)
         elif nearest := difflib.get_close_matches(section, _SECTIONS, 1, _NEARNESS_MIN):
             raise _refusal(
@@ -174,24 +182,27 @@ def _default_data_dir(found: dict[tuple[str, str], _Found], path: Path | None) -
 # --- from what was written to what was meant
 
 
-def _build_section(kind: type[Any], section: str, found: Mapping[tuple[str, str], _Found]) -> Any:
+def _values(section: str, part: str, found: Mapping[tuple[str, str], _Found]) -> dict[str, Any]:
+    """Return what was set of the keys of ``[section]`` that ``part`` of the Config holds."""
     values: dict[str, Any] = {}
-    for key, hint in _fields_of(kind).items():
+    for key, hint in _SECTIONS[section].items():
         item = found.get((section, key))
-        if item is None:
+        if item is None or SETTINGS[section][key] != part:
             continue
         if typing.get_origin(hint) is tuple:
             values[key] = _build_members(item, key)
             continue
         value = _typed(item.value, hint, item.origin, key)
+        if type(value) is int:
+            check_range(section, key, value, item.origin)
         if (section, key) in _PATH_KEYS and value is not None:
             value = _resolve(value, item, key)
         values[key] = value
-    return kind(**values)
+    return values
 
 
 def _build_members(item: _Found, key: str) -> tuple[MemberAddress, ...]:
-    hints = _fields_of(MemberAddress)
+    hints = typing.get_type_hints(MemberAddress)
     if not isinstance(item.value, list):
         raise _refusal(item.origin, key, "an array of tables [[cluster.members]]", item.value)
     members = []
@@ -238,10 +249,6 @@ def _type_name(hint: Any) -> str:
     if typing.get_origin(hint) is tuple:
         return "a JSON array of members"
     return " or ".join(names[kind] for kind in _alternatives(hint) if kind in names)
-
-
-def _fields_of(kind: type[Any]) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
 
 
 def _refusal(

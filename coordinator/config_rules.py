@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from coordinator.config import Config, MemberAddress
+from coordinator.config import SETTINGS, Config, MemberAddress
 from coordinator.errors import ConfigError
+from coordinator.model.limits import bounds_of as bounds_of_limit
 
 Origin = Callable[[str, str], str]
 """Says where ``(section, key)`` was set, for a message."""
@@ -41,11 +42,6 @@ _BOUNDS: dict[tuple[str, str], tuple[int, int]] = {
     ("raft", "segment_bytes"): (4_096, 2 * 1024**3),
     ("raft", "frame_bytes_max"): (65_536, 256 * 1024**2),
     ("raft", "snapshot_piece_bytes"): (1_024, 64 * 1024**2),
-    ("limits", "data_bytes_max"): (1, 128 * 1024**2),
-    ("limits", "path_bytes_max"): (64, 65_536),
-    ("limits", "path_depth_max"): (4, 1_024),
-    ("limits", "request_window"): (1, 16_384),
-    ("limits", "ordinary_percent_max"): (1, 100),
     # Clients take a stream for dead after 12 s without a line (``client.lines``).
     ("limits", "bookmark_interval_ms"): (1, 10_000),
     ("limits", "watch_history_changes"): (0, 1_000_000_000),
@@ -88,9 +84,18 @@ _MEMBERS_MAX = 9
 _SHOWN_MAX = 120
 
 
+def check_range(section: str, key: str, number: int, where: str) -> None:
+    """Raise ConfigError if ``key`` of ``[section]`` may not be ``number``, set at ``where``."""
+    low, high = bounds_of(section, key)
+    if not low <= number <= high:
+        expected = f"a whole number from {low} to {high}"
+        if why := _WHY_BOUNDED.get((section, key)):
+            expected += f", because {why}"
+        _fail(where, key, expected, number)
+
+
 def check(config: Config, origin: Origin) -> None:
-    """Raise ConfigError for the first invalid value in ``config``."""
-    _check_ranges(config, origin)
+    """Raise ConfigError for the first values of ``config`` that do not fit each other."""
     _check_orders(config, origin)
     _check_members(config, origin)
     _check_door(config, origin)
@@ -108,30 +113,17 @@ def _fail(where: str, key: str, expected: str, found: object) -> NoReturn:
 
 def bounds_of(section: str, key: str) -> tuple[int, int]:
     """Return the smallest and the largest value that ``key`` of ``[section]`` may have."""
+    if SETTINGS[section][key] == "first_limits":
+        return bounds_of_limit(key)
     if (section, key) in _BOUNDS:
         return _BOUNDS[section, key]
     return next((low, high) for suffix, low, high in _BOUNDS_BY_SUFFIX if key.endswith(suffix))
 
 
-def _check_ranges(config: Config, origin: Origin) -> None:
-    for section in ("http", "raft", "sessions", "limits"):
-        part = getattr(config, section)
-        for key in type(part).__dataclass_fields__:
-            value = getattr(part, key)
-            if type(value) is not int:
-                continue
-            low, high = bounds_of(section, key)
-            if not low <= value <= high:
-                expected = f"a whole number from {low} to {high}"
-                if why := _WHY_BOUNDED.get((section, key)):
-                    expected += f", because {why}"
-                _fail(origin(section, key), key, expected, value)
-
-
 def _check_orders(config: Config, origin: Origin) -> None:
     for section, key, factor, other_section, other_key, reason in _AT_LEAST:
-        value = getattr(getattr(config, section), key)
-        other = getattr(getattr(config, other_section), other_key)
+        value = config.value(section, key)
+        other = config.value(other_section, other_key)
         if value < factor * other:
             multiple = f"{factor} times " if factor > 1 else ""
             expected = f"at least {multiple}[{other_section}] {other_key} ({factor * other})"
@@ -158,7 +150,7 @@ _WORDS = {
 
 def _check_words(config: Config, origin: Origin) -> None:
     for (section, key), words in _WORDS.items():
-        value = getattr(getattr(config, section), key)
+        value = config.value(section, key)
         if value not in words:
             _fail(origin(section, key), key, "one of " + ", ".join(words), repr(value))
 

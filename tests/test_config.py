@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.client.lines import SILENCE_MS_MAX
-from coordinator.config import Config
+from coordinator.config import SETTINGS, Config
 from coordinator.config_file import load
 from coordinator.config_rules import bounds_of
 from coordinator.errors import ConfigError
@@ -284,11 +284,10 @@ def test_beyond_loopback_needs_a_secret_and_a_word(tmp_path: Path) -> None:
 def test_every_default_is_within_its_bounds() -> None:
     """The ranges allow the defaults, strictly inside for sizes and times."""
     for section in ("http", "raft", "sessions", "limits"):
-        part = getattr(Config(), section)
-        for field in dataclasses.fields(part):
-            value = getattr(part, field.name)
+        for key in SETTINGS[section]:
+            value = Config().value(section, key)
             if type(value) is int:
-                low, high = bounds_of(section, field.name)
+                low, high = bounds_of(section, key)
                 assert low <= value <= high
 
 
@@ -297,11 +296,7 @@ def test_bookmarks_come_before_a_client_takes_the_stream_for_dead() -> None:
     assert bounds_of("limits", "bookmark_interval_ms")[1] + 2_000 <= SILENCE_MS_MAX
 
 
-KEYS = [
-    (section.name, key.name)
-    for section in dataclasses.fields(Config)
-    for key in dataclasses.fields(getattr(Config(), section.name))
-]
+KEYS = [(section, key) for section, keys in SETTINGS.items() for key in keys]
 VALUES: st.SearchStrategy[Any] = st.one_of(
     st.integers(), st.booleans(), st.text(), st.floats(), st.lists(st.integers(), max_size=2)
 )
@@ -379,7 +374,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
         for key, default in re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", text, re.MULTILINE)
     }
 
-    defaults = {(section, key): getattr(getattr(Config(), section), key) for section, key in KEYS}
+    defaults = {(section, key): Config().value(section, key) for section, key in KEYS}
 
     assert set(rows) == set(defaults)
     for name, default in defaults.items():

@@ -26,13 +26,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.waiting": (),
     "coordinator.log_lines": (),
     "coordinator.garbage": (),
-    "coordinator.config": ("coordinator.errors",),
+    "coordinator.config": ("coordinator.errors", "coordinator.model.limits"),
     "coordinator.config_file": (
         "coordinator.config",
         "coordinator.config_rules",
         "coordinator.errors",
     ),
-    "coordinator.config_rules": ("coordinator.config", "coordinator.errors"),
+    "coordinator.config_rules": (
+        "coordinator.config",
+        "coordinator.errors",
+        "coordinator.model.limits",
+    ),
     "coordinator.secret_file": (
         "coordinator.config",
         "coordinator.config_rules",

@@ -1,12 +1,146 @@
-"""The limits of the cluster, as clients see and set them."""
+"""The limits of the cluster: their one definition, and how clients see and set them.
+
+``MachineLimits`` has two sets of values. ``UNSET`` holds in a state that no command has given
+limits; it never changes. ``NEW_CLUSTER`` is what a configuration proposes for a new cluster where
+it names nothing else; a release may change it, since only what a ``SetLimits`` command carries
+decides anything (``coordinator.state.limits``).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from coordinator.errors import BadArgumentsError
 from coordinator.model.fields import ANY_VERSION, Count, ExpectedVersion, ShortText, Version
+
+_MIB = 1024 * 1024
+_NAME_SHOWN_MAX = 40
+_COUNT = (1, 1_000_000_000)
+_BYTES = (1, 1024 * 1024 * _MIB)
+_MS = (1, 30 * 24 * 3_600_000)
+BOUNDS = {
+    "data_bytes_max": (1, 128 * _MIB),
+    "path_bytes_max": (64, 65_536),
+    "path_depth_max": (4, 1_024),
+    "state_bytes_max": _BYTES,
+    "remembered_bytes_max": _BYTES,
+    "grant_history_bytes_max": _BYTES,
+    "timeout_ms_min": _MS,
+    "timeout_ms_max": _MS,
+    "request_window": (1, 16_384),
+    "ordinary_percent_max": (1, 100),
+}
+"""The least and the greatest value that a command may set; the others are ``_COUNT``."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLimits:
+    """The limits of the tree, the sessions and the exactly-once table; units in the names.
+
+    The defaults are ``UNSET``. Do not change them; change ``NEW_CLUSTER``.
+    """
+
+    data_bytes_max: int = 1_048_576
+    """Data of one znode; also what the reads of one command may return together."""
+    path_bytes_max: int = 1_024
+    path_depth_max: int = 64
+    children_max: int = 100_000
+    znodes_max: int = 1_000_000
+    state_bytes_max: int = 1024 * 1024 * 1024
+    """Data, paths and a fixed sum for each znode (``tree.ZNODE_OVERHEAD_BYTES``)."""
+    operations_per_multi_max: int = 1_000
+    """Conditions and both branches of a guarded write count together."""
+    ephemerals_per_session_max: int = 20_000
+    recursive_delete_max: int = 10_000
+    grants_per_command_max: int = 1_000_000_000
+    """Contenders beyond that are granted by commands that follow (``commands.FinishGrants``)."""
+    request_window: int = 128
+    """Outcomes remembered for each client id; the number of requests it may have in flight."""
+    clients_max: int = 20_000
+    """Client ids remembered beyond those bound to open sessions."""
+    remembered_bytes_max: int = 256 * 1024 * 1024
+    """Outcomes remembered for retries, together; the least recently used clients go first."""
+    released_grants_max: int = 4_096
+    grant_history_max: int = 10_000
+    """Ended grants in the history (``coordinator grants``)."""
+    grant_history_bytes_max: int = 16 * 1024 * 1024
+    """All ended grants in the history together, by a fixed estimate."""
+    timeout_ms_min: int = 1_000
+    timeout_ms_max: int = 3_600_000
+    sessions_max: int = 50_000
+    sessions_per_address_max: int = 1_000_000_000
+    """Open sessions whose clients have one address; of IPv6 one /64. A proxy is one address."""
+    sessions_per_client_max: int = 1_000_000_000
+    """Open sessions opened under one client id (``Coordinator-Client-Id``)."""
+    ordinary_percent_max: int = 100
+    """How much of ``sessions_max``, ``znodes_max`` and ``state_bytes_max`` is not the reserve: of
+    sessions for operators, of the others for locks and elections."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            assert getattr(self, each.name) >= 1, f"{each.name} must be at least 1"
+
+    def ordinary_max(self, name: str) -> int:
+        """Return how much of the limit ``name`` is not the reserve."""
+        maximum: int = getattr(self, name)
+        return maximum - maximum * (100 - self.ordinary_percent_max) // 100
+
+    def items(self) -> tuple[tuple[str, int], ...]:
+        """Return all names and values, in the order of the fields."""
+        return tuple([(name, getattr(self, name)) for name in NAMES])
+
+    def changed(self, values: Iterable[tuple[str, int]]) -> MachineLimits:
+        """Return these limits with ``values`` in place of theirs.
+
+        Raises:
+            BadArgumentsError: a name is not known or there twice, or a value cannot be.
+        """
+        found: dict[str, int] = {}
+        for name, value in values:
+            if name not in NAMES:
+                raise BadArgumentsError(
+                    f"limit {name[:_NAME_SHOWN_MAX]!a}: expected one of {', '.join(NAMES)}"
+                )
+            if name in found:
+                raise BadArgumentsError(f"limit {name}: expected it once, found it twice")
+            low, high = bounds_of(name)
+            if not low <= value <= high:
+                raise BadArgumentsError(
+                    f"limit {name}: expected a whole number from {low} to {high}, found {value}",
+                    limit=name,
+                )
+            found[name] = value
+        limits = replace(self, **found)
+        if limits.timeout_ms_max < limits.timeout_ms_min:
+            raise BadArgumentsError(
+                f"limit timeout_ms_max: expected at least timeout_ms_min "
+                f"({limits.timeout_ms_min}), found {limits.timeout_ms_max}",
+                limit="timeout_ms_max",
+            )
+        return limits
+
+
+NAMES = tuple(each.name for each in fields(MachineLimits))
+UNSET = MachineLimits()
+"""The limits of a state in which no command has set any."""
+NEW_CLUSTER = MachineLimits(
+    ordinary_percent_max=95,
+    recursive_delete_max=1_500,
+    grants_per_command_max=500,
+    sessions_per_address_max=10_000,
+    sessions_per_client_max=1_000,
+)
+"""The limits of a new cluster whose configuration names none."""
+
+
+def bounds_of(name: str) -> tuple[int, int]:
+    """Return the least and the greatest value that the limit ``name`` may be set to."""
+    return BOUNDS.get(name, _COUNT)
+
 
 LIMITS_NAMED_MAX = 100
 

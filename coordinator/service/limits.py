@@ -28,7 +28,7 @@ from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timers
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, SetLimits
-from coordinator.state.limits import LimitsRecord, MachineLimits
+from coordinator.state.limits import LimitsRecord
 from coordinator.state.outcomes import LimitsSet, Outcome
 from coordinator.state.repeats import check_answers
 from coordinator.state.rules import RULES
@@ -81,7 +81,7 @@ class LimitsService:
         self._proposer = proposer
         self._reads = reads
         self._rules = rules
-        self._proposed = MachineLimits.of(config.limits, config.sessions)
+        self._proposed = config.first_limits
         self._term: int | None = None
         self._said = ""
 
@@ -159,7 +159,7 @@ class LimitsService:
 
     def _refuse_unfit(self, values: tuple[tuple[str, int], ...]) -> None:
         wanted = dict(values)
-        MachineLimits.changed(self._replica.machine.limits, values)  # as apply will judge it
+        self._replica.machine.limits.changed(values)  # as apply will judge it
         body_bytes_max = self._config.http.body_bytes_max
         if wanted.get("data_bytes_max", 0) > body_bytes_max:
             raise BadArgumentsError(

@@ -63,7 +63,6 @@ from coordinator.service.watch_stream import WatchStream
 from coordinator.service.watches import WatchHub
 from coordinator.state import paths
 from coordinator.state.commands import CloseSession, IfHeld, OpenSession, Operation, RequestId
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import SessionEnded, SessionOpened, Stat
 from coordinator.state.repeats import check_answers
@@ -100,7 +99,7 @@ class Member:
         self.metrics = metrics = Metrics()
         limits = config.limits
         self._replica = replica = MachineReplica(
-            StateMachine(), limits=MachineLimits.of(limits, config.sessions), rules=rules
+            StateMachine(), limits=config.first_limits, rules=rules
         )
         self._timers = timers = Timers(clock)
         self._tasks = tasks = Tasks(self._fail)

@@ -9,17 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from coordinator.config import LimitsConfig, SessionConfig
 from coordinator.errors import StorageError
+from coordinator.model.limits import NEW_CLUSTER, UNSET, MachineLimits
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import Command, SetLimits
-from coordinator.state.limits import UNSET, MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
 from coordinator.state.rules import RULES, difference
-
-DEFAULTS = MachineLimits.of(LimitsConfig(), SessionConfig())
-"""The limits of a configuration that names none; the previous release may differ."""
 
 
 class StateListener(Protocol):
@@ -85,7 +81,7 @@ class MachineReplica:
             )
 
     def _refuse_other_limits(self) -> None:
-        then_and_default = zip(UNSET.items(), DEFAULTS.items(), strict=True)
+        then_and_default = zip(UNSET.items(), NEW_CLUSTER.items(), strict=True)
         configured = self._configured.items()
         for (name, value), ((_, then), (_, default)) in zip(
             configured, then_and_default, strict=True

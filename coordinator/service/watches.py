@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from coordinator.config import LimitsConfig
+from coordinator.config import MemberLimits
 from coordinator.errors import BadArgumentsError, QuotaExceededError, ThrottledError
 from coordinator.model.events import Change, Event, EventType, WatchKind, WatchSelector
 from coordinator.service.metrics import Metrics
@@ -45,7 +45,7 @@ class Selection:
 class WatchHub:
     """All watches of one member, and the history that lets them resume."""
 
-    def __init__(self, replica: MachineReplica, limits: LimitsConfig, metrics: Metrics) -> None:
+    def __init__(self, replica: MachineReplica, limits: MemberLimits, metrics: Metrics) -> None:
         self._replica = replica
         self._limits = limits
         self._metrics = metrics

@@ -28,8 +28,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from coordinator.errors import BadArgumentsError, RequestForgottenError, SessionExpiredError
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import RequestId
-from coordinator.state.limits import DROPPED_AT_ONCE, MachineLimits
+from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.outcomes import Entered, GuardedDone, MultiDone, Outcome, ReadDone
 from coordinator.state.sessions import Session
 

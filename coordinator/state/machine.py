@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Iterator
 from coordinator.errors import (
     CoordinatorError,
 )
+from coordinator.model.limits import UNSET, MachineLimits
 from coordinator.state import paths
 from coordinator.state.commands import (
     Abandon,
@@ -57,7 +58,7 @@ from coordinator.state.commands import (
     SetLimits,
 )
 from coordinator.state.dedup import ReleasedTable, RequestTable
-from coordinator.state.limits import UNSET, LimitsRecord, MachineLimits
+from coordinator.state.limits import LimitsRecord
 from coordinator.state.locks.contender import Departure
 from coordinator.state.locks.departures import departure_of
 from coordinator.state.locks.operations import (

@@ -14,8 +14,8 @@ from coordinator.errors import (
     DataTooLargeError,
     QuotaExceededError,
 )
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import Guarded, Multi, ZnodeOperation
-from coordinator.state.limits import MachineLimits
 from coordinator.state.operations import ZnodeOperations
 from coordinator.state.outcomes import GuardedDone, MultiDone, ReadDone, ZnodeResult
 

@@ -27,6 +27,7 @@ from coordinator.errors import (
     QuotaExceededError,
     SessionExpiredError,
 )
+from coordinator.model.limits import MachineLimits
 from coordinator.state import paths
 from coordinator.state.commands import (
     ANY_VERSION,
@@ -38,7 +39,6 @@ from coordinator.state.commands import (
     SetData,
     ZnodeOperation,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import CONTENDER_DEPTH, QUEUE_ROOTS
 from coordinator.state.locks.newcomers import check_newcomer
 from coordinator.state.locks.queues import LockTable

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 
 from coordinator.errors import BadArgumentsError
-from coordinator.state.limits import MachineLimits
+from coordinator.model.limits import MachineLimits
 
 ROOT = "/"
 SEQUENCE_DIGITS = 10

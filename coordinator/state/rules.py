@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from coordinator.model import limits as model_limits
 from coordinator.state import dedup, limits, paths, sessions, tree
 from coordinator.state.locks import contender, deadlock, grant_history, operations, queues, release
 
@@ -29,7 +30,8 @@ _DECIDING: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("deadlock", deadlock, ("CYCLE_SHOWN_MAX",)),
     ("dedup", dedup, ("CLIENT_ID", "_OUTCOME_BYTES", "_RESULT_BYTES")),
     ("grants", grant_history, ("_GRANT_BYTES",)),
-    ("limits", limits, ("DROPPED_AT_ONCE", "BY_CHARACTERS_MAX", "RULES_MAX", "_NAME_SHOWN_MAX")),
+    ("limits", limits, ("DROPPED_AT_ONCE", "BY_CHARACTERS_MAX", "RULES_MAX")),
+    ("limits", model_limits, ("_NAME_SHOWN_MAX",)),
     (
         "lock_operations", operations,
         (
@@ -71,8 +73,8 @@ def _find() -> tuple[tuple[str, str], ...]:
     for room, module, names in _DECIDING:
         for name in names:
             found[f"{room}.{name.strip('_').lower()}"] = _text_of(getattr(module, name))
-    for name, value in limits.MachineLimits().items():
-        low, high = limits.bounds_of(name)
+    for name, value in model_limits.UNSET.items():
+        low, high = model_limits.bounds_of(name)
         found[f"limits.{name}"] = f"{low} to {high}, {value} until it is set"
     return tuple(sorted(found.items()))
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 
 from coordinator.errors import BadArgumentsError, QuotaExceededError
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import OpenSession
-from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import Departure
 
 SESSION_ID = re.compile(r"[!-~]{1,64}")

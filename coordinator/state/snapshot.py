@@ -24,10 +24,11 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from coordinator.model.limits import NAMES, UNSET, MachineLimits
 from coordinator.state.captured_map import Hold
 from coordinator.state.codec import outcome_of, outcome_row
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
-from coordinator.state.limits import NAMES, UNSET, LimitsRecord, MachineLimits
+from coordinator.state.limits import LimitsRecord
 from coordinator.state.locks.contender import Closing, Contender, Departure, Ending
 from coordinator.state.locks.grant_history import Ended
 from coordinator.state.locks.queues import LocksCapture
@@ -128,7 +129,7 @@ def _rows(
     )  # fmt: skip
     limits = capture.limits
     yield (
-        limits.version, limits.changed_by, limits.changed_ms, limits.limits.written(),
+        limits.version, limits.changed_by, limits.changed_ms, limits.written(),
         limits.rules,
     )  # fmt: skip
     for path, znode in znodes:

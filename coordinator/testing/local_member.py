@@ -16,6 +16,7 @@ from coordinator.config import (
     SessionConfig,
 )
 from coordinator.errors import SessionExpiredError
+from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.status import Status
 from coordinator.raft.network.transport import TcpTransport
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
@@ -59,9 +60,8 @@ class LocalMember:
                 bind_port=int(self.url.rpartition(":")[2]), shutdown_grace_ms=_SHUTDOWN_GRACE_MS
             ),
             raft=RaftConfig(),
-            sessions=replace(
-                SessionConfig(), timeout_ms_min=SESSION_TIMEOUT_MS_MIN, tick_ms=_TICK_MS
-            ),
+            sessions=SessionConfig(tick_ms=_TICK_MS),
+            first_limits=replace(NEW_CLUSTER, timeout_ms_min=SESSION_TIMEOUT_MS_MIN),
         )
         self._links = links
         self._is_synced = is_synced

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
+from coordinator.model.limits import BOUNDS as LIMIT_BOUNDS
+from coordinator.model.limits import MachineLimits
 from coordinator.state import sessions
 from coordinator.state.commands import (
     CloseSession,
@@ -28,8 +30,7 @@ from coordinator.state.commands import (
     SetData,
     SetLimits,
 )
-from coordinator.state.limits import BOUNDS as LIMIT_BOUNDS
-from coordinator.state.limits import RULES_MAX, MachineLimits
+from coordinator.state.limits import RULES_MAX
 from coordinator.state.locks import contender as places
 from coordinator.state.locks import operations as operations
 from coordinator.state.locks.grant_history import GrantQuery

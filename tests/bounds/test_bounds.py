@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.state.limits import MachineLimits
+from coordinator.model.limits import MachineLimits
 from tests.bounds import machine_bounds, wire_bounds
 from tests.bounds.machine_bounds import Bound
 

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from coordinator import connect
-from coordinator.config import LimitsConfig
+from coordinator.model.limits import NEW_CLUSTER
 from recipes import Lock
 from tests.cluster.conftest import MakeCluster
 from tests.cluster.processes import ProcessCluster
@@ -147,7 +147,7 @@ async def test_a_thousand_readers_and_a_writer_wait_for_each_other_in_turn(
     granted = [each["granted_zxid"] for each in grants]
     assert len(granted) == WAITERS + 52
     together = [count for _, count in sorted(Counter(granted).items())]
-    at_once = LimitsConfig().grants_per_command_max
+    at_once = NEW_CLUSTER.grants_per_command_max
     assert together == [1, *[at_once] * (WAITERS // at_once), 1, 50], (
         "a writer, all readers in as few commands as may be, a writer, the late ones"
     )

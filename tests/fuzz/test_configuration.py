@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import typing
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from coordinator.cli.main import SECTIONS, cli
-from coordinator.config import Config, MemberAddress
+from coordinator.config import SETTINGS, MemberAddress
 from coordinator.config_file import load
 from coordinator.errors import ConfigError
 from coordinator.secret_file import ensure_secret
@@ -38,15 +37,7 @@ LINES = (
 )  # fmt: skip
 
 
-def keys_of_sections() -> list[tuple[str, str]]:
-    sections = typing.get_type_hints(Config)
-    return [
-        (section, each.name) for section, kind in sections.items()
-        for each in dataclasses.fields(kind) if each.name != "members"
-    ]  # fmt: skip
-
-
-KEYS = keys_of_sections()
+KEYS = [(section, key) for section, keys in SETTINGS.items() for key in keys if key != "members"]
 MEMBER_KEYS = [each.name for each in dataclasses.fields(MemberAddress)]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from coordinator.config import LimitsConfig, SessionConfig
+from coordinator.model.limits import NEW_CLUSTER
 from coordinator.state.commands import Create, Enter, Kind, OpenSession, Revoke
 from tests.members.stage import Stage
 
-SESSIONS = SessionConfig().sessions_max
-HOLDS_OF_ONE = LimitsConfig().ephemerals_per_session_max
+SESSIONS = NEW_CLUSTER.sessions_max
+HOLDS_OF_ONE = NEW_CLUSTER.ephemerals_per_session_max
 """Bounded holds of the session ``s0``."""
 HOLDERS = 10_000
 """Sessions with one bounded hold, from ``s1`` on."""

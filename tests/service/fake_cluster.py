@@ -28,7 +28,6 @@ from coordinator.raft.engine import (
 from coordinator.service.member import Member
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, SetLimits
-from coordinator.state.limits import MachineLimits
 from coordinator.state.rules import RULES
 
 T = TypeVar("T")
@@ -236,7 +235,7 @@ class World:
 
     def __init__(self, count: int, config: Config, seed: int = 1, *, is_new: bool = False) -> None:
         self.clock = ManualClock(monotonic_ms=1_000)
-        first = SetLimits(MachineLimits.of(config.limits, config.sessions).items(), 0, RULES)
+        first = SetLimits(config.first_limits.items(), 0, RULES)
         self.log: list[tuple[int, bytes, asyncio.Future[Applied] | None]] = []
         if not is_new:
             self.log.append((0, encode_command(Command(first, 0)), None))

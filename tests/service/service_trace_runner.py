@@ -38,13 +38,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from coordinator.config import Config, LimitsConfig, SessionConfig
+from coordinator.config import Config, MemberLimits, SessionConfig
 from coordinator.errors import CoordinatorError
 from coordinator.model.contention import HolderInfo
 from coordinator.model.events import WatchSelector
+from coordinator.model.limits import NEW_CLUSTER, MachineLimits
 from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.queues import Wish
 from coordinator.service.locks.service import Grant
@@ -138,7 +139,8 @@ class Trace:
         count, numbers = int(words.given[0]), words.numbers()
         config = Config(
             sessions=SessionConfig(**taken(numbers, SessionConfig)),
-            limits=LimitsConfig(**taken(numbers, LimitsConfig)),
+            limits=MemberLimits(**taken(numbers, MemberLimits)),
+            first_limits=replace(NEW_CLUSTER, **taken(numbers, MachineLimits)),
         )
         assert not numbers, f"{words.line}: not understood: {numbers}"
         self.world = TracedWorld(count, config, self.note)

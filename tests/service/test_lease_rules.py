@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.errors import NoLeaderError, OutcomeUnknownError, ThrottledError
+from coordinator.model.limits import MachineLimits
 from coordinator.service import leases as module
 from coordinator.service.leases import Leases
 from coordinator.service.metrics import Metrics
@@ -21,7 +22,6 @@ from coordinator.state.commands import (
     OpenSession,
     Operation,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 
 TERM = 3

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 
-from coordinator.config import Config, HttpConfig, LimitsConfig, SessionConfig
+from coordinator.config import Config, HttpConfig, SessionConfig
 from coordinator.errors import (
     BadArgumentsError,
     BadVersionError,
@@ -16,6 +17,7 @@ from coordinator.errors import (
     QuotaExceededError,
     StorageError,
 )
+from coordinator.model.limits import NEW_CLUSTER, UNSET, MachineLimits
 from coordinator.service.limits import LimitsChanged
 from coordinator.service.locks.admin import Asked
 from coordinator.service.member import Member
@@ -23,13 +25,13 @@ from coordinator.service.reads import LINEARIZABLE
 from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import ANY_VERSION, Command, Create, SetData, SetLimits
-from coordinator.state.limits import UNSET, MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.rules import RULES
 from tests.service.fake_cluster import World, cluster, settle, soon
 
 SMALL = Config(
-    sessions=SessionConfig(timeout_ms_default=2_000), limits=LimitsConfig(data_bytes_max=10)
+    sessions=SessionConfig(timeout_ms_default=2_000),
+    first_limits=replace(NEW_CLUSTER, data_bytes_max=10),
 )
 
 
@@ -111,7 +113,8 @@ async def test_a_member_that_comes_back_with_other_limits_decides_as_it_did() ->
         log, before = list(world.log), world.leader.labels()
 
     for data_bytes_max in (1, 10, 1_048_576):
-        config = Config(sessions=SMALL.sessions, limits=LimitsConfig(data_bytes_max=data_bytes_max))
+        first = replace(NEW_CLUSTER, data_bytes_max=data_bytes_max)
+        config = Config(sessions=SMALL.sessions, first_limits=first)
         async with cluster(1, config=config, is_new=True, leader_id=None) as world:
             world.log.extend(log)
             world.engines["1"].catch_up()
@@ -124,7 +127,7 @@ async def test_a_member_that_comes_back_with_other_limits_decides_as_it_did() ->
 
 async def test_a_limit_raised_while_one_member_was_away_holds_for_it_too() -> None:
     """All have the same children afterwards: 8, 8 and 20 was what the trial saw."""
-    config = Config(sessions=SMALL.sessions, limits=LimitsConfig(znodes_max=8))
+    config = Config(sessions=SMALL.sessions, first_limits=replace(NEW_CLUSTER, znodes_max=8))
     async with cluster(config=config) as world:
         away = world.engines["3"]
         away.is_applying = False
@@ -253,10 +256,9 @@ def test_a_log_from_before_is_read_under_the_limits_of_then_or_not_at_all() -> N
 def test_a_log_from_before_is_read_under_a_configuration_that_names_no_limit() -> None:
     """The release before had another default for one of them: nobody wrote the one of now."""
     from_before = encode_command(Command(Create("/a"), 0))
-    unnamed = MachineLimits.of(LimitsConfig(), SessionConfig())
-    assert unnamed != UNSET
+    assert NEW_CLUSTER != UNSET
 
-    replica = MachineReplica(StateMachine(), limits=unnamed)
+    replica = MachineReplica(StateMachine(), limits=NEW_CLUSTER)
 
     assert replica.apply(1, 1, from_before).refusal is None
     assert replica.machine.limits == UNSET

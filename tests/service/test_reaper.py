@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.config import Config, LimitsConfig
+from coordinator.config import Config, MemberLimits
 from coordinator.errors import NoSpaceError
 from coordinator.raft.engine import Applied
 from coordinator.service.reads import STALE
@@ -12,7 +12,7 @@ from coordinator.state.codec import decode_command
 from coordinator.state.commands import Create, CreateMode, Delete, Operation, Reap, SetData
 from tests.service.fake_cluster import World, cluster, counted
 
-CONFIG = Config(limits=replace(LimitsConfig(), reap_interval_ms=1_000))
+CONFIG = Config(limits=replace(MemberLimits(), reap_interval_ms=1_000))
 
 
 async def write(world: World, *operations: Operation) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.config import Config, LimitsConfig
+from coordinator.config import Config, MemberLimits
 from coordinator.errors import (
     BadArgumentsError,
     CompactedError,
@@ -32,7 +32,7 @@ from tests.service.fake_cluster import World, cluster, counted, settle, soon
 
 
 def limited(**limits: int) -> Config:
-    return Config(limits=replace(LimitsConfig(), **limits))
+    return Config(limits=replace(MemberLimits(), **limits))
 
 
 async def write(world: World, *operations: Operation) -> None:

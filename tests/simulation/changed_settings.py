@@ -124,11 +124,8 @@ class ChangedSettings:
     def _with_other_limits(self, member: SimulatedMember) -> Config:
         draw, config = self._random, self._world.config_of(member.member_id)
         chosen = {name: draw.choice(values) for name, values in _PROPOSED.items()}
-        return replace(
-            config,
-            limits=replace(config.limits, **chosen),  # type: ignore[arg-type]
-            sessions=replace(config.sessions, sessions_max=draw.choice((1, 50_000))),
-        )
+        chosen["sessions_max"] = draw.choice((1, 50_000))
+        return replace(config, first_limits=replace(config.first_limits, **chosen))
 
     async def _change_limits(self) -> None:
         """An operator sets a limit at some member, maybe while another one is away."""
@@ -202,7 +199,7 @@ class ChangedSettings:
 def with_few_grants(seed: int, config: Config) -> Config:
     """Return ``config`` with a bound, or none to speak of, on what one command grants."""
     count = random.Random(f"{seed}/grants at once").choice((1, 2, 500))
-    return replace(config, limits=replace(config.limits, grants_per_command_max=count))
+    return replace(config, first_limits=replace(config.first_limits, grants_per_command_max=count))
 
 
 def _name(fault: Callable[..., Any]) -> str:

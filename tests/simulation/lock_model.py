@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coordinator.model.events import Event, EventType
+from coordinator.model.limits import UNSET
 from coordinator.state.commands import (
     Abandon,
     CloseSession,
@@ -31,7 +32,6 @@ from coordinator.state.commands import (
     Revoke,
     SetLimits,
 )
-from coordinator.state.limits import UNSET
 from coordinator.state.outcomes import Entered
 from tests.simulation.log import CLOCK_RATE_LEAST, Entry
 from tests.simulation.waiting import Owner, Place, stuck_owners

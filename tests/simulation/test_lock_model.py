@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator.model.events import Event, EventType
+from coordinator.model.limits import MachineLimits
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import (
     CloseSession,
@@ -27,7 +28,6 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, Refusal
 from tests.simulation import properties

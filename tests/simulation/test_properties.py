@@ -10,6 +10,7 @@ import pytest
 from coordinator.client.transport import Request, Response
 from coordinator.model import events as watches
 from coordinator.model.events import Event
+from coordinator.model.limits import MachineLimits
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import (
     CloseSession,
@@ -24,7 +25,6 @@ from coordinator.state.commands import (
     RequestId,
     SetData,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from tests.history.operations import Recorder
 from tests.simulation import properties

@@ -13,12 +13,12 @@ from coordinator.client.transport import Request, Response
 from coordinator.config import (
     ClusterConfig,
     Config,
-    LimitsConfig,
     MemberAddress,
     MemberConfig,
+    MemberLimits,
     RaftConfig,
-    SessionConfig,
 )
+from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.sessions import SessionLease
 from coordinator.wire.codec import from_body
 from coordinator.wire.encoding import decode
@@ -471,11 +471,12 @@ def _config(count: int, draw: random.Random) -> Config:
             segment_bytes=draw.choice((4_096, 65_536)),
             append_batch_bytes=draw.choice((400, 1_048_576, 1_048_576)),
         ),
-        sessions=replace(SessionConfig(), timeout_ms_min=1_000),
-        limits=replace(
-            LimitsConfig(),
+        first_limits=replace(
+            NEW_CLUSTER,
             request_window=draw.choice((4, 4, 16, 16, 128)),
             clients_max=draw.choice((30, 1_000)),
+        ),
+        limits=MemberLimits(
             watch_history_changes=draw.choice((50, 50_000)),
             watch_buffer_changes=draw.choice((8, 10_000)),
             bookmark_interval_ms=1_000,

@@ -16,6 +16,7 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import (
     Abandon,
     CloseSession,
@@ -30,7 +31,6 @@ from coordinator.state.commands import (
     Reap,
     RequestId,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import Contender
 from coordinator.state.machine import StateMachine
 from tests.state.values import changed, is_value, names_of

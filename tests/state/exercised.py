@@ -13,6 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import (
     Abandon,
     CloseSession,
@@ -33,7 +34,6 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import Contender, kind_of
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import (

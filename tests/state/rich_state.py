@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import (
     Abandon,
     Check,
@@ -26,7 +27,6 @@ from coordinator.state.commands import (
     Revoke,
     SetData,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 
 LIMITS = replace(

@@ -8,6 +8,7 @@ from dataclasses import fields
 
 from hypothesis import strategies as st
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import (
     Abandon,
     Check,
@@ -31,7 +32,6 @@ from coordinator.state.commands import (
     SetLimits,
     ZnodeOperation,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
 from tests.state.locks.lock_histories import lock_history

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.errors import OutcomeUnknownError, RequestForgottenError
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import (
     Check,
     CloseSession,
@@ -21,7 +22,6 @@ from coordinator.state.commands import (
     Read,
     RequestId,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Created, Outcome
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgpack
 import pytest
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state.codec import decode_command, encode_command, encode_outcome
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.rules import DECISIONS
 from tests.state.drawn_history import TERM

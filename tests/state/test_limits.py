@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from types import MethodType
 
 import pytest
 
-from coordinator.config import LimitsConfig, SessionConfig
+from coordinator.config import SESSION_LIMITS
+from coordinator.config_file import load
 from coordinator.config_rules import bounds_of as bounds_of_config
+from coordinator.model.limits import NAMES, NEW_CLUSTER, UNSET, MachineLimits, bounds_of
 from coordinator.state.commands import (
     Command,
     Create,
@@ -23,7 +25,7 @@ from coordinator.state.commands import (
     SetData,
     SetLimits,
 )
-from coordinator.state.limits import DROPPED_AT_ONCE, NAMES, UNSET, MachineLimits, bounds_of
+from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.machine import StateMachine
 
 
@@ -40,12 +42,11 @@ def replayed(log: list[Operation], *, snapshot_at: int = 0) -> StateMachine:
 
 def test_the_configuration_proposes_each_limit() -> None:
     """A changed value of either section arrives under its name."""
-    limits = MachineLimits.of(
-        replace(LimitsConfig(), request_window=7), replace(SessionConfig(), sessions_max=3)
-    )
+    variables = {"COORDINATOR_LIMITS_REQUEST_WINDOW": "7", "COORDINATOR_SESSIONS_SESSIONS_MAX": "3"}
 
-    assert (limits.request_window, limits.sessions_max) == (7, 3)
-    assert MachineLimits.of(LimitsConfig(), SessionConfig()).items()[0][0] == NAMES[0]
+    config = load(None, variables)
+
+    assert config.first_limits == replace(NEW_CLUSTER, request_window=7, sessions_max=3)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,14 +59,14 @@ def test_a_limit_is_at_least_one(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_configuration_may_propose_a_command_may_set(name: str) -> None:
     """The two tables of bounds agree."""
-    section = "limits" if name in {each.name for each in fields(LimitsConfig)} else "sessions"
+    section = "sessions" if name in SESSION_LIMITS else "limits"
 
     assert bounds_of(name) == bounds_of_config(section, name)
 
 
 def test_the_limits_before_any_was_set_never_change() -> None:
     """Logs from before are read under these, in every release. A new limit is added, and is what
-    the release before it did; a value here is not changed: change ``coordinator.config``."""
+    the release before it did; a value here is not changed: change ``NEW_CLUSTER``."""
     assert (
         MachineLimits(
             data_bytes_max=1_048_576,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.errors import BadArgumentsError
+from coordinator.model.limits import MachineLimits
 from coordinator.state import paths
-from coordinator.state.limits import MachineLimits
 
 LIMITS = MachineLimits(path_bytes_max=32, path_depth_max=4)
 

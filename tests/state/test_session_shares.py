@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import CloseSession, Command, OpenSession, Operation
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state import slices
 from coordinator.state.commands import Command, Create, Delete, Multi, Read, RequestId
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.slices import Cursor, Slice, slice_at
 from tests.state.alterations import alterations

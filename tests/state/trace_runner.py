@@ -40,6 +40,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state.codec import decode_command, decode_outcome, encode_command, encode_outcome
 from coordinator.state.commands import (
     ANY_VERSION,
@@ -72,7 +73,6 @@ from coordinator.state.commands import (
     SetLimits,
     ZnodeOperation,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import Ending
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import (
     ANY_VERSION,
     Check,
@@ -19,7 +20,6 @@ from coordinator.state.commands import (
     SetData,
     ZnodeOperation,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.outcomes import Stat
 from tests.state.drawn_history import Action, DrawnHistory
 from tests.state.locks.lock_histories import LockHistory

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from coordinator.clock import SystemClock
-from coordinator.config import Config, HttpConfig, LimitsConfig
+from coordinator.config import Config, HttpConfig, MemberLimits
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.http.app import create_app
@@ -115,12 +115,12 @@ class Lines:
 
 @asynccontextmanager
 async def serving(
-    *, limits: LimitsConfig | None = None, http: HttpConfig | None = None
+    *, limits: MemberLimits | None = None, http: HttpConfig | None = None
 ) -> AsyncIterator[Api]:
     """Run one member and its door for the length of a test."""
     http_config = replace(http or HttpConfig(), bind_port=0, shutdown_grace_ms=1_000)
     clock = SystemClock()
-    config = Config(http=http_config, limits=limits or LimitsConfig())
+    config = Config(http=http_config, limits=limits or MemberLimits())
     member = Member(config, LoopbackEngine(), clock)
     await member.start()
     server = HttpServer(create_app(member, http_config, clock), http_config, clock)

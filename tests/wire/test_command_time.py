@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import pytest
 
-from coordinator.config import LimitsConfig
+from coordinator.model.limits import NEW_CLUSTER
 from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.state import commands
 from coordinator.state.commands import (
@@ -46,7 +46,7 @@ from coordinator.state.commands import (
 from tests.loop_meter import HELD_MS_MAX
 from tests.wire.crowded import Crowded, crowded
 
-LIMITS = LimitsConfig()
+LIMITS = NEW_CLUSTER
 BEHIND = 1_500
 """Contenders in the queue that a command moves."""
 _NUMBERS = count()

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from coordinator.config import LimitsConfig
+from coordinator.config import MemberLimits
 from coordinator.log_lines import LineFormatter, escaped
 from tests.wire.serving import Api, serving
 
@@ -69,7 +69,7 @@ async def test_no_text_of_a_client_forges_a_line(
 ) -> None:
     """Each message is printable by itself, whatever formats it; each line written is an event."""
     caplog.set_level(logging.DEBUG, "coordinator")
-    async with serving(limits=LimitsConfig(long_hold_ms=1_000)) as api:
+    async with serving(limits=MemberLimits(long_hold_ms=1_000)) as api:
         await do_all(api)
 
     said = [each.getMessage() for each in caplog.records if each.name.startswith("coordinator")]

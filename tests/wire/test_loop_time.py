@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from coordinator.clock import SystemClock
-from coordinator.config import Config, HttpConfig, LimitsConfig
+from coordinator.config import Config, HttpConfig, MemberLimits
+from coordinator.model.limits import NEW_CLUSTER
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.service.session_ends import ENDED_AT_ONCE
@@ -25,7 +26,7 @@ from coordinator.wire.http.routes import Route
 from tests.loop_meter import HELD_MS_MAX
 from tests.wire.crowded import Crowded, creation, crowded
 
-LIMITS = LimitsConfig()
+LIMITS = NEW_CLUSTER
 OPERATIONS_MAX = LIMITS.operations_per_multi_max
 _LOCKS_OF_ONE = 8 * ENDED_AT_ONCE
 
@@ -94,7 +95,7 @@ def _closed(scene: Crowded, repetition: int) -> None:
 def _watched(scene: Crowded, _repetition: int) -> None:
     selectors = [
         {"path": f"/wide/c{number:05}", "kind": "znode"}
-        for number in range(LIMITS.watches_per_stream_max)
+        for number in range(MemberLimits().watches_per_stream_max)
     ]
     scene.stream("POST", "/v1/watch", {"watches": selectors})
 

@@ -8,7 +8,7 @@ import json
 import aiohttp
 import pytest
 
-from coordinator.config import HttpConfig, LimitsConfig
+from coordinator.config import HttpConfig, MemberLimits
 from tests.wire.serving import Api, serving
 
 
@@ -101,7 +101,7 @@ async def test_events_are_server_sent_by_default(api: Api) -> None:
 async def test_silence_is_broken_by_bookmarks() -> None:
     """An idle stream shows that it lives, and moves its place of resumption."""
     async with (
-        serving(limits=LimitsConfig(bookmark_interval_ms=20)) as api,
+        serving(limits=MemberLimits(bookmark_interval_ms=20)) as api,
         api.stream("GET", "/v1/watch?path=/a") as lines,
     ):
         await lines.next()
@@ -115,7 +115,7 @@ async def test_silence_is_broken_by_bookmarks() -> None:
 
 async def test_what_is_not_kept_any_more_is_refused() -> None:
     """Never a silent gap: 410, and the reader reads anew."""
-    async with serving(limits=LimitsConfig(watch_history_changes=2)) as api:
+    async with serving(limits=MemberLimits(watch_history_changes=2)) as api:
         for number in range(5):
             await api.post(f"/v1/tree/{number}", {})
 
@@ -126,7 +126,7 @@ async def test_what_is_not_kept_any_more_is_refused() -> None:
 
 async def test_a_slow_reader_is_told_to_resync() -> None:
     """What cannot be kept for it is dropped openly, and the stream ends."""
-    limits = LimitsConfig(watch_buffer_changes=1_000)
+    limits = MemberLimits(watch_buffer_changes=1_000)
     http = HttpConfig(idle_deadline_ms=20_000)
     padding = "x" * 700
     async with serving(limits=limits, http=http) as api, aiohttp.ClientSession() as client:

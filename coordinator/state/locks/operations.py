@@ -25,6 +25,7 @@ from coordinator.errors import (
     NotOwnerError,
     SessionExpiredError,
 )
+from coordinator.model.limits import MachineLimits
 from coordinator.state import paths
 from coordinator.state.commands import (
     CreateMode,
@@ -39,7 +40,6 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.locks import deadlock
 from coordinator.state.locks.contender import (
     DELAY_PREFIX,

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from coordinator.model.events import Event, EventType
+from coordinator.model.limits import MachineLimits
 from coordinator.state.captured_map import CapturedMap, Hold
 from coordinator.state.commands import Kind
-from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import (
     CONTENDER_DEPTH,
     DELAY_PREFIX,

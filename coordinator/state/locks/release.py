@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordinator.errors import BadArgumentsError, NotEmptyError, NotOwnerError
+from coordinator.model.limits import MachineLimits
 from coordinator.state import paths
 from coordinator.state.commands import Abandon, Reap, Release, RequestId
 from coordinator.state.dedup import ReleasedTable, RequestTable
-from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import Contender
 from coordinator.state.locks.queues import LockTable
 from coordinator.state.outcomes import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.config import Config, LimitsConfig, SessionConfig
+from coordinator.config import Config, SessionConfig
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
@@ -17,6 +17,7 @@ from coordinator.errors import (
     NotOwnerError,
     OutcomeUnknownError,
 )
+from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.sessions import LOST_MAX
 from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.contenders import ELECTIONS, LOCKS
@@ -130,7 +131,7 @@ async def test_a_grant_deleted_over_the_tree_is_told_as_well() -> None:
 @pytest.mark.parametrize("limits", [{"grant_history_max": 1}, {"grant_history_bytes_max": 1}])
 async def test_every_holder_is_told_however_short_the_history_is(limits: dict[str, int]) -> None:
     """Several grants end in one command, more than the history keeps, or than any: all are told."""
-    config = replace(WITHOUT_LEASES, limits=replace(LimitsConfig(), **limits))
+    config = replace(WITHOUT_LEASES, first_limits=replace(NEW_CLUSTER, **limits))
     async with cluster(config=config) as world:
         sessions = [await opened(world) for _ in range(3)]
         held = [await soon(acquired(world, each, f"l{each}")) for each in sessions]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from coordinator.config import LimitsConfig
+from coordinator.model.limits import NEW_CLUSTER
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import Command, Enter, FinishGrants, Kind, Release
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.locks.lock_scenes import SHARED, acquired, acquiring, opened, released
 
-AT_ONCE = LimitsConfig().grants_per_command_max
+AT_ONCE = NEW_CLUSTER.grants_per_command_max
 MANY = 2 * AT_ONCE + 50
 
 

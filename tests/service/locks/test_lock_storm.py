@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import Config, LimitsConfig, SessionConfig
+from coordinator.config import Config, SessionConfig
 from coordinator.errors import (
     CoordinatorError,
     OutcomeUnknownError,
@@ -23,13 +23,13 @@ from coordinator.errors import (
     SessionError,
 )
 from coordinator.model.contention import HolderInfo
+from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.queue_order import holder
 from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import RequestId
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from tests.met import Met
 from tests.service.fake_cluster import World, cluster, settle, soon
@@ -62,7 +62,7 @@ class Storm:
 
     def _follow(self) -> None:
         """Count what each entry of the log comes to, on a machine of its own."""
-        machine = StateMachine(MachineLimits.of(LimitsConfig(), CONFIG.sessions))
+        machine = StateMachine(NEW_CLUSTER)
         commit, exercised = self.world.commit, self.exercised
 
         def follow(command: bytes, answer: Any = None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import Config, LimitsConfig
+from coordinator.config import Config, MemberLimits
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
@@ -692,7 +692,7 @@ async def test_contenders_made_over_the_plain_tree_stand_in_the_same_queue() -> 
 
 async def test_waiters_are_limited() -> None:
     """Beyond the limit an acquire is refused before anything is proposed."""
-    config = Config(limits=replace(LimitsConfig(), lock_waiters_max=1))
+    config = Config(limits=replace(MemberLimits(), lock_waiters_max=1))
     async with cluster(config=config) as world:
         session_id = await opened(world)
         await soon(acquired(world, session_id))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.config import Config, LimitsConfig, SessionConfig
+from coordinator.config import Config, MemberLimits, SessionConfig
 from coordinator.service.reads import LINEARIZABLE
 from tests.service.fake_cluster import cluster, soon
 from tests.service.locks.lock_scenes import acquired, looked, opened
 
 CONFIG = Config(
-    sessions=SessionConfig(timeout_ms_default=600_000), limits=LimitsConfig(reap_interval_ms=1_000)
+    sessions=SessionConfig(timeout_ms_default=600_000), limits=MemberLimits(reap_interval_ms=1_000)
 )
 
 

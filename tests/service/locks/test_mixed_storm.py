@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import Config, LimitsConfig, SessionConfig
+from coordinator.config import Config, SessionConfig
 from coordinator.errors import CoordinatorError, OutcomeUnknownError, RequestError, SessionError
 from coordinator.model.contention import HolderInfo
+from coordinator.model.limits import NEW_CLUSTER
 from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.queues import Wish
 from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, Kind, RequestId
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import HoldEnded
 from tests.met import Met
@@ -50,7 +50,7 @@ class Judge:
 
     def __init__(self, world: World) -> None:
         self.exercised = Exercised()
-        self._machine = StateMachine(MachineLimits.of(LimitsConfig(), SESSIONS))
+        self._machine = StateMachine(NEW_CLUSTER)
         self._world = world
         self._commit = world.commit
         self._holders_at: dict[int, frozenset[tuple[str, int]]] = {}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import Config, LimitsConfig, SessionConfig
+from coordinator.config import Config, MemberLimits, SessionConfig
 from coordinator.errors import (
     CoordinatorError,
     LeaderChangedError,
@@ -42,7 +42,7 @@ from tests.service.fake_cluster import World, cluster
 
 CONFIG = Config(
     sessions=SessionConfig(timeout_ms_default=600_000),
-    limits=replace(LimitsConfig(), reap_interval_ms=500),
+    limits=replace(MemberLimits(), reap_interval_ms=500),
 )
 A = "/locks/a"
 

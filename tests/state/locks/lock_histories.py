@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import (
     ANY_VERSION,
     CloseSession,
@@ -26,7 +27,6 @@ from coordinator.state.commands import (
     SetData,
     SetLimits,
 )
-from coordinator.state.limits import MachineLimits
 from tests.state.drawn_history import TERM, Action, DrawnHistory
 
 PREFIXES = {Kind.EXCLUSIVE: "lock-", Kind.SHARED: "read-", Kind.SLOT: "slot-"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, Phase, given, settings
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import Command, Enter, Kind, OpenSession, Release
-from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.contender import Ending
 from coordinator.state.locks.grant_history import GrantQuery, KeptGrant
 from coordinator.state.machine import StateMachine

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import (
     CloseSession,
@@ -24,7 +25,6 @@ from coordinator.state.commands import (
     Revoke,
     SetLimits,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, GrantsFinished, Outcome
 from tests.met import Met

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.model import queue_order as contention
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import (
     CloseSession,
     Command,
@@ -23,7 +24,6 @@ from coordinator.state.commands import (
     SetData,
     SetLimits,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, Outcome

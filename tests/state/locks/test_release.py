@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import (
     Abandon,
     Command,
@@ -15,7 +16,6 @@ from coordinator.state.commands import (
     Release,
     RequestId,
 )
-from coordinator.state.limits import MachineLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Abandoned, Outcome
 
