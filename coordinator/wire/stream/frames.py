@@ -1,0 +1,312 @@
+"""The frames of the stream, as bytes and as values: both sides' codec. No I/O, no clock.
+
+docs/stream.md is the protocol; the numbers and the order of the fields here are those of its table.
+
+1. A frame is four bytes of length, big endian, then that many bytes: one msgpack array that begins
+   with the kind. A length over the limit is refused before memory is used for it.
+2. Decoding is strict: an unknown kind, a field more or less, a wrong type, bytes after the array or
+   text that is not UTF-8 ends the connection. The maps of HELLO and WELCOME are where later
+   versions add names, so there unknown names are skipped.
+3. What was whole before the first mistake is handed out before the mistake is raised.
+4. Bodies and lines are opaque here: who reads them bounds and checks them as HTTP's bodies.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from coordinator.errors import BadArgumentsError
+from coordinator.wire.strict_json import shortened
+
+PREFACE = b"\0coordinator/1\r\n"
+"""The first bytes of a client. No HTTP method begins with NUL, and no TLS record does."""
+VERSION = 1
+FRAMES_AT_ONCE = 100
+"""How many frames of one connection are taken in one pass, so that others have their turn."""
+HEADERS_MAX = 32
+HELLO_BYTES_MAX = 4 * 1024
+"""A frame of a client before WELCOME was sent to it, the bounds of which it does not know yet."""
+REQUEST_OVERHEAD_BYTES = 16 * 1024
+"""What a request frame may hold beside its body: target, headers, lengths."""
+WINDOW_BYTES = 256 * 1024
+"""The credit of a line stream when HELLO says nothing."""
+
+_ID_MAX = 2**63 - 1
+_LENGTH = struct.Struct(">I")
+_LENGTH_BYTES = _LENGTH.size
+_NO_LENGTH = bytes(_LENGTH_BYTES)
+_COPIED_BYTES_MAX = 16 * 1024
+
+Id: TypeAlias = Annotated[int, Meta(ge=1, le=_ID_MAX)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=_ID_MAX)]
+Method: TypeAlias = Annotated[str, Meta(max_length=16)]
+Target: TypeAlias = Annotated[str, Meta(max_length=8 * 1024)]
+Status: TypeAlias = Annotated[int, Meta(ge=100, le=599)]
+Headers: TypeAlias = Annotated[dict[str, str], Meta(max_length=HEADERS_MAX)]
+
+
+class _Frame(Struct, array_like=True, forbid_unknown_fields=True, frozen=True, gc=False):
+    """What all frames have in common: an array that begins with the kind."""
+
+
+# --- what a client sends
+
+
+class HelloSettings(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a client says of itself; every name may be left out."""
+
+    label: Annotated[str, Meta(max_length=256)] = ""
+    """Who it is, for people."""
+    window_bytes: Annotated[int, Meta(ge=1, le=2**31 - 1)] = WINDOW_BYTES
+    """The credit that each line stream begins with."""
+
+
+class Hello(_Frame, frozen=True, tag=1):
+    """The first frame of a client; its requests may follow at once."""
+
+    version: Count
+    settings: HelloSettings
+
+
+class Request(_Frame, frozen=True, tag=2):
+    """A request as docs/http-api.md describes it. Header names are in lower case.
+
+    The body is msgpack if ``content-type`` is not there, and so is the answer without ``accept``.
+    """
+
+    id: Id
+    method: Method
+    target: Target
+    headers: Headers
+    body: bytes | None
+
+
+class Cancel(_Frame, frozen=True, tag=3):
+    """The client does not wait for this answer any more."""
+
+    id: Id
+
+
+class Credit(_Frame, frozen=True, tag=4):
+    """The client has taken so many more bytes of lines."""
+
+    id: Id
+    amount: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+class Ping(_Frame, frozen=True, tag=5):
+    """To be answered with a PONG of the same number."""
+
+    number: Count
+
+
+# --- what a server sends
+
+
+class WelcomeSettings(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a server says of itself and of its limits."""
+
+    member_id: str
+    leader_url: str | None = None
+    """Where the leader serves clients, None while none is known."""
+    frame_bytes_max: Annotated[int, Meta(ge=HELLO_BYTES_MAX)] = 1024 * 1024
+    """The longest frame that it reads."""
+    requests_max: Annotated[int, Meta(ge=1)] = 1024
+    """How many requests of one connection may be under way."""
+    idle_ms: Annotated[int, Meta(ge=1)] = 60_000
+    """A connection on which it hears nothing for so long is closed."""
+
+
+class Welcome(_Frame, frozen=True, tag=11):
+    """The first frame of a server."""
+
+    version: Count
+    settings: WelcomeSettings
+
+
+class Answer(_Frame, frozen=True, tag=12):
+    """A whole response. Its body is msgpack if ``content-type`` is not there."""
+
+    id: Id
+    status: Status
+    headers: Headers
+    body: bytes
+
+
+class Head(_Frame, frozen=True, tag=13):
+    """The begin of a response that goes on line by line."""
+
+    id: Id
+    status: Status
+    headers: Headers
+
+
+class Line(_Frame, frozen=True, tag=14):
+    """One line, msgpack; an empty one says nothing."""
+
+    id: Id
+    body: bytes
+
+
+class End(_Frame, frozen=True, tag=15):
+    """No more lines follow."""
+
+    id: Id
+
+
+class Leader(_Frame, frozen=True, tag=16):
+    """Who leads from now on, as in WELCOME."""
+
+    url: str | None
+
+
+class GoAway(_Frame, frozen=True, tag=17):
+    """No more requests are taken here; those under way are answered if that is possible."""
+
+    problem: dict[str, Any]
+
+
+class Pong(_Frame, frozen=True, tag=18):
+    """The answer to a PING."""
+
+    number: Count
+
+
+FromClient: TypeAlias = Hello | Request | Cancel | Credit | Ping
+FromServer: TypeAlias = Welcome | Answer | Head | Line | End | Leader | GoAway | Pong
+FrameT = TypeVar("FrameT")
+
+_ENCODER = msgspec.msgpack.Encoder()
+_FROM_CLIENT: msgspec.msgpack.Decoder[FromClient] = msgspec.msgpack.Decoder(FromClient)
+_FROM_SERVER: msgspec.msgpack.Decoder[FromServer] = msgspec.msgpack.Decoder(FromServer)
+
+
+def begins_stream(data: bytes) -> bool | None:
+    """Return whether a connection that begins with ``data`` is a stream; None: not known yet."""
+    if len(data) >= len(PREFACE):
+        return data.startswith(PREFACE)
+    return None if PREFACE.startswith(data) else False
+
+
+def encoded(frame: FromClient | FromServer) -> bytes:
+    """Return ``frame`` as bytes, its length in front."""
+    payload = _ENCODER.encode(frame)
+    return _LENGTH.pack(len(payload)) + payload
+
+
+class FrameWriter:
+    """Collects the frames of one pass, so that they leave in one send."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def add(self, frame: FromClient | FromServer) -> None:
+        """Put ``frame`` behind what is there."""
+        buffer = self._buffer
+        start = len(buffer)
+        buffer += _NO_LENGTH
+        _ENCODER.encode_into(frame, buffer, -1)
+        _LENGTH.pack_into(buffer, start, len(buffer) - start - _LENGTH_BYTES)
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+    def take(self) -> bytearray:
+        """Return what was collected; the caller owns it."""
+        taken, self._buffer = self._buffer, bytearray()
+        return taken
+
+
+class FrameReader(Generic[FrameT]):
+    """Cuts what arrives into frames, however it was split on the way."""
+
+    __slots__ = ("_at", "_buffer", "_decode", "_mistake", "frame_bytes_max")
+
+    def __init__(self, decoder: msgspec.msgpack.Decoder[FrameT], frame_bytes_max: int) -> None:
+        self.frame_bytes_max = frame_bytes_max
+        """May be raised between two frames: it is small until the peer is known."""
+        self._decode = decoder.decode
+        self._buffer: bytes | bytearray = b""
+        self._at = 0
+        self._mistake: BadArgumentsError | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Take what the connection brought."""
+        rest = self._buffer
+        if self._at == len(rest):
+            self._buffer, self._at = data, 0  # not copied: it mostly holds whole frames
+            return
+        if type(rest) is not bytearray or self._at:
+            self._buffer = rest = bytearray(memoryview(rest)[self._at :])
+            self._at = 0
+        rest += data
+
+    def take(self, count_max: int = FRAMES_AT_ONCE) -> list[FrameT]:
+        """Return the next whole frames, ``count_max`` at most; none until more has arrived.
+
+        Raises:
+            BadArgumentsError: what comes next is no frame; nothing after it can be read.
+        """
+        if self._mistake is not None:
+            raise self._mistake
+        frames: list[FrameT] = []
+        buffer, at, decode = self._buffer, self._at, self._decode
+        available = len(buffer)
+        try:
+            while len(frames) < count_max and available - at >= _LENGTH_BYTES:
+                (length,) = _LENGTH.unpack_from(buffer, at)
+                if length > self.frame_bytes_max:
+                    self._refuse_length(length)
+                end = at + _LENGTH_BYTES + length
+                if end > available:
+                    break
+                frames.append(decode(_part(buffer, at + _LENGTH_BYTES, end)))
+                at = end
+        except BadArgumentsError as mistake:
+            self._mistake = mistake
+        except (ValueError, RecursionError) as error:
+            self._mistake = _not_a_frame(error)
+        if at == available:
+            self._buffer, at = b"", 0
+        self._at = at
+        if self._mistake is not None and not frames:
+            raise self._mistake
+        return frames
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether bytes are left: a frame in part, or whole ones that were not taken yet."""
+        return self._at < len(self._buffer)
+
+    def _refuse_length(self, length: int) -> NoReturn:
+        raise BadArgumentsError(
+            f"stream: expected a frame of at most {self.frame_bytes_max} bytes, found {length}"
+        )
+
+
+def from_client(frame_bytes_max: int = HELLO_BYTES_MAX) -> FrameReader[FromClient]:
+    """Return the reader of a server; what it is fed begins after the preface."""
+    return FrameReader(_FROM_CLIENT, frame_bytes_max)
+
+
+def from_server(frame_bytes_max: int) -> FrameReader[FromServer]:
+    """Return the reader of a client."""
+    return FrameReader(_FROM_SERVER, frame_bytes_max)
+
+
+def _part(buffer: bytes | bytearray, start: int, end: int) -> bytes | bytearray | memoryview:
+    """Return what lies between; a copy of little is cheaper than a view of it."""
+    if end - start <= _COPIED_BYTES_MAX:
+        return buffer[start:end]
+    return memoryview(buffer)[start:end]
+
+
+def _not_a_frame(error: ValueError | RecursionError) -> BadArgumentsError:
+    said = shortened(" ".join(ascii(str(error))[1:-1].split()))
+    return BadArgumentsError(f"stream: expected a frame of docs/stream.md, found: {said}")
