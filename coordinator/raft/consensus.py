@@ -19,11 +19,10 @@ Elections have a file of their own (``elections``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
-from coordinator.config import RaftConfig
 from coordinator.raft.barrier import QuorumRounds
+from coordinator.raft.context import RaftContext
 from coordinator.raft.elections import Elections
 from coordinator.raft.engine import InvariantError, Role
 from coordinator.raft.entries import Entries
@@ -31,8 +30,7 @@ from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
 from coordinator.raft.rejoin.acknowledgement_seals import is_own, sealed
-from coordinator.raft.rejoin.recovering import Proof, Recovering, ask_after_ms
-from coordinator.raft.rejoin.trust import Trust
+from coordinator.raft.rejoin.recovering import Proof, ask_after_ms
 from coordinator.raft.replication import Replication
 
 
@@ -40,80 +38,47 @@ class Consensus:
     """One member's part in the protocol, driven by messages and by ``tick``.
 
     Args:
-        send_now: sends a message of (member id, message); False without a connection.
-        send_durable: as ``send_now``, once everything written to the log and the vote by now is
-            durable.
         entries: what this member's entries are made of, and what applies them.
         on_role: is called when PySyncObj moves to another role.
         on_snapshot_needed: is called for a follower that lacks entries this log no longer has.
         may_lead: says whether this member's disk is fit to lead with.
+        applied_index: the last index that the replica holds already, from a snapshot.
     """
 
     def __init__(
         self,
-        member_id: str,
-        member_ids: tuple[str, ...],
-        *,
-        log: Any,
-        raft: RaftConfig,
-        random: Random,
-        now_ms: Callable[[], int],
-        send_now: Callable[[str, Message], bool],
-        send_durable: Callable[[str, Message], None],
+        context: RaftContext,
         entries: Entries,
+        *,
         on_role: Callable[[Role], None],
         on_snapshot_needed: Callable[[str], None],
         may_lead: Callable[[], bool],
         applied_index: int,
-        recovering: Recovering,
-        trust: Trust,
     ) -> None:
-        self.member_id = member_id
-        self._others = tuple(other for other in member_ids if other != member_id)
-        self._majority = len(member_ids) // 2 + 1
-        self._log = log
-        self._raft = raft
-        self._random = random
-        self._now_ms = now_ms
-        self.send_now = send_now
-        self._send_durable = send_durable
+        self.member_id = context.member_id
+        self.recovering = context.recovering
+        self.send_now = context.send_now
+        self._others = context.others
+        self._majority = context.majority
+        self._log = log = context.log
+        self._raft = raft = context.raft
+        self._random = context.random
+        self._now_ms = context.now_ms
+        self._send_durable = context.send_durable
+        self._trust = context.trust
         self._entries = entries
         self._on_role = on_role
-        self._trust = trust
         self.rounds = QuorumRounds(self._others)
         self.replication = Replication(
-            self._others, log=log, raft=raft, send=send_now,
+            self._others, log=log, raft=raft, send=self.send_now,
             on_snapshot_needed=on_snapshot_needed,
         )  # fmt: skip
-        self.core = HardenedSyncObj(
-            member_id,
-            self._others,
-            log=log,
-            raft=raft,
-            random=random,
-            now_ms=now_ms,
-            host=self,
-            entries=entries,
-            applied_index=applied_index,
-        )
-        self.recovering = recovering
+        self.core = HardenedSyncObj(context, entries, host=self, applied_index=applied_index)
         if log[-1][1:] != (1, 0):
-            recovering.note_history()
-        self._asks_terms_from_ms = now_ms() + ask_after_ms(raft.election_timeout_ms_max)
-        self._elections = Elections(
-            member_id,
-            self._others,
-            core=self.core,
-            log=log,
-            raft=raft,
-            random=random,
-            now_ms=now_ms,
-            send_now=send_now,
-            send_durable=send_durable,
-            may_lead=may_lead,
-            recovering=recovering,
-            trust=trust,
-        )
+            self.recovering.note_history()
+        self._elections = Elections(context, self.core, may_lead=may_lead)
+        self._last_tick_ms = now_ms = self._now_ms()
+        self._asks_terms_from_ms = now_ms + ask_after_ms(raft.election_timeout_ms_max)
         self._leader_of_term = (0, "")
         """The last term whose leader this member knows, and that leader."""
         self._verified = (0, 0)
@@ -122,19 +87,22 @@ class Consensus:
         """The leader's commit index, as last received while the disk here was full."""
         self.first_commit_index: int | None = None
         """The commit index named by the first leader that this member heard."""
-        self._last_tick_ms = now_ms()
-        self._handlers: dict[type, Callable[[str, Any], None]] = {
+        self._handlers = self._handlers_by_kind()
+
+    def _handlers_by_kind(self) -> dict[type, Callable[[str, Any], None]]:
+        elections = self._elections
+        return {
             say.Append: self._on_append,
             say.Appended: self._on_appended,
             say.CommitNotice: self._on_commit_notice,
             say.Probe: self._on_probe,
             say.ProbeReply: self._on_probe_reply,
-            say.VoteRequest: self._elections.on_vote_request,
-            say.VoteGrant: self._elections.on_vote_grant,
-            say.PreVoteRequest: self._elections.on_pre_vote_request,
-            say.PreVoteGrant: self._elections.on_pre_vote_grant,
+            say.VoteRequest: elections.on_vote_request,
+            say.VoteGrant: elections.on_vote_grant,
+            say.PreVoteRequest: elections.on_pre_vote_request,
+            say.PreVoteGrant: elections.on_pre_vote_grant,
             say.TermNotice: self._on_term_notice,
-            say.StandNow: self._elections.on_stand_now,
+            say.StandNow: elections.on_stand_now,
             say.TermQuestion: self._on_term_question,
             say.TermAnswer: self._on_term_answer,
             say.LogLost: self._on_log_lost,

@@ -18,16 +18,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from random import Random
-from typing import Any
 
-from coordinator.config import RaftConfig
+from coordinator.raft.context import RaftContext
 from coordinator.raft.engine import Role
 from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network import messages as say
-from coordinator.raft.network.messages import Message
-from coordinator.raft.rejoin.recovering import Recovering
-from coordinator.raft.rejoin.trust import Trust
 
 logger = logging.getLogger(__name__)
 
@@ -44,34 +39,21 @@ class Elections:
     """One member's part in elections."""
 
     def __init__(
-        self,
-        member_id: str,
-        others: tuple[str, ...],
-        *,
-        core: HardenedSyncObj,
-        log: Any,
-        raft: RaftConfig,
-        random: Random,
-        now_ms: Callable[[], int],
-        send_now: Callable[[str, Message], bool],
-        send_durable: Callable[[str, Message], None],
-        may_lead: Callable[[], bool],
-        recovering: Recovering,
-        trust: Trust,
+        self, context: RaftContext, core: HardenedSyncObj, *, may_lead: Callable[[], bool]
     ) -> None:
-        self._member_id = member_id
-        self._others = others
-        self._majority = (len(others) + 1) // 2 + 1
+        self._member_id = context.member_id
+        self._others = context.others
+        self._majority = context.majority
         self._core = core
-        self._log = log
-        self._raft = raft
-        self._random = random
-        self._now_ms = now_ms
-        self._send_now = send_now
-        self._send_durable = send_durable
+        self._log = context.log
+        self._raft = raft = context.raft
+        self._random = random = context.random
+        self._now_ms = now_ms = context.now_ms
+        self._send_now = context.send_now
+        self._send_durable = context.send_durable
         self._may_lead = may_lead
-        self._recovering = recovering
-        self._trust = trust
+        self._recovering = context.recovering
+        self._trust = context.trust
         self._votes: set[str] = set()
         self._counts_until_ms = 0
         self._pre_votes: set[str] = set()

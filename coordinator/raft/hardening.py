@@ -21,7 +21,6 @@ import threading
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from random import Random
 from typing import Any, Protocol
 
 import pysyncobj.syncobj as library
@@ -29,7 +28,7 @@ from pysyncobj.config import SyncObjConf
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from coordinator.config import RaftConfig
+from coordinator.raft.context import RaftContext
 from coordinator.raft.engine import InvariantError, Role
 from coordinator.raft.entries import Entries
 from coordinator.raft.network.messages import Appended, Message, VoteGrant, VoteRequest
@@ -153,21 +152,11 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
     """One member's Raft state, driven by ``consensus``."""
 
     def __init__(
-        self,
-        member_id: str,
-        other_ids: Sequence[str],
-        *,
-        log: Any,
-        raft: RaftConfig,
-        random: Random,
-        now_ms: Callable[[], int],
-        host: Host,
-        entries: Entries,
-        applied_index: int,
+        self, context: RaftContext, entries: Entries, *, host: Host, applied_index: int
     ) -> None:
-        self._raft = raft
-        self._random = random
-        self._now_ms = now_ms
+        self._raft = raft = context.raft
+        self._random = context.random
+        self._now_ms = context.now_ms
         self._driving = _Driving(self._now)
         self._host = host
         self._entries = entries
@@ -175,7 +164,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self._epoch = 0
         # The library's constructor evaluates every property of this class, looking for methods.
         self._SyncObj__newAppendEntriesTime = 0.0
-        self._nodes = {other_id: PeerNode(other_id) for other_id in other_ids}
+        self._nodes = {other_id: PeerNode(other_id) for other_id in context.others}
         conf = SyncObjConf(
             autoTick=False,
             appendEntriesUseBatch=True,
@@ -192,7 +181,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         )
         with self._driving:
             super().__init__(
-                PeerNode(member_id),
+                PeerNode(context.member_id),
                 list(self._nodes.values()),
                 conf,
                 nodeClass=PeerNode,
@@ -200,7 +189,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
             )
         self._poller = _NoPoller()
         self._SyncObj__serializer = None  # Nothing of ours may reach it (row 28).
-        self._SyncObj__raftLog = log
+        self._SyncObj__raftLog = log = context.log
         self._SyncObj__raftCurrentTerm = max(log.getCurrentTerm(), log[-1][2])
         self._SyncObj__votedForNodeId = log.getVotedForNodeId()
         # The commit index is learned again, never read from disk (row 13).

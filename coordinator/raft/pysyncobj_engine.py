@@ -33,6 +33,7 @@ from coordinator.raft.blocking import (
     start_in_thread,
 )
 from coordinator.raft.consensus import Consensus
+from coordinator.raft.context import RaftContext
 from coordinator.raft.disk_health import DiskHealth
 from coordinator.raft.engine import (
     Applied,
@@ -43,7 +44,7 @@ from coordinator.raft.engine import (
     Role,
     RoleListener,
 )
-from coordinator.raft.entries import Entries
+from coordinator.raft.entries import Entries, Proposals
 from coordinator.raft.handover import Handovers
 from coordinator.raft.listeners import Listeners
 from coordinator.raft.membership import check_members, check_timing
@@ -51,7 +52,6 @@ from coordinator.raft.network.agreement import Fact, fact_of_id, facts_of_cluste
 from coordinator.raft.network.inbox import Inbox
 from coordinator.raft.network.rpc import RequestDesk
 from coordinator.raft.network.transport import MemberTransport, TcpTransport
-from coordinator.raft.proposals import Proposals
 from coordinator.raft.read_index import READ_INDEX, ReadIndex
 from coordinator.raft.rejoin.incarnation_record import load as load_incarnations
 from coordinator.raft.rejoin.incarnations import Incarnations
@@ -118,8 +118,6 @@ class PySyncObjEngine:
         # One who says how to block is a simulation: it has no threads.
         self._run_blocking: RunBlocking = run_blocking or run_in_thread
         self._start_blocking: StartBlocking = start_in_place if run_blocking else start_in_thread()
-        command_bytes_max = raft.frame_bytes_max - ENTRY_OVERHEAD_BYTES
-        self._proposals = Proposals(raft, command_bytes_max=command_bytes_max)
         self._desk = RequestDesk(self._transport, raft.frame_bytes_max)
         self._reads = ReadIndex(
             self._member_id, timeout_ms=2 * raft.election_timeout_ms_max,
@@ -140,7 +138,10 @@ class PySyncObjEngine:
         self._incarnations: Incarnations | None = None
         self._run_loop = RunLoop(self._pass, clock.monotonic_ms)
         self._trust = Trust(self._transport, clock, len(self._member_ids))
-        self._entries = Entries(self._proposals, clock.monotonic_ms, self._on_founding)
+        self._entries = Entries(
+            Proposals(raft, command_bytes_max=raft.frame_bytes_max - ENTRY_OVERHEAD_BYTES),
+            clock.monotonic_ms, self._on_founding,
+        )  # fmt: skip
 
     # The life of a member.
 
@@ -202,13 +203,16 @@ class PySyncObjEngine:
             replica, self._log, self._ownership,
             on_applied=self._snapshots.note_applied, refusal=disk_health.refusal,
         )  # fmt: skip
-        self._consensus = Consensus(
-            self._member_id, self._member_ids, log=self._log, raft=self._raft,
+        context = RaftContext(
+            self._member_id, self._others, log=self._log, raft=self._raft,
             random=self._random, now_ms=self._clock.monotonic_ms,
             send_now=self._transport.send, send_durable=self._log_sync.hold,
-            entries=self._entries, on_role=self._on_role,
+            recovering=recovering, trust=self._trust,
+        )  # fmt: skip
+        self._consensus = Consensus(
+            context, self._entries, on_role=self._on_role,
             on_snapshot_needed=self._on_snapshot_needed, may_lead=lambda: disk_health.may_lead,
-            applied_index=self._snapshots.load(), recovering=recovering, trust=self._trust,
+            applied_index=self._snapshots.load(),
         )  # fmt: skip
         self._incarnations = Incarnations(
             self._disk, self._data_dir, self._others, random=self._random,
@@ -273,9 +277,7 @@ class PySyncObjEngine:
         self._listeners.tell_failure(error)
 
     def _fail_waiters(self, error: ShuttingDownError) -> None:
-        self._proposals.fail_queued(error)
-        self._proposals.fail_logged(LeaderChangedError(error.message))
-        self._entries.fail(LeaderChangedError(error.message))
+        self._entries.fail_all(error)
         if self._consensus is not None:
             self._consensus.rounds.fail()
         self._reads.fail(error)
@@ -299,7 +301,7 @@ class PySyncObjEngine:
         if self._log.is_full:
             assert self._disk_health is not None
             raise self._disk_health.refusal()
-        waiter = self._proposals.add(command)
+        waiter = self._entries.proposals.add(command)
         self._wake()
         return await waiter
 
@@ -346,7 +348,7 @@ class PySyncObjEngine:
         )  # fmt: skip
 
     def metrics(self) -> Mapping[str, float]:
-        found = facts.figures_of_traffic(self._entries, self._proposals, self._trust)
+        found = facts.figures_of_traffic(self._entries, self._trust)
         if self._consensus and self._log_sync and self._snapshots and self._disk_health:
             found |= facts.figures_of_storage(
                 self._consensus, self._log_sync, self._snapshots, self._disk_health, self._log
@@ -372,8 +374,9 @@ class PySyncObjEngine:
 
     def _on_role(self, role: Role) -> None:
         if role is not Role.LEADER:
-            self._proposals.fail_queued(NoLeaderError(f"member {self._member_id} does not lead"))
-            self._proposals.fail_logged(
+            proposals = self._entries.proposals
+            proposals.fail_queued(NoLeaderError(f"member {self._member_id} does not lead"))
+            proposals.fail_logged(
                 LeaderChangedError("the leader stepped down while the proposal was under way")
             )
             if self._snapshots is not None:
@@ -408,11 +411,10 @@ class PySyncObjEngine:
         assert incarnations
         try:
             self._entries.begin_pass()
-            self._proposals.begin_pass()
             consensus.tick()
             self._handovers.step(
                 consensus,
-                self._proposals.in_flight + self._entries.waiting,
+                self._entries.in_flight,
                 is_overtaken=disk_health.is_overtaken(consensus),
             )
             self._transport.flush()
@@ -434,7 +436,7 @@ class PySyncObjEngine:
         if self._entries.is_between_entries and self._ownership and self._ownership.is_noted:
             snapshots.maybe_make(consensus.core.applied_index)
         snapshots.resend(consensus)
-        if consensus.has_more_to_do() or self._proposals.is_cut_off:
+        if consensus.has_more_to_do() or self._entries.proposals.is_cut_off:
             self._wake()
         due_ms = consensus.due_ms()
         if self._log.is_full:

@@ -9,7 +9,6 @@ from coordinator.raft.disk_health import DiskHealth
 from coordinator.raft.engine import EngineStatus, Role
 from coordinator.raft.entries import Entries
 from coordinator.raft.network.transport import MemberTransport
-from coordinator.raft.proposals import Proposals
 from coordinator.raft.rejoin.incarnations import Incarnations
 from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.storage.journal import Journal
@@ -37,6 +36,7 @@ def status(
     is_ready: bool,
     trouble: str,
 ) -> EngineStatus:
+    """Return the status of a member that has started."""
     core = consensus.core
     return EngineStatus(
         member_id=consensus.member_id,
@@ -56,7 +56,9 @@ def status(
     )
 
 
-def figures_of_traffic(entries: Entries, proposals: Proposals, trust: Trust) -> dict[str, float]:
+def figures_of_traffic(entries: Entries, trust: Trust) -> dict[str, float]:
+    """Return what is counted of entries and of other members' claims."""
+    proposals = entries.proposals
     return {
         "entries_total": float(entries.entries_total),
         "commands_total": float(entries.commands_total),
@@ -74,6 +76,7 @@ def figures_of_storage(
     disk_health: DiskHealth,
     log: Journal,
 ) -> Mapping[str, float]:
+    """Return what is counted of the log, its disk and its snapshots; times in seconds."""
     return {
         "is_unproven": float(not consensus.recovering.is_proven),
         "is_disk_full": float(disk_health.is_disk_full),

@@ -15,9 +15,9 @@ import pytest
 
 from coordinator.config import HttpConfig
 from coordinator.errors import CoordinatorError
+from coordinator.raft.entries import NO_OP
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import APPEND_ENTRIES_MAX
-from coordinator.raft.proposals import NO_OP
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.snapshot_store import SnapshotStore
 from coordinator.service.reads import ReadMode
@@ -160,7 +160,7 @@ def _with_proposals(stage: Stage) -> None:
             stage.member._tasks.spawn(_given_up(waiting), "a client")
 
     stage.loop.run(ask())
-    stage.until(lambda: stage.engine._proposals.in_flight == RAFT.proposals_in_flight_max)
+    stage.until(lambda: stage.engine._entries.proposals.in_flight == RAFT.proposals_in_flight_max)
 
 
 async def _given_up(waiting: object) -> None:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from coordinator.errors import CoordinatorError
+from coordinator.raft.entries import FOUNDING, NO_OP, unpack_group
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
-from coordinator.raft.proposals import FOUNDING, NO_OP, unpack_group
 from tests.raft.simulated_cluster import Member
 
 

@@ -18,11 +18,11 @@ from coordinator.clock import ManualClock
 from coordinator.config import RaftConfig
 from coordinator.raft import hardening
 from coordinator.raft.consensus import Consensus
+from coordinator.raft.context import RaftContext
 from coordinator.raft.engine import InvariantError, Role
-from coordinator.raft.entries import Entries
+from coordinator.raft.entries import NO_OP, REGULAR, Entries, Proposals
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
-from coordinator.raft.proposals import NO_OP, REGULAR, Proposals
 from coordinator.raft.rejoin.recovering import Recovering
 from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.storage.journal import Journal
@@ -70,23 +70,17 @@ class Bench:
         self.snapshots_needed: list[str] = []
         self.raft = RaftConfig()
         self.entries = BenchEntries(self)
+        context = RaftContext(
+            "1", tuple(each for each in members if each != "1"), log=self.log, raft=self.raft,
+            random=Random(1), now_ms=self.clock.monotonic_ms,
+            send_now=self.send_now, send_durable=self.send_durable,
+            recovering=self.recovering, trust=cast("Trust", self),
+        )  # fmt: skip
         self.consensus = Consensus(
-            "1",
-            members,
-            log=self.log,
-            raft=self.raft,
-            random=Random(1),
-            now_ms=self.clock.monotonic_ms,
-            send_now=self.send_now,
-            send_durable=self.send_durable,
-            entries=self.entries,
-            on_role=self.roles.append,
-            on_snapshot_needed=self.snapshots_needed.append,
-            may_lead=lambda: True,
+            context, self.entries, on_role=self.roles.append,
+            on_snapshot_needed=self.snapshots_needed.append, may_lead=lambda: True,
             applied_index=1,
-            recovering=self.recovering,
-            trust=cast("Trust", self),
-        )
+        )  # fmt: skip
         self.core = self.consensus.core
 
     # What it says

@@ -12,8 +12,7 @@ import pytest
 from coordinator.config import RaftConfig
 from coordinator.errors import LeaderChangedError
 from coordinator.raft.engine import InvariantError
-from coordinator.raft.entries import Entries
-from coordinator.raft.proposals import FOUNDING, NO_OP, REGULAR, Proposals
+from coordinator.raft.entries import FOUNDING, NO_OP, REGULAR, Entries, Proposals
 from tests.raft.simulated_cluster import ListReplica, SimulatedCluster
 from tests.raft.simulated_loop import run
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from coordinator.errors import StorageError
 from coordinator.raft.engine import Replica
-from coordinator.raft.proposals import NO_OP, REGULAR, unpack_group
+from coordinator.raft.entries import NO_OP, REGULAR, unpack_group
 from coordinator.raft.rejoin import recovering
 from coordinator.raft.storage import ownership, quarantine
 from coordinator.raft.storage.disk import Disk, join, replace_file

@@ -23,8 +23,8 @@ from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft.blocking import RunBlocking
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import InvariantError, Replica
+from coordinator.raft.entries import NO_OP
 from coordinator.raft.network.messages import SnapshotPiece, SnapshotReply
-from coordinator.raft.proposals import NO_OP
 from coordinator.raft.rejoin.acknowledgement_seals import Said
 from coordinator.raft.storage.snapshot_store import (
     SnapshotInfo,

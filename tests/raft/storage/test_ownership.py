@@ -8,7 +8,7 @@ import random
 import pytest
 
 from coordinator.errors import DiskFullError, StorageError
-from coordinator.raft.proposals import FOUNDING
+from coordinator.raft.entries import FOUNDING
 from coordinator.raft.storage import ownership
 from coordinator.raft.storage.ownership import Owner, Ownership
 from tests.raft.rejoin.test_recovering import settled

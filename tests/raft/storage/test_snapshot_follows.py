@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from coordinator.errors import NoLeaderError
+from coordinator.raft.entries import NO_OP
 from coordinator.raft.network import messages as say
-from coordinator.raft.proposals import NO_OP
 from coordinator.raft.storage.journal import Journal
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
 from coordinator.raft.storage.snapshot_store import SnapshotInfo
