@@ -42,7 +42,7 @@ coordinator           what programs import: this file               client, reci
 ``tests/test_house.py`` holds this table as data and parses the source against it.
 
 Reading order: ``errors`` → ``model`` → ``state/commands``, ``state/outcomes``, ``state/machine`` →
-``raft/engine`` → ``service/member`` → ``wire/http`` → ``client/delivery``, ``client/session`` →
+``raft/engine`` → ``service/member`` → ``wire/routes`` → ``client/delivery``, ``client/session`` →
 ``coordinator/model/queue_order``, ``recipes/lock``.
 
 The names below are loaded when they are first used, so importing the package stays cheap for the

@@ -18,9 +18,9 @@ from coordinator.raft.network.messages import FrameError
 from coordinator.service.locks import contenders, holder_info
 from coordinator.wire import strict_json
 from coordinator.wire.codec import from_body
-from coordinator.wire.http import queries
 from coordinator.wire.messages import acquire, holding, if_held
 from coordinator.wire.multi import read_multi
+from coordinator.wire.routes import queries
 from recipes.guards import tokens
 from tests.bounds.machine_bounds import Bound
 

@@ -18,8 +18,8 @@ from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.machine import StateMachine
 from coordinator.wire.encoding import Encoding, encode
 from coordinator.wire.encoding import decode as decode_body
-from coordinator.wire.http.queries import Query
 from coordinator.wire.multi import read_multi
+from coordinator.wire.routes.queries import Query
 from tests.fuzz.test_machine import drawn_corpus
 from tests.fuzz.test_members import recorded
 from tests.state.rich_state import LIMITS, rich_machine

@@ -138,6 +138,8 @@ def _parts(value: Any) -> list[Any]:
         return [getattr(value, name, None) for name in kind.__struct_fields__]
     if kind.__module__ == "aiohttp.web_request":
         return [value.path]
+    if "target" in getattr(kind, "__slots__", ()):  # a request, as the routes see it
+        return [getattr(value, "target", None)]
     return []
 
 

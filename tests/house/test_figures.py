@@ -61,7 +61,7 @@ def test_a_circle_for_type_checking_is_a_circle() -> None:
     [
         ("coordinator.service.locks.service", "recipes.lock", True),
         ("coordinator.state.machine", "coordinator.raft.engine", False),
-        ("coordinator.wire.http.locks", "coordinator.service.member", False),
+        ("coordinator.wire.routes.locks", "coordinator.service.member", False),
         ("recipes.lock", "coordinator.client", False),
         ("recipes.lock", "coordinator", True),
         ("coordinator.client.session", "coordinator", True),

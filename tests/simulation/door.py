@@ -28,12 +28,12 @@ from coordinator.state.commands import RequestId
 from coordinator.wire import messages
 from coordinator.wire.codec import encoded, from_body, to_body
 from coordinator.wire.encoding import Encoding, decode
-from coordinator.wire.http.conditions import IF_HELD, conditions
-from coordinator.wire.http.convert_locks import grant_shape
-from coordinator.wire.http.queries import READ_MODES, Query
 from coordinator.wire.messages import acquire, elections
 from coordinator.wire.messages import holding as shapes
 from coordinator.wire.multi import read_multi
+from coordinator.wire.routes.conditions import IF_HELD, conditions
+from coordinator.wire.routes.convert_locks import grant_shape
+from coordinator.wire.routes.queries import READ_MODES, Query
 from coordinator.wire.strict_json import encode_json
 
 DEADLINE_MS = 10_000

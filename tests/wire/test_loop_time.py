@@ -20,9 +20,9 @@ from coordinator.service.member import Member
 from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.state.commands import Create, CreateMode, Delete, OpenSession
 from coordinator.wire.http.app import all_routes
-from coordinator.wire.http.door import Door
-from coordinator.wire.http.elections import VALUES_BYTES_MAX
-from coordinator.wire.http.routes import Route
+from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.elections import VALUES_BYTES_MAX
+from coordinator.wire.routes.route import Route
 from tests.loop_meter import HELD_MS_MAX
 from tests.wire.crowded import Crowded, creation, crowded
 

@@ -20,8 +20,8 @@ from coordinator.config import Config, HttpConfig
 from coordinator.errors import REGISTRY
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
+from coordinator.wire.http.adapter import DOOR
 from coordinator.wire.http.app import all_routes, create_app
-from coordinator.wire.http.door import DOOR
 from coordinator.wire.http.openapi import OPERATIONS, openapi_document
 from coordinator.wire.http.openapi_schemas import SCHEMAS
 from tests.wire.serving import NDJSON, Api

@@ -20,7 +20,7 @@ import pytest
 from coordinator.client import Request
 from coordinator.errors import CoordinatorError, NoLeaderError
 from coordinator.model.sessions import margin_ms
-from coordinator.wire.http.door import DOOR
+from coordinator.wire.http.adapter import DOOR
 from tests.client.memory_cluster import LEFT, MemoryCluster, Network, in_memory
 
 LEASE_MS = 3_000

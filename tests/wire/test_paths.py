@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from coordinator.errors import BadArgumentsError
 from coordinator.service.reads import LINEARIZABLE, STALE, at_least
-from coordinator.wire.http.paths import name_at, path_url, target_path, znode_path
-from coordinator.wire.http.queries import READ_MODES, Query, parsed_integer
-from coordinator.wire.http.routes import Route
+from coordinator.wire.http.app import router_pattern
+from coordinator.wire.routes.paths import name_at, path_url, target_path, znode_path
+from coordinator.wire.routes.queries import READ_MODES, Query, parsed_integer
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,7 @@ def test_only_plain_integers_are_integers(text: str) -> None:
 def test_routes_speak_both_languages() -> None:
     """One template serves the document and the router."""
 
-    async def handler(_request: object) -> None: ...
+    tree, nested = "/v1/tree/{path}", "/v1/locks/{name}/grants/{grant_id}"
 
-    route = Route("GET", "/v1/tree/{path}", handler, "x")  # type: ignore[arg-type]
-    assert route.pattern == "/v1/tree/{path:(?s:.*)}"
-    nested = Route("GET", "/v1/locks/{name}/grants/{grant_id}", handler, "y")  # type: ignore[arg-type]
-    assert nested.pattern == "/v1/locks/{name:[^/]+}/grants/{grant_id:[^/]+}"
+    assert router_pattern(tree) == "/v1/tree/{path:(?s:.*)}"
+    assert router_pattern(nested) == "/v1/locks/{name:[^/]+}/grants/{grant_id:[^/]+}"

@@ -19,10 +19,11 @@ from coordinator.clock import SystemClock
 from coordinator.config import HttpConfig
 from coordinator.errors import ConfigError
 from coordinator.service.metrics import Metrics
-from coordinator.wire.http.door import DOOR, Door
+from coordinator.wire.http.adapter import DOOR, HttpRequest, adapted, continuing
 from coordinator.wire.http.problems import problem_middleware
 from coordinator.wire.http.server import HttpServer
-from coordinator.wire.http.streams import LineStream
+from coordinator.wire.request import Answered, Request
+from coordinator.wire.routes.door import Door
 from tests.patience import patient
 
 FAST = HttpConfig(
@@ -37,7 +38,7 @@ FAST = HttpConfig(
     shutdown_grace_ms=500,
 )
 PATIENCE_S = 10
-Handler = Callable[[Door, web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[Door, Request], Awaitable[Answered]]
 
 
 class QuietMember:
@@ -50,7 +51,7 @@ class QuietMember:
         return "1", 7, 9
 
 
-async def answer(door: Door, request: web.Request) -> web.StreamResponse:
+async def answer(door: Door, request: Request) -> Answered:
     """Say how long the body was."""
     return door.reply_now(request, {"bytes": len(await door.raw_body(request))})
 
@@ -66,10 +67,10 @@ async def serving(
     )
     app[DOOR] = door
 
-    async def route(request: web.Request) -> web.StreamResponse:
+    async def route(request: Request) -> Answered:
         return await handler(door, request)
 
-    app.router.add_route("*", "/x", route, expect_handler=door.maybe_continue)
+    app.router.add_route("*", "/x", adapted(route, door), expect_handler=continuing(door))
     server = HttpServer(app, config, SystemClock(), client_urls=client_urls)
     await server.start()
     try:
@@ -238,9 +239,9 @@ async def test_a_request_keeps_no_body_that_was_read(cut: int) -> None:
     """Whether it came whole or in part: an acquire may wait for hours after that."""
     kept: list[bytes] = []
 
-    async def look(door: Door, request: web.Request) -> web.StreamResponse:
+    async def look(door: Door, request: Request) -> Answered:
         await door.raw_body(request)
-        kept.append(await request.read())
+        kept.append(await cast(HttpRequest, request)._web.read())
         return door.reply_now(request, {})
 
     async with serving(look) as server:
@@ -259,7 +260,7 @@ async def test_a_request_keeps_no_body_that_was_read(cut: int) -> None:
 async def test_a_stream_has_no_body_waiting_beside_it(head: bytes) -> None:
     """It is refused, with all of it or a part of it there; an empty one is none."""
 
-    async def stream(door: Door, request: web.Request) -> web.StreamResponse:
+    async def stream(door: Door, request: Request) -> Answered:
         door.refuse_body(request)
         return door.reply_now(request, {})
 
@@ -412,12 +413,11 @@ async def test_a_client_that_does_not_read_is_cut_off() -> None:
     """An endless answer to a client that takes nothing ends with its connection."""
     ended = asyncio.Event()
 
-    async def flood(door: Door, request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
+    async def flood(door: Door, request: Request) -> Answered:
+        stream = request.lines(door.labels())
         try:
             while True:
-                await response.write(b"x" * 65_536)
+                await stream.send({"type": "change", "data": "x" * 65_536})
         finally:
             ended.set()
 
@@ -436,7 +436,7 @@ async def test_a_client_that_leaves_cancels_its_handler() -> None:
     """A wait in the server ends when nobody waits for it any more."""
     entered, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def wait(door: Door, request: web.Request) -> web.StreamResponse:
+    async def wait(door: Door, request: Request) -> Answered:
         entered.set()
         try:
             await asyncio.get_running_loop().create_future()
@@ -459,7 +459,7 @@ async def test_stopping_lets_requests_finish_and_takes_no_more() -> None:
     """What is under way is answered within the grace; the port is free at once."""
     entered, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(door: Door, request: web.Request) -> web.StreamResponse:
+    async def slow(door: Door, request: Request) -> Answered:
         entered.set()
         with door.told_of_closing(go_on.set):
             await go_on.wait()
@@ -484,7 +484,7 @@ async def test_stopping_lets_requests_finish_and_takes_no_more() -> None:
 async def test_stopping_does_not_wait_for_ever() -> None:
     """A handler that will not end is cancelled when the grace is over."""
 
-    async def stuck(door: Door, request: web.Request) -> web.StreamResponse:
+    async def stuck(door: Door, request: Request) -> Answered:
         await asyncio.get_running_loop().create_future()
         raise AssertionError("unreachable")
 
@@ -504,9 +504,9 @@ async def test_a_body_that_does_not_come_is_broken_off(ends_by: str) -> None:
     """aiohttp alone waits its time-out for the handler, and then once more for the body."""
     entered = asyncio.Event()
 
-    async def reading(door: Door, request: web.Request) -> web.StreamResponse:
+    async def reading(door: Door, request: Request) -> Answered:
         entered.set()
-        await request.read()
+        await cast(HttpRequest, request)._web.read()
         raise AssertionError("unreachable")
 
     is_grace = ends_by == "grace"
@@ -527,7 +527,7 @@ async def test_our_own_mistake_is_logged_once_and_not_told(
 ) -> None:
     """An unexpected failure is a 500 without details, one traceback, and an unknown outcome."""
 
-    async def broken(door: Door, request: web.Request) -> web.StreamResponse:
+    async def broken(door: Door, request: Request) -> Answered:
         raise RuntimeError("the secret is 42")
 
     async with serving(broken) as server:
@@ -547,7 +547,7 @@ async def test_a_stream_that_breaks_is_cut_and_not_answered_twice(
 ) -> None:
     """After the first byte there is no other response; the reader sees an end without a reason."""
 
-    async def broken(door: Door, request: web.Request) -> web.StreamResponse:
+    async def broken(door: Door, request: Request) -> Answered:
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"begun")
@@ -643,7 +643,7 @@ async def test_half_a_header_sent_ahead_is_not_waited_for(
     """What comes while a request runs has its deadline, too, from when the request has ended."""
     go_on = asyncio.Event()
 
-    async def slow(door: Door, request: web.Request) -> web.StreamResponse:
+    async def slow(door: Door, request: Request) -> Answered:
         await go_on.wait()
         return door.reply_now(request, {})
 
@@ -697,14 +697,14 @@ async def test_a_long_line_that_is_given_up_ends_the_connection() -> None:
     """Half a line must not look like the last one: no end of the response comes after it."""
     given_up = asyncio.Event()
 
-    async def long_line(door: Door, request: web.Request) -> web.StreamResponse:
-        stream = LineStream(request, is_sse=False, labels=door.labels())
+    async def long_line(door: Door, request: Request) -> Answered:
+        stream = request.lines(door.labels())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0.1):
                 await stream.send({"type": "change", "data": "x" * 20_000_000})
         given_up.set()
         await stream.end()
-        return stream.response
+        return stream
 
     async with serving(long_line) as server:
         wire = await Wire.to(server)

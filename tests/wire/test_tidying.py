@@ -16,7 +16,7 @@ from coordinator.errors import (
 )
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
-from coordinator.wire.http.door import Door
+from coordinator.wire.routes.door import Door
 from tests.client.virtual_time import LoopClock, run
 
 HTTP = HttpConfig(request_deadline_ms=5_000, connections_max=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from typing import Any
 
 from aiohttp import web
@@ -11,22 +12,26 @@ from coordinator.clock import Clock
 from coordinator.config import HttpConfig
 from coordinator.service.member import Member
 from coordinator.service.status import product_version
-from coordinator.wire.http.admin import OperationRoutes
-from coordinator.wire.http.door import DOOR, Door
-from coordinator.wire.http.elections import ElectionRoutes
-from coordinator.wire.http.etags import unconditional
-from coordinator.wire.http.grants import GrantRoutes
+from coordinator.wire.http.adapter import DOOR, adapted, continuing
 from coordinator.wire.http.hosts import refuse_simple_post
-from coordinator.wire.http.limits import LimitRoutes
-from coordinator.wire.http.lock_admin import HoldingRoutes
-from coordinator.wire.http.locks import LockRoutes
-from coordinator.wire.http.multi import MultiRoutes
-from coordinator.wire.http.paths import TREE_PREFIX
 from coordinator.wire.http.problems import problem_middleware
-from coordinator.wire.http.routes import Handler, Route
-from coordinator.wire.http.sessions import SessionRoutes
-from coordinator.wire.http.tree import TreeRoutes
-from coordinator.wire.http.watch import WatchRoutes
+from coordinator.wire.request import Answered, Request
+from coordinator.wire.routes.admin import OperationRoutes
+from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.elections import ElectionRoutes
+from coordinator.wire.routes.etags import unconditional
+from coordinator.wire.routes.grants import GrantRoutes
+from coordinator.wire.routes.limits import LimitRoutes
+from coordinator.wire.routes.lock_admin import HoldingRoutes
+from coordinator.wire.routes.locks import LockRoutes
+from coordinator.wire.routes.multi import MultiRoutes
+from coordinator.wire.routes.paths import TREE_PREFIX
+from coordinator.wire.routes.route import Handler, Route
+from coordinator.wire.routes.sessions import SessionRoutes
+from coordinator.wire.routes.tree import TreeRoutes
+from coordinator.wire.routes.watch import WatchRoutes
+
+_PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 def create_app(member: Member, http_config: HttpConfig, clock: Clock) -> web.Application:
@@ -46,11 +51,25 @@ def create_app(member: Member, http_config: HttpConfig, clock: Clock) -> web.App
         middlewares=[problem_middleware(door, operation_ids)],
     )
     app[DOOR] = door
+    maybe_continue = continuing(door)
     for route in routes:
         app.router.add_route(
-            route.method, route.pattern, _handler_of(route), expect_handler=door.maybe_continue
+            route.method,
+            router_pattern(route.template),
+            adapted(_handler_of(route), door),
+            expect_handler=maybe_continue,
         )
     return app
+
+
+def router_pattern(template: str) -> str:
+    """Return the template of a route in the language of aiohttp's router."""
+    return _PARAMETER.sub(_parameter_pattern, template)
+
+
+def _parameter_pattern(match: re.Match[str]) -> str:
+    name = match.group(1)
+    return f"{{{name}:(?s:.*)}}" if name == "path" else f"{{{name}:[^/]+}}"
 
 
 def _handler_of(route: Route) -> Handler:
@@ -64,7 +83,7 @@ def _handler_of(route: Route) -> Handler:
 def _asked_for_first(handler: Handler) -> Handler:
     """Return ``handler``, behind the refusal of what a page may send without asking."""
 
-    async def handle(request: web.Request) -> web.StreamResponse:
+    async def handle(request: Request) -> Answered:
         refuse_simple_post(request)
         return await handler(request)
 

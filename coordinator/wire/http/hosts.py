@@ -26,6 +26,8 @@ from aiohttp import HttpVersion11, web
 
 from coordinator.config import HttpConfig
 from coordinator.errors import BadArgumentsError, NoAuthError
+from coordinator.wire.request import Request
+from coordinator.wire.routes.door import media_type
 from coordinator.wire.strict_json import shortened
 
 ANY = "*"
@@ -115,13 +117,13 @@ def refuse_other_sites(request: web.BaseRequest, names: Names | None) -> None:
             )
 
 
-def refuse_simple_post(request: web.BaseRequest) -> None:
+def refuse_simple_post(request: Request) -> None:
     """Refuse a POST that any page may send without asking.
 
     Raises:
         BadArgumentsError: neither its content type nor a header of ours tells it from one.
     """
-    content_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    content_type = media_type(request)
     if content_type not in _SIMPLE_TYPES:
         return
     if any(name.lower().startswith(_OWN_HEADERS) for name in request.headers):

@@ -28,11 +28,12 @@ from coordinator.errors import (
     UnknownRouteError,
     to_problem,
 )
+from coordinator.wire.http.adapter import NAMES, response_of
 from coordinator.wire.http.connection import ASKED_OF_A_FULL_MEMBER
-from coordinator.wire.http.door import Door
 from coordinator.wire.http.hosts import refuse_foreign_host, refuse_other_sites
-from coordinator.wire.http.paths import target_path
 from coordinator.wire.messages import PROBLEM_TYPE
+from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.paths import target_path
 from coordinator.wire.strict_json import encode_json, shortened
 
 logger = logging.getLogger("coordinator.http")
@@ -58,6 +59,9 @@ def problem_middleware(door: Door, operation_ids: Mapping[tuple[str, str], str])
         template = "" if resource is None else resource.canonical
         counted(operation_ids.get((request.method, template), _NO_ROUTE), status).inc()
 
+    def problem(error: CoordinatorError, headers: Mapping[str, str] | None = None) -> web.Response:
+        return response_of(door.problem(error, headers), door.member_id)
+
     @web.middleware
     async def answer_and_count(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
@@ -72,18 +76,19 @@ def problem_middleware(door: Door, operation_ids: Mapping[tuple[str, str], str])
         try:
             if request.version < HttpVersion10:
                 raise BadArgumentsError("request: expected HTTP/1.1 (RFC 9112), found no version")
-            if door.names is not None:
-                refuse_foreign_host(request, door.names)
+            names = request.app.get(NAMES)
+            if names is not None:
+                refuse_foreign_host(request, names)
             if request.method not in _SAFE_METHODS:
-                refuse_other_sites(request, door.names)
+                refuse_other_sites(request, names)
             full = getattr(request.protocol, "full", "")
             if full:
                 return await _asked_of_a_full_member(request, handler, full)
             return await handler(request)
         except CoordinatorError as error:
-            return door.problem(error)
+            return problem(error)
         except web.HTTPException as refusal:
-            return _problem_of(door, request, refusal, lacks_name)
+            return problem(*_problem_of(door, request, refusal, lacks_name))
         except ConnectionError:
             raise  # nobody is left to answer
         except Exception:
@@ -93,7 +98,7 @@ def problem_middleware(door: Door, operation_ids: Mapping[tuple[str, str], str])
             if request.writer.output_size > 0:
                 # A stream that was begun cannot become another response; its end says enough.
                 raise ConnectionResetError("the response had begun") from None
-            return door.problem(CoordinatorError("an unexpected failure; see the member's log"))
+            return problem(CoordinatorError("an unexpected failure; see the member's log"))
 
     return answer_and_count
 
@@ -131,7 +136,7 @@ def _problem_of(
     request: web.Request,
     refusal: web.HTTPException,
     lacks_name: Callable[[str], bool],
-) -> web.Response:
+) -> tuple[CoordinatorError, Mapping[str, str] | None]:
     path = shortened(ascii(target_path(request.path_qs))[1:-1])
     if isinstance(refusal, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(refusal.allowed_methods))
@@ -139,7 +144,7 @@ def _problem_of(
         error: CoordinatorError = MethodNotAllowedError(
             f"{path}: expected {allowed}, found {method}", allowed=sorted(refusal.allowed_methods)
         )
-        return door.problem(error, {"Allow": allowed})
+        return error, {"Allow": allowed}
     if isinstance(refusal, web.HTTPNotFound) and lacks_name(target_path(request.path_qs)):
         error = BadArgumentsError(f"{path}: expected a name, found an empty one")
     elif isinstance(refusal, web.HTTPNotFound):
@@ -148,4 +153,4 @@ def _problem_of(
         error = DataTooLargeError("body: over the limit", limit=door.config.body_bytes_max)
     else:
         error = BadArgumentsError(f"request: {refusal.reason}")
-    return door.problem(error)
+    return error, None

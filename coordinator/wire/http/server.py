@@ -15,8 +15,8 @@ from aiohttp import web
 from coordinator.clock import Clock
 from coordinator.config import HttpConfig
 from coordinator.errors import ConfigError
+from coordinator.wire.http.adapter import DOOR, NAMES
 from coordinator.wire.http.connection import Admission, Connection
-from coordinator.wire.http.door import DOOR
 from coordinator.wire.http.hosts import ANY, is_loopback, known_names
 
 logger = logging.getLogger("coordinator.http")
@@ -77,7 +77,7 @@ class HttpServer:
             ConfigError: the address is taken, is not this machine's, or is not loopback.
         """
         _refuse_open_door(self._config)
-        self._app[DOOR].names = known_names(self._config, self._client_urls)
+        self._app[NAMES] = known_names(self._config, self._client_urls)
         grace_s = self._config.shutdown_grace_ms / 1_000
         self._runner = web.AppRunner(
             self._app, handler_cancellation=True, access_log=None, shutdown_timeout=grace_s

@@ -21,11 +21,11 @@ from coordinator.errors import CoordinatorError
 from coordinator.model.events import StreamError
 from coordinator.wire import messages
 from coordinator.wire.codec import to_body
+from coordinator.wire.encoding import Encoding
 from coordinator.wire.strict_json import encode_json
 
 logger = logging.getLogger("coordinator.http")
 
-KEEP_ALIVE_S = 2.0
 _PIECE_BYTES = 2 * 1024
 """At most one of them waits for room, beside what the kernel holds for the connection."""
 _KERNEL_BYTES_MAX = 64 * 1024
@@ -33,7 +33,7 @@ _KERNEL_BYTES_MAX = 64 * 1024
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-class LineStream:
+class HttpLines:
     """One response that goes on; opened with its first line."""
 
     def __init__(self, request: web.Request, *, is_sse: bool, labels: Mapping[str, str]) -> None:
@@ -41,6 +41,7 @@ class LineStream:
         self._is_sse = is_sse
         content_type = messages.EVENT_STREAM_TYPE if is_sse else messages.NDJSON_TYPE
         headers = {"Content-Type": content_type, **_HEADERS, **labels}
+        self.encoding = Encoding.JSON
         self.response = web.StreamResponse(headers=headers)
         self.is_open = False
         self.is_line_out = False
@@ -103,8 +104,3 @@ class LineStream:
             stream_socket = self._request.transport.get_extra_info("socket")
             if stream_socket is not None:  # in memory there is none
                 stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BYTES_MAX)
-
-
-def wants(request: web.Request, media_type: str) -> bool:
-    """Return whether Accept names ``media_type``."""
-    return media_type in request.headers.get("Accept", "").lower()

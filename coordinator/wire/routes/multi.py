@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiohttp import web
-
 from coordinator.model.operations import Guarded, Multi, ReadDone, ZnodeResult
 from coordinator.state.commands import IfHeld
 from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.http.bodies import MANY
-from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.door import Door
-from coordinator.wire.http.queries import CONDITIONS, Query
-from coordinator.wire.http.routes import Route
 from coordinator.wire.multi import read_multi
+from coordinator.wire.request import Answer, Request
+from coordinator.wire.routes.bodies import MANY
+from coordinator.wire.routes.conditions import conditions
+from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.queries import CONDITIONS, Query
+from coordinator.wire.routes.route import Route
 
 Conditions = tuple[IfHeld, ...]
 
@@ -29,13 +28,11 @@ class MultiRoutes:
     def routes(self) -> tuple[Route, ...]:
         return (Route("POST", "/v1/multi", self.submit, "multi"),)
 
-    async def submit(self, request: web.Request) -> web.Response:
+    async def submit(self, request: Request) -> Answer:
         """Do all operations or none; of a guarded write, those of the branch that applies."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, CONDITIONS)
-        operation, if_held = await door.body_read(
-            request, lambda body: _read(query, body), MANY
-        )
+        query = Query(request.query, CONDITIONS)
+        operation, if_held = await door.body_read(request, lambda body: _read(query, body), MANY)
         committed = await door.member.submit(
             operation,
             request=door.request_id(request),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from aiohttp import web
 from msgspec.structs import replace
 
 from coordinator.errors import BadArgumentsError
@@ -17,11 +16,12 @@ from coordinator.model.sessions import (
     safe_ms,
 )
 from coordinator.wire.codec import from_body, to_body
-from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.door import Door
-from coordinator.wire.http.paths import name_at
-from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
-from coordinator.wire.http.routes import Route
+from coordinator.wire.request import Answer, Request
+from coordinator.wire.routes.conditions import conditions
+from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.paths import name_at
+from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
+from coordinator.wire.routes.route import Route
 
 audit = logging.getLogger("coordinator.audit")
 
@@ -46,10 +46,10 @@ class SessionRoutes:
             Route("POST", f"{one}/heartbeat", self.heartbeat, "heartbeat"),
         )
 
-    async def open(self, request: web.Request) -> web.Response:
+    async def open(self, request: Request) -> Answer:
         """Open a session; the member draws its id."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+        query = Query(request.query, CONDITIONS)
         asked = from_body(SessionRequest, await door.body(request))
         request_id = door.request_id(request)
         sent_ms = door.clock.monotonic_ms()
@@ -69,14 +69,13 @@ class SessionRoutes:
             )  # fmt: skip
         safe_ms = self._safe_ms(opened.timeout_ms, sent_ms) if request_id is None else None
         lease = SessionLease(opened.session_id, opened.timeout_ms, safe_ms=safe_ms)
-        response = door.reply_now(request, lease, status=201)
-        response.headers["Location"] = f"/v1/sessions/{opened.session_id}"
-        return response
+        location = {"Location": f"/v1/sessions/{opened.session_id}"}
+        return door.reply_now(request, lease, status=201, headers=location)
 
-    async def list(self, request: web.Request) -> web.Response:
+    async def list(self, request: Request) -> Answer:
         """Return a page of the open sessions."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, {*READ_MODES, "after", "limit"})
+        query = Query(request.query, {*READ_MODES, "after", "limit"})
         limit = query.integer("limit", minimum=1, maximum=PAGE_MAX)
         read = await door.member.list_sessions(
             query.read_mode(),
@@ -89,22 +88,22 @@ class SessionRoutes:
             request, body, {"sessions": (read.value.sessions, to_body)}, read
         )
 
-    async def look(self, request: web.Request) -> web.Response:
+    async def look(self, request: Request) -> Answer:
         """Return one session with the paths of its ephemerals."""
         door = self._door
-        mode = Query(request.rel_url.raw_query_string, READ_MODES).read_mode()
+        mode = Query(request.query, READ_MODES).read_mode()
         session_id = _session_id(request)
         read = await door.member.session(session_id, mode, door.deadline_ms(request))
         return door.reply_read(request, read.value, read)
 
-    async def close(self, request: web.Request) -> web.Response:
+    async def close(self, request: Request) -> Answer:
         """End a session and all its ephemerals; again if need be.
 
         With ``failure`` it is a loss, for this reason: of a client that found itself unwell. With
         ``by`` it is somebody else's wish, and on record.
         """
         door = self._door
-        query = Query(request.rel_url.raw_query_string, (*CONDITIONS, "failure", "by"))
+        query = Query(request.query, (*CONDITIONS, "failure", "by"))
         failure, by = _text_of(query, "failure"), _text_of(query, "by")
         ended = await door.member.close_session(
             _session_id(request),
@@ -120,10 +119,10 @@ class SessionRoutes:
             )  # fmt: skip
         return door.reply_now(request, SessionClosed(ended.session_id, ended.was_open))
 
-    async def heartbeat(self, request: web.Request) -> web.Response:
+    async def heartbeat(self, request: Request) -> Answer:
         """Extend the lease; answered once a quorum has agreed that the leader leads."""
         door = self._door
-        Query(request.rel_url.raw_query_string)
+        Query(request.query)
         if await door.raw_body(request) not in (b"", b"{}"):
             raise BadArgumentsError("body: expected none, found one")
         sent_ms = door.clock.monotonic_ms()
@@ -137,8 +136,8 @@ class SessionRoutes:
         return safe_ms(timeout_ms, ends_ms - self._door.clock.monotonic_ms())
 
 
-def _session_id(request: web.Request) -> str:
-    return name_at(request.path_qs, _ID_POSITION, "session_id")
+def _session_id(request: Request) -> str:
+    return name_at(request.target, _ID_POSITION, "session_id")
 
 
 def _text_of(query: Query, name: str) -> str:

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import web
-
 from coordinator.model.status import Health
-from coordinator.wire.http.door import Door
-from coordinator.wire.http.queries import Query
-from coordinator.wire.http.routes import Route
+from coordinator.wire.request import Answer, Request
+from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.queries import Query
+from coordinator.wire.routes.route import Route
 from coordinator.wire.strict_json import encode_json
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -37,17 +36,17 @@ class OperationRoutes:
             Route("GET", "/openapi.json", self.openapi, "openapi"),
         )
 
-    async def status(self, request: web.Request) -> web.Response:
+    async def status(self, request: Request) -> Answer:
         """Return what this member knows of itself and the others, now and without asking them."""
-        Query(request.rel_url.raw_query_string)
+        Query(request.query)
         now = self._door.member.status()
         return self._door.reply(request, now, zxid=now.zxid, index=now.applied_index)
 
-    async def live(self, request: web.Request) -> web.Response:
+    async def live(self, request: Request) -> Answer:
         """Answer while the event loop turns; a member that fails this should be restarted."""
         return self._door.reply_now(request, Health("live", ""))
 
-    async def ready(self, request: web.Request) -> web.Response:
+    async def ready(self, request: Request) -> Answer:
         """Say whether to send requests here: not while starting, stopping or without a leader."""
         door = self._door
         if door.is_closing:
@@ -56,18 +55,15 @@ class OperationRoutes:
             reason = "" if door.member.is_ready else door.member.not_ready_reason()
         if not reason:
             return door.reply_now(request, Health("ready", ""))
-        response = door.reply_now(request, Health("not ready", reason), status=503)
-        response.headers["Retry-After"] = "1"
-        return response
+        health = Health("not ready", reason)
+        return door.reply_now(request, health, status=503, headers={"Retry-After": "1"})
 
-    async def metrics(self, request: web.Request) -> web.Response:
+    async def metrics(self, request: Request) -> Answer:
         """Return the metrics in the text format of Prometheus."""
-        headers = {"Content-Type": _METRICS_TYPE, **self._door.labels()}
-        return web.Response(body=self._door.member.render_metrics(), headers=headers)
+        return self._door.reply_encoded(self._door.member.render_metrics(), _METRICS_TYPE)
 
-    async def openapi(self, request: web.Request) -> web.Response:
+    async def openapi(self, request: Request) -> Answer:
         """Return the description of every route."""
         if not self._described:
             self._described = await asyncio.to_thread(lambda: encode_json(self._document()))
-        headers = {"Content-Type": "application/json", **self._door.labels()}
-        return web.Response(body=self._described, headers=headers)
+        return self._door.reply_encoded(self._described, "application/json")

@@ -13,8 +13,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from aiohttp import web
-
 from coordinator.clock import Clock
 from coordinator.config import HttpConfig
 from coordinator.errors import (
@@ -37,16 +35,19 @@ from coordinator.wire import messages
 from coordinator.wire.addresses import network_of
 from coordinator.wire.codec import encoded
 from coordinator.wire.encoding import Encoding, decode, encode, encode_listed
-from coordinator.wire.http.bodies import SMALL, BodyBounds, HeavyWork, whole_body
-from coordinator.wire.http.hosts import Names
-from coordinator.wire.http.queries import parsed_integer
+from coordinator.wire.request import Answer, Request
+from coordinator.wire.routes.bodies import SMALL, BodyBounds, HeavyWork
+from coordinator.wire.routes.queries import parsed_integer
 from coordinator.wire.strict_json import encode_json, shortened
 
 logger = logging.getLogger("coordinator.http")
 
-_CLIENT_ID = re.compile(r"[\x21-\x7e]{1,64}")
+_CLIENT_ID_FORM = re.compile(r"[\x21-\x7e]{1,64}")
+_CLIENT_ID = messages.CLIENT_ID_HEADER.lower()
+_REQUEST_NUMBER = messages.REQUEST_NUMBER_HEADER.lower()
+_FLOOR_INDEX = messages.FLOOR_INDEX_HEADER.lower()
+_TIMEOUT = messages.TIMEOUT_HEADER.lower()
 _RETRY_AFTER_S = "1"
-_SERVER = "coordinator"
 _JSON_TYPES = frozenset({"application/json"})
 _MSGPACK_TYPES = frozenset({"application/msgpack", "application/x-msgpack"})
 _CHUNKED = "chunked"
@@ -66,13 +67,11 @@ class Door:
         self.config = config
         self.clock = clock
         self.is_closing = False
-        self.names: Names | None = None
-        """The names it may be called by, beside addresses; None: by any. Set by who listens."""
         self._partial_bytes = 0
         self._heavy = HeavyWork()
         self._chores: set[asyncio.Future[None]] = set()
         self._on_closing: set[Callable[[], None]] = set()
-        self._member_id = member.labels()[0]
+        self.member_id = member.labels()[0]
 
     def close(self) -> None:
         """End the streams and give up the waits; what is short goes on. Idempotent."""
@@ -141,28 +140,28 @@ class Door:
 
     # --- what was asked
 
-    def deadline_ms(self, request: web.Request) -> int:
+    def deadline_ms(self, request: Request) -> int:
         """Return when this request must be answered, on the member's clock."""
         return self.clock.monotonic_ms() + self.timeout_ms(request)
 
-    def timeout_ms(self, request: web.Request) -> int:
+    def timeout_ms(self, request: Request) -> int:
         """Return how long this request may take in all."""
-        text = request.headers.get(messages.TIMEOUT_HEADER)
+        text = request.headers.get(_TIMEOUT)
         if text is None:
             return self.config.request_deadline_ms
         maximum = self.config.request_deadline_ms_max
         return parsed_integer(text, messages.TIMEOUT_HEADER, minimum=1, maximum=maximum)
 
     @staticmethod
-    def address(request: web.Request) -> str:
+    def address(request: Request) -> str:
         """Return where the client is, as bounds count it; headers of proxies are not believed."""
-        return network_of(request.remote or "")
+        return network_of(request.remote)
 
-    def request_id(self, request: web.Request) -> RequestId | None:
+    def request_id(self, request: Request) -> RequestId | None:
         """Return what makes this write safe to repeat, None when the caller did not say."""
         headers = request.headers
-        client_id = headers.get(messages.CLIENT_ID_HEADER)
-        number = headers.get(messages.REQUEST_NUMBER_HEADER)
+        client_id = headers.get(_CLIENT_ID)
+        number = headers.get(_REQUEST_NUMBER)
         if client_id is None and number is None:
             return None
         if client_id is None or number is None:
@@ -174,32 +173,15 @@ class Door:
             checked_client_id(client_id),
             parsed_integer(number, messages.REQUEST_NUMBER_HEADER, minimum=1),
             parsed_integer(
-                headers.get(messages.FLOOR_INDEX_HEADER, "0"),
+                headers.get(_FLOOR_INDEX) or "0",
                 messages.FLOOR_INDEX_HEADER,
                 minimum=0,
             ),
         )
 
-    async def maybe_continue(self, request: web.Request) -> web.Response | None:
-        """Tell a client that asks first to send its body, or return why not to."""
-        expectation = request.headers.get("Expect", "")
-        if expectation.lower() != "100-continue":
-            return self.problem(
-                BadArgumentsError(
-                    f"Expect: expected 100-continue, found {shortened(ascii(expectation))}"
-                )
-            )
-        try:
-            self._refuse_too_long(request, self.config.body_bytes_max)
-        except DataTooLargeError as error:
-            return self.problem(error)
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # it is not a part of the response
-        return None
-
-    async def raw_data(self, request: web.Request, bounds: BodyBounds) -> bytes:
+    async def raw_data(self, request: Request, bounds: BodyBounds) -> bytes:
         """Return a body that is data itself, and says so: no page sends that without asking."""
-        content_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        content_type = media_type(request)
         if content_type != messages.RAW_TYPE:
             raise BadArgumentsError(
                 f"Content-Type: expected {messages.RAW_TYPE} with raw, "
@@ -207,54 +189,47 @@ class Door:
             )
         return await self.raw_body(request, bounds)
 
-    async def raw_body(self, request: web.Request, bounds: BodyBounds = SMALL) -> bytes:
-        """Return the bytes of the body, within the limits and the deadline for bodies.
-
-        Once only: aiohttp's own ``read`` would keep them for as long as the request is answered,
-        and a wait may last for hours.
-        """
-        if not request.body_exists:
+    async def raw_body(self, request: Request, bounds: BodyBounds = SMALL) -> bytes:
+        """Return the bytes of the body, within the limits and the deadline for bodies."""
+        if not request.has_body:
             return b""
-        coding = request.headers.get("Transfer-Encoding", _CHUNKED)
+        coding = request.headers.get("transfer-encoding") or _CHUNKED
         if coding.strip().lower() != _CHUNKED:
             raise BadArgumentsError(
                 f"Transfer-Encoding: expected chunked alone, found {shortened(ascii(coding))}: "
                 "bodies are not inflated here"
             )
         maximum = min(bounds.bytes_max, self.config.body_bytes_max)
-        self._refuse_too_long(request, maximum)
-        try:
-            if request.content.is_eof():
-                return whole_body(request, maximum)
-            async with asyncio.timeout(self.config.body_deadline_ms / 1_000):
-                return await self._slow_body(request, maximum)
-        except web.HTTPRequestEntityTooLarge:
-            raise DataTooLargeError(
-                f"body: expected at most {maximum} bytes, found more", limit=maximum
-            ) from None
-        except web.RequestPayloadError as error:
-            raise BadArgumentsError(f"body: expected what its headers announce: {error}") from None
-        except TimeoutError:
-            raise SlowRequestError(
-                f"body: expected it whole within {self.config.body_deadline_ms} ms"
-            ) from None
+        refuse_too_long(request, maximum)
+        body = request.whole_body()
+        if body is None:
+            try:
+                async with asyncio.timeout(self.config.body_deadline_ms / 1_000):
+                    return await self._slow_body(request, maximum)
+            except TimeoutError:
+                raise SlowRequestError(
+                    f"body: expected it whole within {self.config.body_deadline_ms} ms"
+                ) from None
+        if len(body) > maximum:
+            raise _longer(maximum)
+        return body
 
-    def refuse_body(self, request: web.Request) -> None:
+    def refuse_body(self, request: Request) -> None:
         """Refuse a body with a request for a stream: nobody would read it, and it would wait in
         its buffers for as long as the stream goes on."""
-        if request.body_exists and not request.content.at_eof():
+        if request.has_unread_body:
             raise BadArgumentsError("body: expected none with a request for a stream, found one")
 
-    async def _slow_body(self, request: web.Request, maximum: int) -> bytes:
+    async def _slow_body(self, request: Request, maximum: int) -> bytes:
         """Read what comes bit by bit. Many of those together are bounded, as one is: their number
         times their size could be more than there is memory."""
         config, body = self.config, bytearray()
         try:
-            while chunk := await request.content.readany():
+            while chunk := await request.next_chunk():
                 body += chunk
                 self._partial_bytes += len(chunk)
                 if len(body) > maximum:
-                    raise web.HTTPRequestEntityTooLarge(maximum, len(body))
+                    raise _longer(maximum)
                 if self._partial_bytes > config.bodies_bytes_max:
                     raise ThrottledError(
                         f"{self._partial_bytes} bytes of bodies have come in part already"
@@ -263,19 +238,12 @@ class Door:
         finally:
             self._partial_bytes -= len(body)
 
-    def _refuse_too_long(self, request: web.Request, maximum: int) -> None:
-        length = request.content_length
-        if length is not None and length > maximum:
-            raise DataTooLargeError(
-                f"body: expected at most {maximum} bytes, found {length}", limit=maximum
-            )
-
-    async def body(self, request: web.Request, bounds: BodyBounds = SMALL) -> Any:
+    async def body(self, request: Request, bounds: BodyBounds = SMALL) -> Any:
         """Return the decoded body; an empty one is an empty object."""
         return await self.body_read(request, lambda decoded: decoded, bounds)
 
     async def body_read(
-        self, request: web.Request, read: Callable[[Any], Any], bounds: BodyBounds = SMALL
+        self, request: Request, read: Callable[[Any], Any], bounds: BodyBounds = SMALL
     ) -> Any:
         """Return what ``read`` makes of the decoded body; of a large one off the loop."""
         raw = await self.raw_body(request, bounds)
@@ -286,17 +254,17 @@ class Door:
             lambda: read(decode(raw, encoding, depth_max, bounds.items_max)), len(raw)
         )
 
-    def body_encoding(self, request: web.Request) -> Encoding:
+    def body_encoding(self, request: Request) -> Encoding:
         """Return what the Content-Type says; a form, a plain text, a compressed body are refused.
 
         A page in a browser can send those to a loopback address without asking anybody."""
-        coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+        coding = (request.headers.get("content-encoding") or "identity").strip().lower()
         if coding != "identity":
             raise BadArgumentsError(
                 f"Content-Encoding: expected none, found {shortened(ascii(coding))}: bodies are "
                 "not inflated here"
             )
-        content_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        content_type = media_type(request)
         if content_type in _JSON_TYPES:
             return Encoding.JSON
         if content_type in _MSGPACK_TYPES:
@@ -307,11 +275,11 @@ class Door:
         )
 
     @staticmethod
-    def reply_encoding(request: web.Request) -> Encoding:
-        """Return what Accept asks for; JSON when it leaves it open."""
-        accept = request.headers.get("Accept")
+    def reply_encoding(request: Request) -> Encoding:
+        """Return what Accept asks for; what the door speaks when it leaves it open."""
+        accept = request.headers.get("accept")
         if accept is None or "msgpack" not in accept:
-            return Encoding.JSON
+            return request.encoding
         wanted = dict(map(_quality, accept.lower().split(",")))
         msgpack = max(wanted.get(each, 0.0) for each in _MSGPACK_TYPES)
         is_wanted = msgpack > 0 and msgpack >= wanted.get(Encoding.JSON.value, 0.0)
@@ -321,37 +289,28 @@ class Door:
 
     def reply(
         self,
-        request: web.Request,
+        request: Request,
         body: Any,
         *,
         zxid: int,
         index: int,
         status: int = 200,
         headers: Mapping[str, str] | None = None,
-    ) -> web.Response:
+    ) -> Answer:
         """Return a response in the encoding the caller wants, labelled with where it stands.
 
         ``body`` is a value of the model, or plain; one of bytes is encoded so already."""
         encoding = self.reply_encoding(request)
         raw = body if isinstance(body, bytes) else encoded(body, encoding)
-        labelled = {
-            "Content-Type": encoding.value,
-            messages.ZXID_HEADER: str(zxid),
-            messages.INDEX_HEADER: str(index),
-            messages.MEMBER_HEADER: self._member_id,
-            "Server": _SERVER,
-        }
-        if headers is not None:
-            labelled.update(headers)
-        return web.Response(body=raw, status=status, headers=labelled)
+        return Answer(raw, encoding.value, zxid, index, status=status, headers=headers)
 
     def reply_read(
         self,
-        request: web.Request,
+        request: Request,
         body: Any,
         read: ReadReply[Any],
         headers: Mapping[str, str] | None = None,
-    ) -> web.Response:
+    ) -> Answer:
         """Return the response of a read, with its age if it may be stale."""
         if read.age_ms is not None:
             headers = {**(headers or {}), messages.STALE_AGE_HEADER: str(read.age_ms)}
@@ -359,13 +318,13 @@ class Door:
 
     async def reply_listed(
         self,
-        request: web.Request,
+        request: Request,
         body: Mapping[str, Any],
         lists: Mapping[str, tuple[Sequence[Any], Callable[[Any, Encoding], Any]]],
         read: ReadReply[Any],
         *,
         at_once: int = ITEMS_AT_ONCE,
-    ) -> web.Response:
+    ) -> Answer:
         """Return the response of a read with long lists, made and encoded in slices.
 
         ``lists`` are the fields of ``body`` to put in: what each is made of, and how each item."""
@@ -376,30 +335,36 @@ class Door:
             encoded[name] = await in_slices(items, encode_one, at_once)
         return self.reply_read(request, encode_listed(body, encoded, encoding), read)
 
+    @staticmethod
     def reply_bytes(
-        self,
         read: ReadReply[Any],
         data: bytes | None,
         headers: Mapping[str, str],
         *,
+        content_type: str | None = None,
         status: int = 200,
-    ) -> web.Response:
+    ) -> Answer:
         """Return the response of a read whose body is the data itself, or nothing."""
-        labelled = {
-            messages.ZXID_HEADER: str(read.zxid),
-            messages.INDEX_HEADER: str(read.index),
-            messages.MEMBER_HEADER: self._member_id,
-            "Server": _SERVER,
-            **headers,
-        }
         if read.age_ms is not None:
-            labelled[messages.STALE_AGE_HEADER] = str(read.age_ms)
-        return web.Response(body=data, status=status, headers=labelled)
+            headers = {**headers, messages.STALE_AGE_HEADER: str(read.age_ms)}
+        return Answer(data, content_type, read.zxid, read.index, status=status, headers=headers)
 
-    def reply_now(self, request: web.Request, body: Any, *, status: int = 200) -> web.Response:
+    def reply_now(
+        self,
+        request: Request,
+        body: Any,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
         """Return a response about this member as it is now."""
         _, zxid, index = self.member.labels()
-        return self.reply(request, body, zxid=zxid, index=index, status=status)
+        return self.reply(request, body, zxid=zxid, index=index, status=status, headers=headers)
+
+    def reply_encoded(self, body: bytes, content_type: str) -> Answer:
+        """Return a response about this member, of a body that is encoded already."""
+        _, zxid, index = self.member.labels()
+        return Answer(body, content_type, zxid, index)
 
     def labels(self) -> dict[str, str]:
         """Return the headers that say who answers, and how far it has come."""
@@ -408,36 +373,51 @@ class Door:
             messages.ZXID_HEADER: str(zxid),
             messages.INDEX_HEADER: str(index),
             messages.MEMBER_HEADER: member_id,
-            "Server": _SERVER,
         }
 
-    def problem(
-        self, error: CoordinatorError, headers: Mapping[str, str] | None = None
-    ) -> web.Response:
+    def problem(self, error: CoordinatorError, headers: Mapping[str, str] | None = None) -> Answer:
         """Return the problem details of ``error``: the one place where it gets its status."""
-        labelled = {"Content-Type": messages.PROBLEM_TYPE, **self.labels(), **(headers or {})}
-        if type(zxid := error.fields.get("zxid")) is int:
-            labelled[messages.ZXID_HEADER] = str(zxid)  # this member may have gone on meanwhile
+        _, zxid, index = self.member.labels()
+        if type(of_error := error.fields.get("zxid")) is int:
+            zxid = of_error  # this member may have gone on meanwhile
         if error.http_status in (429, 503):
-            labelled["Retry-After"] = _RETRY_AFTER_S
-        response = web.Response(
-            body=encode_json(to_problem(error)), status=error.http_status, headers=labelled
+            headers = {**(headers or {}), "Retry-After": _RETRY_AFTER_S}
+        return Answer(
+            encode_json(to_problem(error)),
+            messages.PROBLEM_TYPE,
+            zxid,
+            index,
+            status=error.http_status,
+            headers=headers,
+            closes=isinstance(error, DataTooLargeError | SlowRequestError),
         )
-        if isinstance(error, DataTooLargeError | SlowRequestError):
-            response.force_close()  # what is left of the body is not worth reading
-        return response
 
 
 def _encoder(make: Callable[[Any, Encoding], Any], encoding: Encoding) -> Callable[[Any], bytes]:
     return lambda item: encode(make(item, encoding), encoding)
 
 
-DOOR = web.AppKey("door", Door)
+def media_type(request: Request) -> str:
+    """Return what the Content-Type says, without its parameters; empty when there is none."""
+    return (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
+
+
+def refuse_too_long(request: Request, maximum: int) -> None:
+    """Refuse a body that is announced to be longer than ``maximum``."""
+    length = request.body_length
+    if length is not None and length > maximum:
+        raise DataTooLargeError(
+            f"body: expected at most {maximum} bytes, found {length}", limit=maximum
+        )
+
+
+def _longer(maximum: int) -> DataTooLargeError:
+    return DataTooLargeError(f"body: expected at most {maximum} bytes, found more", limit=maximum)
 
 
 def checked_client_id(client_id: str) -> str:
     """Return ``client_id`` if it is one: 1 to 64 printable ASCII characters."""
-    if _CLIENT_ID.fullmatch(client_id) is None:
+    if _CLIENT_ID_FORM.fullmatch(client_id) is None:
         raise BadArgumentsError(
             f"client id: expected 1 to 64 printable ASCII characters, "
             f"found {shortened(ascii(client_id))}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aiohttp import web
 from msgspec.structs import asdict
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
@@ -13,11 +12,11 @@ from coordinator.service.locks.contenders import ELECTIONS, LOCKS
 from coordinator.service.locks.history import GrantsWanted
 from coordinator.wire import messages
 from coordinator.wire.codec import to_body
-from coordinator.wire.http.door import Door
-from coordinator.wire.http.paths import name_at
-from coordinator.wire.http.queries import READ_MODES, Query
-from coordinator.wire.http.routes import Route
-from coordinator.wire.http.streams import LineStream, wants
+from coordinator.wire.request import Answer, Answered, Request, wants
+from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.paths import name_at
+from coordinator.wire.routes.queries import READ_MODES, Query
+from coordinator.wire.routes.route import Route
 from coordinator.wire.strict_json import shortened
 
 LIMIT_DEFAULT = 1_000
@@ -45,10 +44,10 @@ class GrantRoutes:
             Route("GET", "/v1/grants/{lock}/{grant_id}", self.story, "get_grant"),
         )
 
-    async def list(self, request: web.Request) -> web.StreamResponse:
+    async def list(self, request: Request) -> Answered:
         """Return the grants that the query asks for, those held now among them."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, _QUERY)
+        query = Query(request.query, _QUERY)
         wanted = _wanted(query)
         if wants(request, messages.NDJSON_TYPE):
             return await self._export(request, query, wanted)
@@ -61,14 +60,12 @@ class GrantRoutes:
             request, body, {"grants": (read.value.grants, to_body)}, read
         )
 
-    async def _export(
-        self, request: web.Request, query: Query, wanted: GrantsWanted
-    ) -> web.StreamResponse:
+    async def _export(self, request: Request, query: Query, wanted: GrantsWanted) -> Answered:
         """Send everything that is asked for, a grant on each line, page by page."""
         door = self._door
         door.refuse_body(request)
         left = wanted.limit if "limit" in query else None
-        stream = LineStream(request, is_sse=False, labels=door.labels())
+        stream = request.lines(door.labels())
         try:
             while left is None or left > 0:
                 limit = _EXPORT_PAGE if left is None else min(left, _EXPORT_PAGE)
@@ -76,7 +73,7 @@ class GrantRoutes:
                     replace(wanted, limit=limit), query.read_mode(), door.deadline_ms(request)
                 )
                 for each in read.value.grants:
-                    await stream.send(to_body(GrantLine(**asdict(each))))
+                    await stream.send(to_body(GrantLine(**asdict(each)), stream.encoding))
                 if left is not None:
                     left -= len(read.value.grants)
                 if read.value.next is None:
@@ -89,16 +86,16 @@ class GrantRoutes:
         if not stream.is_open:
             await stream.keep_alive()  # nothing was found: a blank line, and the headers with it
         await stream.end()
-        return stream.response
+        return stream
 
-    async def story(self, request: web.Request) -> web.Response:
+    async def story(self, request: Request) -> Answer:
         """Return what became of one grant, and who was granted next."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, {*READ_MODES, "election"})
+        query = Query(request.query, {*READ_MODES, "election"})
         read = await door.member.grant_history.story(
             ELECTIONS if query.flag("election") else LOCKS,
-            name_at(request.path_qs, _LOCK, "lock"),
-            name_at(request.path_qs, _GRANT_ID, "grant_id"),
+            name_at(request.target, _LOCK, "lock"),
+            name_at(request.target, _GRANT_ID, "grant_id"),
             query.read_mode(),
             door.deadline_ms(request),
         )

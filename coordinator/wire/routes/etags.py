@@ -11,18 +11,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from aiohttp import web
-
 from coordinator.errors import BadArgumentsError
 from coordinator.model.fields import ANY_VERSION, VERSION_MAX
 from coordinator.state.outcomes import Stat
-from coordinator.wire.http.paths import TREE_PREFIX
-from coordinator.wire.http.routes import Handler
+from coordinator.wire.request import Answered, Request
+from coordinator.wire.routes.paths import TREE_PREFIX
+from coordinator.wire.routes.route import Handler
 from coordinator.wire.strict_json import shortened
 
 _TAG = re.compile(r'"(\d{1,10})(?:-(\d{1,19}))?"', re.ASCII)
-_OTHERS = ("If-None-Match", "If-Unmodified-Since", "If-Modified-Since", "If-Range")
-_EVERY = ("If-Match", *_OTHERS)
+_OTHERS = {
+    name.lower(): name
+    for name in ("If-None-Match", "If-Unmodified-Since", "If-Modified-Since", "If-Range")
+}
+_EVERY = {"if-match": "If-Match", **_OTHERS}
+"""By the name that they are looked up by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +42,25 @@ def etag_of(stat: Stat) -> str:
     return f'"{stat.version}-{stat.czxid}"'
 
 
-def is_unchanged(request: web.Request, tag: str) -> bool:
+def is_unchanged(request: Request, tag: str) -> bool:
     """Return whether ``If-None-Match`` names ``tag``, or anything."""
-    named = [each.strip() for each in request.headers.get("If-None-Match", "").split(",")]
+    named = [each.strip() for each in (request.headers.get("if-none-match") or "").split(",")]
     return tag in named or named == ["*"]
 
 
-def expected(request: web.Request) -> Expected:
+def expected(request: Request) -> Expected:
     """Return what a change expects of the znode, by its headers.
 
     Raises:
         BadArgumentsError: ``If-Match`` is not one ETag, or there is a precondition of another kind.
     """
-    for name in _OTHERS:
-        if name in request.headers:
+    for each, name in _OTHERS.items():
+        if each in request.headers:
             raise BadArgumentsError(
                 f"{name}: expected If-Match or expected_version as the condition of a change "
                 f"(POST creates only what is not there), found {name}"
             )
-    given = request.headers.getall("If-Match", [])
+    given = request.header_values("if-match")
     if not given:
         return Expected()
     tag = given[0].strip()
@@ -73,22 +76,22 @@ def expected(request: web.Request) -> Expected:
 def unconditional(handler: Handler) -> Handler:
     """Return the handler of a change that knows no preconditions: it refuses those it is given."""
 
-    async def guarded(request: web.Request) -> web.StreamResponse:
-        for name in _EVERY:
-            if name in request.headers:
+    async def guarded(request: Request) -> Answered:
+        for each, name in _EVERY.items():
+            if each in request.headers:
                 raise BadArgumentsError(
                     f"{name}: expected none here (PUT and DELETE of {TREE_PREFIX} judge If-Match; "
-                    f"any write takes if_held), found {shortened(ascii(request.headers[name]))}"
+                    f"any write takes if_held), found {shortened(ascii(request.headers[each]))}"
                 )
         return await handler(request)
 
     return guarded
 
 
-def refuse_on_create(request: web.Request) -> None:
+def refuse_on_create(request: Request) -> None:
     """Raise BadArgumentsError for a precondition, beside the one that every create has anyway."""
-    for name in _EVERY:
-        value = request.headers.get(name)
+    for each, name in _EVERY.items():
+        value = request.headers.get(each)
         if value is not None and (name, value.strip()) != ("If-None-Match", "*"):
             raise BadArgumentsError(
                 f"{name}: expected none (a create is refused if the znode exists), "

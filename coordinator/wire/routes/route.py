@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from aiohttp import web
+from coordinator.wire.request import Answered, Request
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-_PARAMETER = re.compile(r"\{(\w+)\}")
+Handler = Callable[[Request], Awaitable[Answered]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +21,3 @@ class Route:
     template: str
     handler: Handler
     operation_id: str
-
-    @property
-    def pattern(self) -> str:
-        """Return the template in the router's language."""
-        return _PARAMETER.sub(_parameter_pattern, self.template)
-
-
-def _parameter_pattern(match: re.Match[str]) -> str:
-    name = match.group(1)
-    return f"{{{name}:(?s:.*)}}" if name == "path" else f"{{{name}:[^/]+}}"

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from aiohttp import web
 from msgspec.structs import replace
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
@@ -18,13 +17,13 @@ from coordinator.service.locks.service import AcquireOptions
 from coordinator.wire import messages
 from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
-from coordinator.wire.http.queues import QueueRoutes, grant_id_in, name_in
-from coordinator.wire.http.routes import Route
-from coordinator.wire.http.streams import LineStream, wants
 from coordinator.wire.messages import acquire
 from coordinator.wire.messages import elections as shapes
+from coordinator.wire.request import Answer, Answered, LineStream, Request, wants
+from coordinator.wire.routes.conditions import conditions
+from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
+from coordinator.wire.routes.queues import QueueRoutes, grant_id_in, name_in
+from coordinator.wire.routes.route import Route
 
 _VALUES_AT_ONCE = 8
 """Each of up to 64 KiB."""
@@ -53,10 +52,10 @@ class ElectionRoutes(QueueRoutes):
             Route("DELETE", attempt, self.abandon, "abandon_campaign"),
         )
 
-    async def campaign(self, request: web.Request) -> web.StreamResponse:
+    async def campaign(self, request: Request) -> Answered:
         """Stand for election until elected, or the time is up."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+        query = Query(request.query, CONDITIONS)
         name = name_in(request)
         body = await door.body(request)
         asked = acquire.Acquire.from_body(body, is_election=True)
@@ -74,10 +73,10 @@ class ElectionRoutes(QueueRoutes):
 
         return await self._acquire(request, asked, conditions(query, body), enter)
 
-    async def proclaim(self, request: web.Request) -> web.Response:
+    async def proclaim(self, request: Request) -> Answer:
         """Publish another value; only while elected."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+        query = Query(request.query, CONDITIONS)
         given = await door.body(request)
         done = await door.member.elections.proclaim(
             name_in(request),
@@ -90,10 +89,10 @@ class ElectionRoutes(QueueRoutes):
         body = shapes.Proclaimed(done.grant_id, done.fencing_token, done.zxid).to_body()
         return door.reply_now(request, body)
 
-    async def who(self, request: web.Request) -> web.StreamResponse:
+    async def who(self, request: Request) -> Answered:
         """Return who is elected and who else stands, once or each time it changes."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, {*READ_MODES, "observe"})
+        query = Query(request.query, {*READ_MODES, "observe"})
         name = name_in(request)
         mode = query.read_mode()
         # An observer first sees what a read would have shown.
@@ -105,7 +104,7 @@ class ElectionRoutes(QueueRoutes):
         lists = {"candidates": (_with_room(view.candidates), _candidate_body)}
         return await door.reply_listed(request, body, lists, read, at_once=_VALUES_AT_ONCE)
 
-    async def _observe(self, request: web.Request, name: str) -> web.StreamResponse:
+    async def _observe(self, request: Request, name: str) -> Answered:
         self._door.refuse_body(request)
         is_ndjson = wants(request, messages.NDJSON_TYPE)
         if not is_ndjson and not wants(request, messages.EVENT_STREAM_TYPE):
@@ -113,7 +112,7 @@ class ElectionRoutes(QueueRoutes):
                 f"Accept: expected {messages.NDJSON_TYPE} or {messages.EVENT_STREAM_TYPE} "
                 "with observe, found neither"
             )
-        stream = LineStream(request, is_sse=not is_ndjson, labels=self._door.labels())
+        stream = request.lines(self._door.labels(), is_sse=not is_ndjson)
         try:
             await self._tell(stream, self._door.member.elections.observe(name))
         except CoordinatorError as error:
@@ -121,7 +120,7 @@ class ElectionRoutes(QueueRoutes):
                 raise
             await stream.send_error(error)
         await stream.end()
-        return stream.response
+        return stream
 
     async def _tell(
         self, stream: LineStream, views: AsyncGenerator[ElectionView | Bookmark]
@@ -134,7 +133,8 @@ class ElectionRoutes(QueueRoutes):
                         if isinstance(view, Bookmark):
                             await stream.keep_alive()
                         else:
-                            await stream.send(to_body(Elected(view.elected, view.zxid)))
+                            elected = Elected(view.elected, view.zxid)
+                            await stream.send(to_body(elected, stream.encoding))
         except TimeoutError:
             if not scope.expired():
                 raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiohttp import web
 from msgspec.structs import replace
 
 from coordinator.model.contention import HolderInfo
@@ -14,12 +13,13 @@ from coordinator.service.locks.queues import Wish
 from coordinator.service.locks.service import AcquireOptions, LockService
 from coordinator.state.commands import IfHeld, Kind
 from coordinator.wire.codec import to_body
-from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.convert_locks import grant_shape
-from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
-from coordinator.wire.http.queues import QueueRoutes, name_in
-from coordinator.wire.http.routes import Route
 from coordinator.wire.messages import acquire as wishes
+from coordinator.wire.request import Answer, Answered, Request
+from coordinator.wire.routes.conditions import conditions
+from coordinator.wire.routes.convert_locks import grant_shape
+from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
+from coordinator.wire.routes.queues import QueueRoutes, name_in
+from coordinator.wire.routes.route import Route
 
 LIST_LIMIT_MAX = 10_000
 PAGE_MAX = 1_000
@@ -49,17 +49,17 @@ class LockRoutes(QueueRoutes):
             ),
         )
 
-    async def acquire(self, request: web.Request) -> web.StreamResponse:
+    async def acquire(self, request: Request) -> Answered:
         """Wait in the queue until the lock is granted, or the time is up."""
-        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+        query = Query(request.query, CONDITIONS)
         name = name_in(request)
         body = await self._door.body(request)
         asked = wishes.Acquire.from_body(body)
         return await self._answer(request, name, asked, conditions(query, body))
 
-    async def acquire_several(self, request: web.Request) -> web.StreamResponse:
+    async def acquire_several(self, request: Request) -> Answered:
         """Wait until all of the locks are granted at once, or the time is up."""
-        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+        query = Query(request.query, CONDITIONS)
         body = await self._door.body(request)
         asked = wishes.Acquire.from_body(body, is_multi=True)
         LOCKS.directories(asked.names)  # before a session is opened for it
@@ -67,11 +67,11 @@ class LockRoutes(QueueRoutes):
 
     async def _answer(
         self,
-        request: web.Request,
+        request: Request,
         name: str | Sequence[str],
         asked: wishes.Acquire,
         if_held: tuple[IfHeld, ...],
-    ) -> web.StreamResponse:
+    ) -> Answered:
         async def enter(how: AcquireOptions) -> wishes.Grant:
             how["wish"] = _wish(asked)
             locks = self._door.member.locks
@@ -79,10 +79,10 @@ class LockRoutes(QueueRoutes):
 
         return await self._acquire(request, asked, if_held, enter)
 
-    async def look(self, request: web.Request) -> web.Response:
+    async def look(self, request: Request) -> Answer:
         """Return who holds and who waits; with a token only whether it is a current one."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, {*READ_MODES, "fencing_token"})
+        query = Query(request.query, {*READ_MODES, "fencing_token"})
         token = query.integer("fencing_token", minimum=0)
         name = name_in(request)
         read = await door.member.lock_views.query(
@@ -93,12 +93,10 @@ class LockRoutes(QueueRoutes):
         body = to_body(without_lists(view, token), door.reply_encoding(request))
         return await door.reply_listed(request, body, lists, read)
 
-    async def list(self, request: web.Request) -> web.Response:
+    async def list(self, request: Request) -> Answer:
         """Return a page of the locks that anybody holds."""
         door = self._door
-        query = Query(
-            request.rel_url.raw_query_string, {*READ_MODES, "after", "limit", "held_ms_min"}
-        )
+        query = Query(request.query, {*READ_MODES, "after", "limit", "held_ms_min"})
         limit = query.integer("limit", minimum=1, maximum=LIST_LIMIT_MAX)
         held_ms_min = query.integer("held_ms_min", minimum=0)
         read = await door.member.lock_views.list_locks(

@@ -6,8 +6,8 @@ from typing import Any
 
 from coordinator.service.locks.contenders import ELECTIONS, LOCKS
 from coordinator.state.commands import IfHeld
-from coordinator.wire.http.queries import CONDITIONS, Query
 from coordinator.wire.messages import if_held as shapes
+from coordinator.wire.routes.queries import CONDITIONS, Query
 
 IF_HELD = frozenset({shapes.IF_HELD_FIELD})
 """The field of a body that carries conditions, beside those of the route."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from aiohttp import web
-
 from coordinator.service.locks.service import AcquireOptions, QueueService
 from coordinator.state.commands import IfHeld
-from coordinator.wire.http.acquire import AcquireRequest, wait_deadline_ms
-from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.door import Door, checked_client_id
-from coordinator.wire.http.paths import name_at
-from coordinator.wire.http.queries import CONDITIONS, Query, parsed_integer
 from coordinator.wire.messages import acquire as shapes
+from coordinator.wire.request import Answer, Answered, Request
+from coordinator.wire.routes.acquire import AcquireRequest, wait_deadline_ms
+from coordinator.wire.routes.conditions import conditions
+from coordinator.wire.routes.door import Door, checked_client_id
+from coordinator.wire.routes.paths import name_at
+from coordinator.wire.routes.queries import CONDITIONS, Query, parsed_integer
 
 _NAME, _GRANT_ID = 2, 4
 _CLIENT_ID, _NUMBER = 4, 5
@@ -36,11 +35,11 @@ class QueueRoutes:
 
     async def _acquire(
         self,
-        request: web.Request,
+        request: Request,
         asked: shapes.Acquire,
         if_held: tuple[IfHeld, ...],
         enter: Enter,
-    ) -> web.StreamResponse:
+    ) -> Answered:
         """Answer with the grant, or why there is none."""
         door = self._door
         request_id = door.request_id(request)
@@ -74,10 +73,10 @@ class QueueRoutes:
         )
         return await answer.answer()
 
-    async def release(self, request: web.Request) -> web.Response:
+    async def release(self, request: Request) -> Answer:
         """Release a grant, or leave the queue; again if need be, and never another client's."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+        query = Query(request.query, CONDITIONS)
         grant_id = grant_id_in(request)
         await self._service.release(
             name_in(request),
@@ -88,12 +87,12 @@ class QueueRoutes:
         )
         return door.reply_now(request, shapes.ReleaseReply(grant_id).to_body())
 
-    async def abandon(self, request: web.Request) -> web.Response:
+    async def abandon(self, request: Request) -> Answer:
         """Undo an attempt whose answer never came."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, ("floor_index",))
-        client_id = checked_client_id(name_at(request.path_qs, _CLIENT_ID, "client_id"))
-        number = parsed_integer(name_at(request.path_qs, _NUMBER, "number"), "number", minimum=1)
+        query = Query(request.query, ("floor_index",))
+        client_id = checked_client_id(name_at(request.target, _CLIENT_ID, "client_id"))
+        number = parsed_integer(name_at(request.target, _NUMBER, "number"), "number", minimum=1)
         floor_index = query.integer("floor_index", minimum=0) or 0
         abandoned = await self._service.abandon(
             name_in(request), client_id, number, floor_index, door.deadline_ms(request)
@@ -101,11 +100,11 @@ class QueueRoutes:
         return door.reply_now(request, shapes.AbandonReply(abandoned.deleted_path).to_body())
 
 
-def name_in(request: web.Request) -> str:
+def name_in(request: Request) -> str:
     """Return the name of the lock or election in the URL."""
-    return name_at(request.path_qs, _NAME, "name")
+    return name_at(request.target, _NAME, "name")
 
 
-def grant_id_in(request: web.Request) -> str:
+def grant_id_in(request: Request) -> str:
     """Return the grant id in the URL."""
-    return name_at(request.path_qs, _GRANT_ID, "grant_id")
+    return name_at(request.target, _GRANT_ID, "grant_id")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiohttp import web
-
 from coordinator.service.locks.admin import Asked
 from coordinator.wire.fields import Fields
-from coordinator.wire.http.conditions import conditions
-from coordinator.wire.http.convert_locks import grant_shape
-from coordinator.wire.http.door import Door
-from coordinator.wire.http.paths import name_at
-from coordinator.wire.http.queries import CONDITIONS, Query
-from coordinator.wire.http.routes import Route
 from coordinator.wire.messages import holding as shapes
 from coordinator.wire.messages.if_held import IF_HELD_FIELD
+from coordinator.wire.request import Answer, Request
+from coordinator.wire.routes.conditions import conditions
+from coordinator.wire.routes.convert_locks import grant_shape
+from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.paths import name_at
+from coordinator.wire.routes.queries import CONDITIONS, Query
+from coordinator.wire.routes.route import Route
 
 _NAME, _GRANT_ID = 2, 4
 
@@ -36,7 +35,7 @@ class HoldingRoutes:
             Route("POST", f"{one}/revoke", self.revoke, "revoke_lock"),
         )
 
-    async def downgrade(self, request: web.Request) -> web.Response:
+    async def downgrade(self, request: Request) -> Answer:
         """Turn an exclusive grant into a shared one; again if need be."""
         body = await self._door.body(request)
         Fields(body, "body", {IF_HELD_FIELD})
@@ -45,7 +44,7 @@ class HoldingRoutes:
         )
         return self._door.reply_now(request, shapes.downgrade_reply_body(grant_shape(grant)))
 
-    async def note(self, request: web.Request) -> web.Response:
+    async def note(self, request: Request) -> Answer:
         """Keep a checkpoint note with a grant."""
         body, grant_id = await self._door.body(request), _grant_id(request)
         zxid = await self._door.member.holding.note(
@@ -53,7 +52,7 @@ class HoldingRoutes:
         )
         return self._door.reply_now(request, shapes.NoteReply(grant_id, zxid).to_body())
 
-    async def resize(self, request: web.Request) -> web.Response:
+    async def resize(self, request: Request) -> Answer:
         """Change the size of a semaphore."""
         body, name = await self._door.body(request), _name(request)
         size, zxid = await self._door.member.holding.resize(
@@ -61,7 +60,7 @@ class HoldingRoutes:
         )
         return self._door.reply_now(request, shapes.SizeReply(name, size, zxid).to_body())
 
-    async def revoke(self, request: web.Request) -> web.Response:
+    async def revoke(self, request: Request) -> Answer:
         """End a grant against its holder's will; recorded with who and why."""
         door = self._door
         body = await door.body(request)
@@ -72,8 +71,8 @@ class HoldingRoutes:
         reply = shapes.RevokeReply(revoked.grant, revoked.fencing_token_min)
         return door.reply_now(request, reply.to_body(door.reply_encoding(request)))
 
-    def _asked(self, request: web.Request, body: Any) -> Asked:
-        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+    def _asked(self, request: Request, body: Any) -> Asked:
+        query = Query(request.query, CONDITIONS)
         return Asked(
             request=self._door.request_id(request),
             deadline_ms=self._door.deadline_ms(request),
@@ -81,9 +80,9 @@ class HoldingRoutes:
         )
 
 
-def _name(request: web.Request) -> str:
-    return name_at(request.path_qs, _NAME, "name")
+def _name(request: Request) -> str:
+    return name_at(request.target, _NAME, "name")
 
 
-def _grant_id(request: web.Request) -> str:
-    return name_at(request.path_qs, _GRANT_ID, "grant_id")
+def _grant_id(request: Request) -> str:
+    return name_at(request.target, _GRANT_ID, "grant_id")

@@ -15,15 +15,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from aiohttp import web
-
 from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
 from coordinator.service.kept_sessions import KeptSession
 from coordinator.service.tasks import let_go
 from coordinator.wire import messages
-from coordinator.wire.http.door import Door
-from coordinator.wire.http.streams import KEEP_ALIVE_S, LineStream, wants
 from coordinator.wire.messages import acquire as shapes
+from coordinator.wire.request import KEEP_ALIVE_S, Answered, LineStream, Request, wants
+from coordinator.wire.routes.door import Door
 
 _CLIENT_ID, _NUMBER = 4, 5
 
@@ -40,7 +38,7 @@ class AcquireRequest:
     def __init__(
         self,
         door: Door,
-        request: web.Request,
+        request: Request,
         asked: shapes.Acquire,
         begin: Begin,
         give_back: GiveBack,
@@ -59,7 +57,7 @@ class AcquireRequest:
         self._is_told = False
         """Whether the client may have read that it was granted."""
 
-    async def answer(self) -> web.StreamResponse:
+    async def answer(self) -> Answered:
         """Return the response: the grant, or why not."""
         if self._asked.lease_ms is None:
             return await self._answer()
@@ -71,11 +69,11 @@ class AcquireRequest:
             if not self._is_told:
                 self._door.spawn(kept.end, f"end session {kept.session_id}", is_lasting=True)
 
-    async def _answer(self) -> web.StreamResponse:
+    async def _answer(self) -> Answered:
         if wants(self._request, messages.NDJSON_TYPE):
             return await self._stream()
         grant = await self._granted(None)
-        if self._leaves and not self._is_connected():
+        if self._leaves and not self._request.is_connected():
             self._give_back(grant)
             raise ConnectionResetError("the client went away while it waited")
         body = shapes.grant_reply_body(grant, is_election=self._is_election)
@@ -137,8 +135,8 @@ class AcquireRequest:
 
     # --- line by line
 
-    async def _stream(self) -> web.StreamResponse:
-        stream = LineStream(self._request, is_sse=False, labels=self._door.labels())
+    async def _stream(self) -> Answered:
+        stream = self._request.lines(self._door.labels())
         positions = _Positions()
         waiting = asyncio.create_task(self._granted(positions.put))
         waiting.add_done_callback(positions.wake)
@@ -159,7 +157,7 @@ class AcquireRequest:
                 await self._give_up(waiting)
             let_go(waiting)
         await stream.end()
-        return stream.response
+        return stream
 
     async def _tell_position(self, stream: LineStream, positions: _Positions) -> None:
         """Send the next position, or a blank line when there is none for a while."""
@@ -181,10 +179,6 @@ class AcquireRequest:
 
     # --- leaving nothing behind
 
-    def _is_connected(self) -> bool:
-        transport = self._request.transport
-        return transport is not None and not transport.is_closing()
-
     def _give_back(self, grant: shapes.Grant) -> None:
         # With a request number its client may find the grant at another member, and hold it there.
         is_lasting = self._door.request_id(self._request) is None
@@ -201,7 +195,7 @@ class AcquireRequest:
         return self._door.member.kept_sessions.new(lease_ms, self._asked.label, address)
 
 
-def wait_deadline_ms(door: Door, request: web.Request, asked: shapes.Acquire) -> int:
+def wait_deadline_ms(door: Door, request: Request, asked: shapes.Acquire) -> int:
     """Return until when to wait; a try is bounded as every request is."""
     return door.clock.monotonic_ms() + (asked.timeout_ms or door.timeout_ms(request))
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from aiohttp import web
-
 from coordinator.errors import BadArgumentsError
 from coordinator.model.limits import LimitsChange, LimitsView
 from coordinator.service.locks.admin import Asked
 from coordinator.state.limits import LimitsRecord
 from coordinator.wire.codec import from_body
-from coordinator.wire.http.conditions import IF_HELD, conditions
-from coordinator.wire.http.door import Door
-from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
-from coordinator.wire.http.routes import Route
+from coordinator.wire.request import Answer, Request
+from coordinator.wire.routes.conditions import IF_HELD, conditions
+from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
+from coordinator.wire.routes.route import Route
 
 
 class LimitRoutes:
@@ -27,17 +26,17 @@ class LimitRoutes:
             Route("PATCH", "/v1/limits", self.change, "set_limits"),
         )
 
-    async def read(self, request: web.Request) -> web.Response:
+    async def read(self, request: Request) -> Answer:
         """Return the limits that hold, and who set them."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, READ_MODES)
+        query = Query(request.query, READ_MODES)
         read = await door.member.limits.read(query.read_mode(), door.deadline_ms(request))
         return door.reply_read(request, _view(read.value), read)
 
-    async def change(self, request: web.Request) -> web.Response:
+    async def change(self, request: Request) -> Answer:
         """Set those that are named, and return all of them."""
         door = self._door
-        query = Query(request.rel_url.raw_query_string, CONDITIONS)
+        query = Query(request.query, CONDITIONS)
         body = await door.body(request)
         shape = from_body(LimitsChange, body, beside=IF_HELD)
         if not shape.limits:

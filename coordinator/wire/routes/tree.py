@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiohttp import web
-
 from coordinator.errors import BadArgumentsError
 from coordinator.model.fields import ANY_VERSION, VERSION_MAX
 from coordinator.model.operations import Check, Create, Delete, Guarded, SetData
@@ -16,19 +14,20 @@ from coordinator.state.outcomes import GuardedDone
 from coordinator.wire import messages
 from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.http.bodies import DATA
-from coordinator.wire.http.conditions import IF_HELD, conditions
-from coordinator.wire.http.door import Door
-from coordinator.wire.http.etags import (
+from coordinator.wire.request import Answer, Request
+from coordinator.wire.routes.bodies import DATA
+from coordinator.wire.routes.conditions import IF_HELD, conditions
+from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.etags import (
     Expected,
     etag_of,
     expected,
     is_unchanged,
     refuse_on_create,
 )
-from coordinator.wire.http.paths import path_url, znode_path
-from coordinator.wire.http.queries import CONDITIONS, READ_MODES, Query
-from coordinator.wire.http.routes import Route
+from coordinator.wire.routes.paths import path_url, znode_path
+from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
+from coordinator.wire.routes.route import Route
 
 CHILDREN_LIMIT_DEFAULT = 1_000
 CHILDREN_LIMIT_MAX = 10_000
@@ -39,7 +38,7 @@ _READ_QUERY = frozenset({*READ_MODES, "raw", "children", "after", "limit", "stat
 _CREATE_QUERY = frozenset({"raw", "mode", "session_id", "ttl_ms", "parents", *CONDITIONS})
 _SET_QUERY = frozenset({"raw", "create", "expected_version", *CONDITIONS})
 _DELETE_QUERY = frozenset({"recursive", "expected_version", "expected_czxid", *CONDITIONS})
-_RAW_HEADERS = {"Content-Type": messages.RAW_TYPE, "X-Content-Type-Options": "nosniff"}
+_RAW_HEADERS = {"X-Content-Type-Options": "nosniff"}
 _CREATE_FIELDS = ("mode", "session_id", "ttl_ms", "parents")
 
 
@@ -59,10 +58,10 @@ class TreeRoutes:
             Route("DELETE", "/v1/tree/{path}", self.delete, "delete_znode"),
         )
 
-    async def read(self, request: web.Request) -> web.Response:
+    async def read(self, request: Request) -> Answer:
         """Return the data and Stat of a znode, or a page of its children."""
-        path = znode_path(request.path_qs)
-        query = Query(request.rel_url.raw_query_string, _READ_QUERY)
+        path = znode_path(request.target)
+        query = Query(request.query, _READ_QUERY)
         if query.flag("children"):
             return await self._list(request, path, query)
         for name in ("after", "limit", "stat"):
@@ -75,10 +74,11 @@ class TreeRoutes:
         if is_unchanged(request, etag["ETag"]):
             return door.reply_bytes(read, None, etag, status=304)
         if query.flag("raw"):
-            return door.reply_bytes(read, data, {**etag, **_RAW_HEADERS})
+            headers = {**etag, **_RAW_HEADERS}
+            return door.reply_bytes(read, data, headers, content_type=messages.RAW_TYPE)
         return door.reply_read(request, Znode(path, data, stat), read, etag)
 
-    async def _list(self, request: web.Request, path: str, query: Query) -> web.Response:
+    async def _list(self, request: Request, path: str, query: Query) -> Answer:
         door = self._door
         if query.flag("raw"):
             raise BadArgumentsError("query: expected children or raw, found both")
@@ -101,12 +101,12 @@ class TreeRoutes:
         body = to_body(listed)
         return await door.reply_listed(request, body, {"children": (children, _child_body)}, read)
 
-    async def create(self, request: web.Request) -> web.Response:
+    async def create(self, request: Request) -> Answer:
         """Create a znode; a sequential mode answers with the full name."""
         door = self._door
-        path = znode_path(request.path_qs)
+        path = znode_path(request.target)
         refuse_on_create(request)
-        query = Query(request.rel_url.raw_query_string, _CREATE_QUERY)
+        query = Query(request.query, _CREATE_QUERY)
         if query.flag("raw"):
             fields: dict[str, Any] = {name: query.text(name) for name in _CREATE_FIELDS}
             fields["ttl_ms"] = query.integer("ttl_ms")
@@ -120,11 +120,11 @@ class TreeRoutes:
         committed = await self._submit(request, operation, if_held)
         return self._written(request, committed, committed.outcome.unwrap(), status=201)
 
-    async def set_data(self, request: web.Request) -> web.Response:
+    async def set_data(self, request: Request) -> Answer:
         """Replace the data of a znode; with ``?create`` also where there is none."""
         door = self._door
-        path = znode_path(request.path_qs)
-        query = Query(request.rel_url.raw_query_string, _SET_QUERY)
+        path = znode_path(request.target)
+        query = Query(request.query, _SET_QUERY)
         tag = expected(request)
         if query.flag("raw"):
             body, data = None, await door.raw_data(request, DATA)
@@ -147,10 +147,10 @@ class TreeRoutes:
 
     async def _upsert(
         self,
-        request: web.Request,
+        request: Request,
         operation: SetData,
         if_held: tuple[IfHeld, ...],
-    ) -> web.Response:
+    ) -> Answer:
         guarded = Guarded(
             conditions=(Check(operation.path, exists=False),),
             then=(Create(operation.path, operation.data),),
@@ -161,12 +161,12 @@ class TreeRoutes:
         status = 201 if done.is_then else 200
         return self._written(request, committed, done.results[0], status=status)
 
-    async def delete(self, request: web.Request) -> web.Response:
+    async def delete(self, request: Request) -> Answer:
         """Delete a znode, with ``?recursive`` and all below it."""
         door = self._door
-        path = znode_path(request.path_qs)
-        query = Query(request.rel_url.raw_query_string, _DELETE_QUERY)
-        if request.body_exists:
+        path = znode_path(request.target)
+        query = Query(request.query, _DELETE_QUERY)
+        if request.has_body:
             raise BadArgumentsError("body: expected none (conditions are in the query), found one")
         tag = expected(request)
         operation = Delete(
@@ -182,7 +182,7 @@ class TreeRoutes:
 
     async def _submit(
         self,
-        request: web.Request,
+        request: Request,
         operation: Operation,
         if_held: tuple[IfHeld, ...],
     ) -> Committed:
@@ -195,8 +195,8 @@ class TreeRoutes:
         )
 
     def _written(
-        self, request: web.Request, committed: Committed, result: Any, *, status: int
-    ) -> web.Response:
+        self, request: Request, committed: Committed, result: Any, *, status: int
+    ) -> Answer:
         headers = {"ETag": etag_of(result.stat)}
         if status == 201:
             headers["Location"] = path_url(result.path)
@@ -243,9 +243,7 @@ def _bound(operation: SetData, tag: Expected) -> Operation:
 
 
 def _queried_version(query: Query) -> int:
-    version = query.integer(
-        "expected_version", minimum=ANY_VERSION, maximum=VERSION_MAX
-    )
+    version = query.integer("expected_version", minimum=ANY_VERSION, maximum=VERSION_MAX)
     return ANY_VERSION if version is None else version
 
 

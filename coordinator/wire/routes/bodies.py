@@ -13,8 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from aiohttp import web
-
 Done = TypeVar("Done")
 
 _IN_PLACE_BYTES_MAX = 64 * 1024
@@ -56,11 +54,3 @@ class HeavyWork:
         """Take no more work. Idempotent."""
         if self._thread is not None:
             self._thread.shutdown(wait=False)
-
-
-def whole_body(request: web.Request, bytes_max: int) -> bytes:
-    """Return a body of which all has come."""
-    body = request.content.read_nowait()
-    if len(body) > bytes_max:
-        raise web.HTTPRequestEntityTooLarge(bytes_max, len(body))
-    return body

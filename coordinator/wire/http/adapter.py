@@ -1,0 +1,137 @@
+"""Between aiohttp and the routes: its request as they see one, and their answer as its response."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aiohttp import web
+from aiohttp.typedefs import Handler as WebHandler
+
+from coordinator.errors import BadArgumentsError, DataTooLargeError
+from coordinator.wire import messages
+from coordinator.wire.encoding import Encoding
+from coordinator.wire.http.hosts import Names
+from coordinator.wire.http.streams import HttpLines
+from coordinator.wire.request import Answer
+from coordinator.wire.routes.door import Door, refuse_too_long
+from coordinator.wire.routes.route import Handler
+from coordinator.wire.strict_json import shortened
+
+DOOR = web.AppKey("door", Door)
+NAMES: web.AppKey[Names | None] = web.AppKey("names", object)  # type: ignore[arg-type]
+"""The names that it may be called by, beside addresses; none, or no such key: by any."""
+SERVER = "coordinator"
+
+
+class HttpRequest:
+    """A request of aiohttp, as the routes see it."""
+
+    __slots__ = ("_web", "headers", "method", "query", "target")
+
+    encoding = Encoding.JSON
+
+    def __init__(self, request: web.Request) -> None:
+        self._web = request
+        self.method = request.method
+        self.target = request.path_qs
+        self.query = request.rel_url.raw_query_string
+        self.headers = request.headers
+
+    @property
+    def remote(self) -> str:
+        return self._web.remote or ""
+
+    @property
+    def has_body(self) -> bool:
+        return self._web.body_exists
+
+    @property
+    def has_unread_body(self) -> bool:
+        return self._web.body_exists and not self._web.content.at_eof()
+
+    @property
+    def body_length(self) -> int | None:
+        return self._web.content_length
+
+    def header_values(self, name: str) -> Sequence[str]:
+        return self._web.headers.getall(name, ())
+
+    def whole_body(self) -> bytes | None:
+        # Taken once only: aiohttp's own ``read`` would keep it for as long as the request is
+        # answered, and a wait may last for hours.
+        content = self._web.content
+        if not content.is_eof():
+            return None
+        try:
+            return content.read_nowait()
+        except web.RequestPayloadError as error:
+            raise _broken(error) from None
+
+    async def next_chunk(self) -> bytes:
+        try:
+            return await self._web.content.readany()
+        except web.RequestPayloadError as error:
+            raise _broken(error) from None
+
+    def is_connected(self) -> bool:
+        transport = self._web.transport
+        return transport is not None and not transport.is_closing()
+
+    def lines(self, labels: Mapping[str, str], *, is_sse: bool = False) -> HttpLines:
+        return HttpLines(self._web, is_sse=is_sse, labels={**labels, "Server": SERVER})
+
+
+def _broken(error: web.RequestPayloadError) -> BadArgumentsError:
+    return BadArgumentsError(f"body: expected what its headers announce: {error}")
+
+
+def adapted(handler: Handler, door: Door) -> WebHandler:
+    """Return a handler of the routes as one of aiohttp."""
+    member_id = door.member_id
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        answered = await handler(HttpRequest(request))
+        if isinstance(answered, Answer):
+            return response_of(answered, member_id)
+        assert isinstance(answered, HttpLines), "the lines of the door that asked"
+        return answered.response
+
+    return handle
+
+
+def response_of(answer: Answer, member_id: str) -> web.Response:
+    """Return an answer as a response: labelled with who answers, from which state."""
+    headers = {} if answer.content_type is None else {"Content-Type": answer.content_type}
+    headers[messages.ZXID_HEADER] = str(answer.zxid)
+    headers[messages.INDEX_HEADER] = str(answer.index)
+    headers[messages.MEMBER_HEADER] = member_id
+    headers["Server"] = SERVER
+    if answer.headers is not None:
+        headers.update(answer.headers)
+    response = web.Response(body=answer.body, status=answer.status, headers=headers)
+    if answer.closes:
+        response.force_close()
+    return response
+
+
+def continuing(door: Door) -> WebHandler:
+    """Return what aiohttp asks when a client asks before it sends its body."""
+
+    async def maybe_continue(request: web.Request) -> web.Response | None:
+        """Tell a client that asks first to send its body, or return why not to."""
+        expectation = request.headers.get("Expect", "")
+        error: BadArgumentsError | DataTooLargeError
+        if expectation.lower() != "100-continue":
+            error = BadArgumentsError(
+                f"Expect: expected 100-continue, found {shortened(ascii(expectation))}"
+            )
+            return response_of(door.problem(error), door.member_id)
+        try:
+            refuse_too_long(HttpRequest(request), door.config.body_bytes_max)
+        except DataTooLargeError as too_large:
+            return response_of(door.problem(too_large), door.member_id)
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # it is not a part of the response
+        return None
+
+    return maybe_continue  # type: ignore[return-value]
