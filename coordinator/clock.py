@@ -29,9 +29,11 @@ class SystemClock:
     """The clock of this machine."""
 
     def monotonic_ms(self) -> int:
+        """Return the milliseconds since the machine booted, suspended ones included."""
         return time.clock_gettime_ns(_SUSPEND_AWARE_CLOCK) // 1_000_000
 
     def wall_ms(self) -> int:
+        """Return the machine's wall time, in milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
 
@@ -43,9 +45,11 @@ class ManualClock:
         self._wall_ms = wall_ms
 
     def monotonic_ms(self) -> int:
+        """Return the milliseconds that it was given and advanced by."""
         return self._monotonic_ms
 
     def wall_ms(self) -> int:
+        """Return the wall time that it was given and advanced by."""
         return self._wall_ms
 
     def advance(self, by_ms: int) -> None:

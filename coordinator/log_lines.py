@@ -45,19 +45,24 @@ class LineFormatter(logging.Formatter):
         super().__init__(FORMAT)
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the line, with a stack trace as lines of its own below it."""
         record.exc_text = None  # another handler's formatter may have left its own there
         return super().format(record)
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        """Return the record's time, in UTC."""
         return _moment(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the line without control characters, so that no message forges a second one."""
         return escaped(super().formatMessage(record))
 
     def formatException(self, ei: object) -> str:
+        """Return the stack trace, indented."""
         return _indented(super().formatException(ei))  # type: ignore[arg-type]
 
     def formatStack(self, stack_info: str) -> str:
+        """Return the stack, indented."""
         return _indented(super().formatStack(stack_info))
 
 
@@ -66,6 +71,7 @@ class JsonFormatter(logging.Formatter):
     and ``exception`` where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one JSON object."""
         fields = {
             "time": _moment(record),
             "level": record.levelname.lower(),
@@ -90,6 +96,7 @@ class FloodFilter(logging.Filter):
         """By kind: when its window began, and how many lines came in it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether the record is to be written: not if its kind came too often."""
         if not super().filter(record):
             return True  # not of those that are limited
         if len(self._windows) > _KINDS_MAX:

@@ -181,6 +181,7 @@ class KeptData:
     machine: StateMachine
 
     def in_words(self) -> str:
+        """Describe the data for a person who decides whether to keep them."""
         whose = "of a release before owners were noted" if self.owner is None else str(self.owner)
         vote = "has its vote" if self.has_vote else "has no vote"
         if self.differs:

@@ -4,8 +4,8 @@
 - ``output``      how results and errors are shown, as text or JSON, and which exit code they get
 - ``connection``  the client that the verbs of one call share
 - ``znodes``, ``transactions``, ``watching``, ``cluster``  the verbs of the tree and of the service
-- ``holding``     ``lock`` and ``elect``: a command that runs only while the lock is held
-- ``supervisor``  runs such a command and ends it in time; ``guard`` is the process that makes sure
+- ``locks``       ``lock`` and ``elect``: a command that runs only while the lock is held
+- ``supervisor``  runs such a command and ends it in time; the process ``watchdog`` makes sure
 - ``serving``, ``dev``  members: one in the foreground, a whole cluster on this machine
 - ``dev_layout``  what a cluster on this machine is made of: ports, files, secret
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
@@ -22,6 +22,7 @@ class Question:
 
     @property
     def flag(self) -> str:
+        """The option that answers the question."""
         return "--" + self.name.replace("_", "-")
 
 
@@ -77,15 +78,6 @@ class Advice:
     answers: dict[str, bool]
     also: tuple[str, ...] = ()
 
-    def to_body(self) -> dict[str, Any]:
-        return {
-            "use_lock": self.use_lock,
-            "recommendation": self.recommendation,
-            "page": self.page,
-            "also": list(self.also),
-            "answers": self.answers,
-        }
-
 
 def advice_for(answers: dict[str, bool]) -> Advice:
     """Return the recommendation: the first yes decides, further ones are named as well.
@@ -138,7 +130,7 @@ def advise(settings: Settings, /, **given: bool | None) -> None:
             raise _unanswered(missing) from None
     advice = advice_for(answers)
     if settings.is_json:
-        click.echo(document(advice.to_body()))
+        click.echo(document(asdict(advice)))
         return
     click.echo(advice.recommendation)
     for other in advice.also:

@@ -35,23 +35,29 @@ class Layout:
 
     @property
     def ids(self) -> range:
+        """The numbers of the members, from 1."""
         return range(1, self.members + 1)
 
     def url(self, member: int) -> str:
+        """Return where clients reach a member."""
         return f"http://{HOST}:{self.client_port + member - 1}"
 
     @property
     def endpoints(self) -> str:
+        """Where clients reach the cluster, separated by commas."""
         return ",".join(self.url(member) for member in self.ids)
 
     def file(self, member: int) -> Path:
+        """Return the configuration file of a member."""
         return self.directory / f"member-{member}.toml"
 
     def log(self, member: int) -> Path:
+        """Return the log file of a member."""
         return self.directory / f"member-{member}.log"
 
     @property
     def secret(self) -> Path:
+        """The file of the secret that the members share."""
         return self.directory / "cluster-secret"
 
     def ports(self) -> Iterator[tuple[int, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from coordinator.cli.wording import counted, lasting
@@ -42,9 +42,6 @@ class Percentiles:
         last = len(ordered) - 1
         p50, p95, p99 = (ordered[min(last, len(ordered) * each // 100)] for each in (50, 95, 99))
         return cls(len(ordered), p50, p95, p99, ordered[-1])
-
-    def to_body(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def __str__(self) -> str:
         return (
@@ -80,11 +77,12 @@ class Figures:
     left: int = 0
 
     def to_body(self) -> dict[str, Any]:
+        """Return the figures under the names that ``--json`` gives them."""
         return {
             "grants": self.grants,
             "at_once": self.at_once,
-            "waits": None if self.waits is None else self.waits.to_body(),
-            "holds": None if self.holds is None else self.holds.to_body(),
+            "waits": None if self.waits is None else asdict(self.waits),
+            "holds": None if self.holds is None else asdict(self.holds),
             "ends": dict(self.ends),
             "silence_ms_max": max(self.silences_ms, default=None),
             "span_ms": self.span_ms,
@@ -107,9 +105,6 @@ class Finding:
     why: str
     advice: str = ""
 
-    def to_body(self) -> dict[str, str]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
@@ -119,9 +114,10 @@ class Diagnosis:
     findings: tuple[Finding, ...] = field(default=())
 
     def to_body(self) -> dict[str, Any]:
+        """Return the answer of ``--json``."""
         return {
             "lock": self.figures.lock,
-            "findings": [each.to_body() for each in self.findings],
+            "findings": [asdict(each) for each in self.findings],
             "figures": self.figures.to_body(),
         }
 

@@ -28,6 +28,7 @@ class Moment(click.ParamType[int]):
     name = "TIME"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Return the moment as milliseconds since 1970."""
         ago = _AGO.fullmatch(value)
         if ago is not None:
             return SystemClock().wall_ms() - round(float(ago[1]) * _UNITS_MS[ago[2]])

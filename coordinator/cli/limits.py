@@ -22,6 +22,7 @@ class Limit(click.ParamType[tuple[str, int]]):
     name = "NAME=VALUE"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, int]:
+        """Return NAME=NUMBER as a pair."""
         if isinstance(value, tuple):
             return value
         name, mark, number = value.partition("=")

@@ -24,13 +24,7 @@ from coordinator.cli.connection import LEASE_S, Settings, holder_options, pass_s
 from coordinator.cli.output import failing_well, note, show_error
 from coordinator.cli.probing import ProbeCommand, probe_command, probe_options, probed
 from coordinator.cli.seconds import Seconds
-from coordinator.cli.supervisor import (
-    EXIT_SIGNAL_BASE,
-    Ended,
-    Patience,
-    Reason,
-    Supervisor,
-)
+from coordinator.cli.supervisor import EXIT_SIGNAL_BASE, Ended, Patience, Reason, Supervisor
 from coordinator.cli.wording import in_short
 from coordinator.client import AsyncClient
 from coordinator.client.locks import Acquired, AcquireRequest, LockQueue
@@ -86,10 +80,12 @@ class Job:
     is_quiet: bool = False
 
     def queue(self, client: AsyncClient) -> LockQueue:
+        """Return the queue of the lock or the election."""
         return client.lock_queue(self.name, is_election=self.room == "elections")
 
     @property
     def title(self) -> str:
+        """The lock or the election as messages name it."""
         return f"{'lock' if self.room == 'locks' else 'election'} {self.name}"
 
 
@@ -238,6 +234,7 @@ class WaitTime(click.ParamType[float | None]):
     name = "SECONDS|forever"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float | None:
+        """Return the seconds, None for as long as it takes."""
         if value == "forever" or value is None:
             return None
         try:

@@ -64,12 +64,15 @@ class SectionedGroup(click.Group):
     """Lists its commands by what they are for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all verbs."""
         return list(_HOMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load the module of a verb, which no other verb pays for."""
         return _load(cmd_name) if cmd_name in _HOMES else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs into the help, section by section."""
         width = max(len(name) for name in self.list_commands(ctx))
         for title, verbs in _SECTIONS:
             with formatter.section(title):

@@ -43,6 +43,7 @@ class ProbeCommand:
     timeout_s: float
 
     def probe(self, environ: Mapping[str, str]) -> Probe:
+        """Return the probe that runs the command in ``environ``."""
         return Probe(
             lambda: _run(self.command, environ),
             every=self.every_s,

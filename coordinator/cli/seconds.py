@@ -19,6 +19,7 @@ class Seconds(click.FloatRange):
         super().__init__(min=min, max=max, min_open=min_open)
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Return the number; refuse what is no time."""
         seconds: float = super().convert(value, param, ctx)
         if seconds != seconds:  # click's range lets NaN pass: it is not below, and not above
             self.fail(f"{value!r} is not a number of seconds.", param, ctx)

@@ -39,6 +39,7 @@ class Situation:
     last: GrantRecord | None
 
     def to_body(self) -> dict[str, Any]:
+        """Return the answer of ``--json``."""
         return {
             **to_body(self.view),
             "chain": [

@@ -39,15 +39,20 @@ class Somebody(Protocol):
     """Who holds, held or waits."""
 
     @property
-    def label(self) -> str: ...
+    def label(self) -> str:
+        """The label that the client gave."""
     @property
-    def host(self) -> str: ...
+    def host(self) -> str:
+        """The machine of the client."""
     @property
-    def pid(self) -> int | None: ...
+    def pid(self) -> int | None:
+        """The process of the client, None where it did not say."""
     @property
-    def owner(self) -> str: ...
+    def owner(self) -> str:
+        """Whom the client acts for, "" for itself."""
     @property
-    def session_id(self) -> str: ...
+    def session_id(self) -> str:
+        """The session of the client."""
 
 
 def who(somebody: Somebody) -> str:

@@ -45,6 +45,7 @@ class IfHeldParam(click.ParamType[IfHeld]):
     name = "NAME:TOKEN"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> IfHeld:
+        """Return NAME:TOKEN as a condition."""
         try:
             return IfHeld.from_query("if_held", value)
         except BadArgumentsError:

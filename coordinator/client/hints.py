@@ -227,12 +227,15 @@ class LockQuestion(Coroutine[Any, Any, LockView]):
         self._asking = asking
 
     def send(self, value: Any) -> Any:
+        """Go on with what was awaited, and return what is awaited next."""
         return self._asking.send(value)
 
     def throw(self, *error: Any) -> Any:
+        """Raise an error where the question waits."""
         return self._asking.throw(*error)
 
     def close(self) -> None:
+        """End the question."""
         self._asking.close()
 
     def __await__(self) -> Generator[Any, Any, LockView]:

@@ -44,7 +44,8 @@ class WithClient(Protocol[ClientT_co]):
     """Anything made with a client."""
 
     @property
-    def client(self) -> ClientT_co: ...
+    def client(self) -> ClientT_co:
+        """The client that it was made with."""
 
 
 def _both(

@@ -74,6 +74,7 @@ class GrantRecord(HolderInfo, frozen=True, kw_only=True):
 
     @property
     def is_held(self) -> bool:
+        """Whether the grant has not ended."""
         return not self.how
 
 

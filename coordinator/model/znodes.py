@@ -23,14 +23,17 @@ class CreateMode(StrEnum):
 
     @property
     def is_sequential(self) -> bool:
+        """Whether the name gets a number at its end."""
         return self.value.endswith("sequential")
 
     @property
     def is_ephemeral(self) -> bool:
+        """Whether the znode ends with its session."""
         return self.value.startswith("ephemeral")
 
     @property
     def is_ttl(self) -> bool:
+        """Whether the znode ends when nothing changed for its time to live."""
         return self.value.startswith("ttl")
 
 

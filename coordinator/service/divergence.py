@@ -104,6 +104,7 @@ class Verdict:
 
     @property
     def payload(self) -> bytes:
+        """Return the verdict as the message that carries it."""
         return pack((tuple(self.place), tuple(sorted(self.digests.items()))))
 
 

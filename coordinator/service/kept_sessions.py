@@ -88,10 +88,12 @@ class KeptSession:
 
     @property
     def session_id(self) -> str:
+        """The id of the session, which is open."""
         return self._opening.session_id
 
     @property
     def lease_ms(self) -> int:
+        """How long the session lasts without a heartbeat."""
         return self._opening.timeout_ms
 
     async def open(self, deadline_ms: int) -> None:

@@ -39,18 +39,22 @@ class Leadership:
 
     @property
     def term(self) -> int:
+        """The latest term that the engine has reported."""
         return self._term
 
     @property
     def is_stopping(self) -> bool:
+        """Whether this member takes no more requests."""
         return self._is_stopping
 
     def on_role_change(self, role: Role, term: int) -> None:
+        """Note the role of this member, and wake those who wait for a leader."""
         self._role = role
         self._term = term
         self._wake()
 
     def on_leader_change(self, _leader_id: str | None, _term: int) -> None:
+        """Wake those who wait for a leader."""
         self._wake()
 
     def known_leader(self) -> str | None:
@@ -123,10 +127,12 @@ class Leadership:
         self._wake()
 
     def refuse_when_stopping(self) -> None:
+        """Raise ShuttingDownError if this member takes no more requests."""
         if self._is_stopping:
             raise self.stopping_error()
 
     def stopping_error(self) -> CoordinatorError:
+        """Return the error that says why this member takes no more requests."""
         return ShuttingDownError(f"{self._stopping_reason}; try another one")
 
     def _wake(self) -> None:

@@ -148,6 +148,7 @@ class Leases:
             self._tasks.spawn(expiring, f"expire {session_id}")
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        """Start the lease of a session that was opened, and end that of one that was closed."""
         if self.term is None:
             return
         result = outcome.result

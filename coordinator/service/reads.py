@@ -155,10 +155,12 @@ class Reads:
         return ReadReply(value, machine.zxid, machine.applied_index, age_ms)
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        """Wake the reads that wait for this zxid."""
         if self._waiting:
             self._waiting.on_reached(outcome.zxid)
 
     def on_restore(self) -> None:
+        """Wake the reads that wait for a zxid which the snapshot has reached."""
         self._waiting.on_reached(self._replica.machine.zxid)
 
     async def _until_confirmed(self) -> None:

@@ -94,6 +94,7 @@ class Reaper:
             self._tasks.spawn(self._reap(due), "reap")
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        """Note the containers and ttl znodes that this command touched."""
         if self._term is None:
             return
         parent = ""

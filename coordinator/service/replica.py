@@ -59,6 +59,11 @@ class MachineReplica:
         self._listeners.append(listener)
 
     def apply(self, index: int, term: int, command: bytes) -> Outcome:
+        """Apply one entry of the log, and notify the listeners.
+
+        Raises:
+            StorageError: this member would decide otherwise than those that wrote the log.
+        """
         decoded = decode_command(command)
         if self.look_index is not None and index > self.look_index and self.before_next:
             self.before_next(index)
@@ -94,6 +99,7 @@ class MachineReplica:
                 )
 
     def snapshot(self) -> Iterator[bytes]:
+        """Return the state as the pieces of a snapshot."""
         return self.machine.snapshot()
 
     def restore(self, pieces: Iterable[bytes]) -> None:
@@ -101,6 +107,11 @@ class MachineReplica:
         self.prepare_restore(pieces)()
 
     def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:
+        """Read a snapshot; return the function that replaces the state by it.
+
+        Raises:
+            ValueError: it is no snapshot, or damaged.
+        """
         replace_state = self.machine.prepare_restore(pieces)
 
         def replace() -> None:

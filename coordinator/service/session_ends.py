@@ -44,6 +44,7 @@ class SessionEnds:
         await waiter
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        """Go on with the ends that come in pieces, and wake who waits for one that is done."""
         result = outcome.result
         if type(result) is SessionFinished:
             if not result.left:

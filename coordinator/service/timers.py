@@ -33,6 +33,7 @@ class Timer:
         self._bucket = bucket
 
     def cancel(self) -> None:
+        """Do not call it any more; nothing happens if it was called or cancelled."""
         self._bucket.pop(self, None)
 
 

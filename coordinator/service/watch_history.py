@@ -44,6 +44,7 @@ class History:
         self._last_zxid = self.floor_zxid = zxid
 
     def append(self, change: Change) -> None:
+        """Remember a change, and forget the oldest ones beyond the limits."""
         assert change.zxid > self._last_zxid, "changes arrive in zxid order"
         self._changes[change.zxid] = change
         self._last_zxid = change.zxid

@@ -23,15 +23,20 @@ class WatchSource(Protocol):
     """The part of the hub that a stream uses."""
 
     @property
-    def zxid(self) -> int: ...
+    def zxid(self) -> int:
+        """The zxid of the last change."""
 
-    def replay(self, after_zxid: int, count_max: int) -> Iterator[Change] | None: ...
+    def replay(self, after_zxid: int, count_max: int) -> Iterator[Change] | None:
+        """Return up to ``count_max`` changes after a zxid; None if they are forgotten."""
 
-    def go_live(self, stream: WatchStream) -> None: ...
+    def go_live(self, stream: WatchStream) -> None:
+        """Push every later change to ``stream``."""
 
-    def wake(self, reader: asyncio.Future[None]) -> None: ...
+    def wake(self, reader: asyncio.Future[None]) -> None:
+        """Wake the reader of a stream, after those that wait already."""
 
-    def forget(self, stream: WatchStream) -> None: ...
+    def forget(self, stream: WatchStream) -> None:
+        """Push nothing more to ``stream``."""
 
 
 class WatchStream:

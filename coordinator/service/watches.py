@@ -39,6 +39,7 @@ class Selection:
             self._by_kind[kind].add(path)
 
     def matches(self, event: Event) -> bool:
+        """Say whether one of the selectors is about ``event``."""
         return any(path in self._by_kind[kind] for kind, path in _keys_of(event))
 
 
@@ -58,6 +59,7 @@ class WatchHub:
 
     @property
     def stream_count(self) -> int:
+        """How many streams are open."""
         return len(self._streams)
 
     @property
@@ -114,6 +116,7 @@ class WatchHub:
 
     @property
     def zxid(self) -> int:
+        """The zxid of the last change."""
         return self._replica.machine.zxid
 
     def wake(self, reader: asyncio.Future[None]) -> None:
@@ -141,6 +144,7 @@ class WatchHub:
     # --- what the replica and the member tell
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
+        """Remember the change, and push it to the streams that watch it."""
         if not outcome.events or outcome.is_repeat:
             return
         change = Change(outcome.zxid, outcome.events)
@@ -176,6 +180,7 @@ class WatchHub:
         return selected
 
     def on_restore(self) -> None:
+        """Tell every stream to read again: what happened between is not known."""
         self._history.restart(self._replica.machine.zxid)
         for stream in list(self._streams):
             stream.resync(self._replica.machine.zxid)

@@ -132,14 +132,17 @@ class CapturedMap(MutableMapping[str, V]):
             del beside[key]
 
     def pop(self, key: str, default: Any = _MISSING) -> Any:
+        """Remove ``key`` and return its value, or ``default``; KeyError without one."""
         if not self._is_held():
             return self._base.pop(key) if default is _MISSING else self._base.pop(key, default)
         return super().pop(key) if default is _MISSING else super().pop(key, default)
 
     def values(self) -> ValuesView[V]:
+        """Return the values, in the order of insertion."""
         return self._base.values() if self._beside is None else super().values()
 
     def items(self) -> ItemsView[str, V]:
+        """Return the keys with their values, in the order of insertion."""
         return self._base.items() if self._beside is None else super().items()
 
     def __iter__(self) -> Iterator[str]:

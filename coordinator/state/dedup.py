@@ -89,6 +89,7 @@ class RequestTable:
 
     @property
     def remembered_bytes(self) -> int:
+        """What all remembered outcomes take, by an estimate."""
         return self._remembered_bytes
 
     @property
@@ -289,14 +290,17 @@ class ReleasedTable:
         return contender in self._released
 
     def latest_first(self) -> Iterator[tuple[str, int]]:
+        """Return the released grants as (path, czxid), the latest first."""
         return reversed(self._released)
 
     def add(self, path: str, czxid: int) -> None:
+        """Remember a released grant, and forget the oldest ones beyond the limit."""
         self._released[path, czxid] = None
         for _ in range(min(len(self._released) - self.count_max, DROPPED_AT_ONCE)):
             self._released.popitem(last=False)
 
     def capture(self) -> tuple[tuple[str, int], ...]:
+        """Return the released grants as they are now, the oldest first."""
         return tuple(self._released)
 
 

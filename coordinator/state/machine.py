@@ -26,9 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from coordinator.errors import (
-    CoordinatorError,
-)
+from coordinator.errors import CoordinatorError
 from coordinator.model.limits import UNSET, MachineLimits
 from coordinator.state import paths
 from coordinator.state.commands import (
@@ -75,16 +73,12 @@ from coordinator.state.outcomes import (
     Abandoned,
     Entered,
     GrantsFinished,
-    HoldEnded,
     LimitsSet,
     Outcome,
-    Reaped,
     Refusal,
-    Reopened,
     Result,
     SessionEnded,
     SessionFinished,
-    SessionOpened,
     Stat,
 )
 from coordinator.state.session_operations import SessionOperations
@@ -155,20 +149,20 @@ class StateMachine:
             Check: operations.check,
             Multi: several.multi,
             Guarded: several.guarded,
-            OpenSession: self._open_session,
+            OpenSession: lambda each: self._session_operations.open(each, self._applied_index),
             CloseSession: self._close_session,
             ExpireSession: self._expire_session,
             FinishSession: self._finish_session,
             Release: self._contenders.release,
             Abandon: self._abandon,
-            Reap: self._reap,
+            Reap: lambda each: self._contenders.reap(each, self._term),
             Enter: self._lock_operations.enter,
             Downgrade: self._lock_operations.downgrade,
             Resize: self._lock_operations.resize,
             Note: self._lock_operations.note,
             Revoke: self._lock_operations.revoke,
-            EndHold: self._end_hold,
-            Reopen: self._reopen,
+            EndHold: lambda each: self._lock_operations.end_hold(each, self._term),
+            Reopen: lambda each: self._lock_operations.reopen(each, self._term),
             FinishGrants: self._finish_grants,
             SetLimits: self._set_limits,
         }
@@ -249,9 +243,6 @@ class StateMachine:
 
     # --- sessions
 
-    def _open_session(self, operation: OpenSession) -> SessionOpened:
-        return self._session_operations.open(operation, self._applied_index)
-
     def _close_session(self, operation: CloseSession) -> SessionEnded:
         check_text("failure", operation.failure, REASON_CHARACTERS_MAX)
         departure = self._departure()
@@ -270,15 +261,6 @@ class StateMachine:
     def _abandon(self, operation: Abandon) -> Abandoned:
         assert self._command is not None, "a command is being applied"
         return self._contenders.abandon(operation, self._command.request, self._applied_index)
-
-    def _reap(self, operation: Reap) -> Reaped:
-        return self._contenders.reap(operation, self._term)
-
-    def _end_hold(self, operation: EndHold) -> HoldEnded:
-        return self._lock_operations.end_hold(operation, self._term)
-
-    def _reopen(self, operation: Reopen) -> Reopened:
-        return self._lock_operations.reopen(operation, self._term)
 
     def _finish_grants(self, _operation: FinishGrants) -> GrantsFinished:
         self._locks.go_on_granting()
@@ -305,10 +287,12 @@ class StateMachine:
 
     @property
     def zxid(self) -> int:
+        """The zxid of the last change."""
         return self._zxid
 
     @property
     def applied_index(self) -> int:
+        """The index of the last entry that was applied."""
         return self._applied_index
 
     @property
@@ -333,6 +317,7 @@ class StateMachine:
 
     @property
     def session_count(self) -> int:
+        """How many sessions are open."""
         return len(self._sessions)
 
     def largest_address(self) -> tuple[str, int]:
@@ -365,10 +350,12 @@ class StateMachine:
         return None if znode is None else (znode.data, znode.stat())
 
     def data(self, path: str) -> bytes | None:
+        """Return the data of a znode, None if there is none."""
         znode = self._tree.find(path)
         return None if znode is None else znode.data
 
     def stat(self, path: str) -> Stat | None:
+        """Return the Stat of a znode, None if there is none."""
         znode = self._tree.find(path)
         return None if znode is None else znode.stat()
 
@@ -398,6 +385,7 @@ class StateMachine:
         return found
 
     def session(self, session_id: str) -> Session | None:
+        """Return an open session, None if there is none."""
         return self._sessions.find(session_id)
 
     def sessions(self, after_zxid: int = 0, limit: int | None = None) -> Iterator[Session]:
@@ -413,6 +401,7 @@ class StateMachine:
         return self._tree.ephemerals(session_id)
 
     def ephemeral_count(self, session_id: str) -> int:
+        """Return how many ephemeral znodes a session has."""
         return self._tree.ephemeral_count(session_id)
 
     def idle_paths(self) -> list[str]:

@@ -267,6 +267,7 @@ class ZnodeOperations:
     # --- set, delete, release
 
     def set_data(self, operation: SetData) -> DataSet:
+        """Replace the data of a znode."""
         path, data = operation.path, operation.data
         self._check_path(path)
         self._check_data(path, data, "set")
@@ -278,6 +279,7 @@ class ZnodeOperations:
         return DataSet(path, self._tree.replace_data(path, znode, data).stat())
 
     def delete(self, operation: Delete) -> Deleted:
+        """Delete a znode, with all below it if the operation says so."""
         path = operation.path
         self._check_path(path)
         if path == ROOT:
@@ -356,6 +358,7 @@ class ZnodeOperations:
         return Checked(path)
 
     def read(self, operation: Read) -> ReadDone:
+        """Return the data and the Stat of a znode; without a Stat if there is none."""
         self._check_path(operation.path)
         znode = self._tree.find(operation.path)
         if znode is None:

@@ -191,6 +191,7 @@ class Refusal:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def to_error(self) -> CoordinatorError:
+        """Return the error that the client gets."""
         return from_code(self.code, self.message, self.fields)
 
 

@@ -96,6 +96,7 @@ class SessionTable:
         return reversed(self._sessions.items())
 
     def find(self, session_id: str) -> Session | None:
+        """Return an open session, None if there is none."""
         return self._sessions.get(session_id)
 
     def check(self, operation: OpenSession) -> None:
@@ -192,6 +193,7 @@ class SessionTable:
             )
 
     def add(self, session: Session) -> None:
+        """Add a session that has just been opened."""
         assert session.session_id not in self._sessions, "checked before"
         self._enter(session)
         self.is_changed = True
@@ -202,6 +204,7 @@ class SessionTable:
         _count(self._by_client, session.client_id, 1)
 
     def remove(self, session_id: str) -> None:
+        """Remove a session that has ended."""
         session = self._sessions.pop(session_id)
         _count(self._by_address, session.address, -1)
         _count(self._by_client, session.client_id, -1)

@@ -217,6 +217,7 @@ class Tree:
         return iter(self._ephemerals.get(session_id, ()))
 
     def ephemeral_count(self, session_id: str) -> int:
+        """Return how many ephemeral znodes a session has."""
         return len(self._ephemerals.get(session_id, ()))
 
     def owners(self) -> Iterator[str]:
@@ -245,6 +246,7 @@ class Tree:
 
     @property
     def is_changed(self) -> bool:
+        """Whether the command under way has changed the tree."""
         return bool(self._undo)
 
     def commit(self) -> tuple[Event, ...]:

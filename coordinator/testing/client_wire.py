@@ -83,6 +83,7 @@ class Wire:
     # --- the Transport, in the client's loop
 
     async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
+        """Send a request as soon as no fault holds it, and return the answer."""
         try:
             async with asyncio.timeout(timeout_ms / 1000) as scope:
                 while self._is_held(endpoint, request):  # noqa: ASYNC110 - any thread ends it
@@ -99,9 +100,11 @@ class Wire:
         return response
 
     def stream(self, endpoint: str, request: Request, timeout_ms: int) -> _WireStreaming:
+        """Return a stream of answers that the faults can delay and cut."""
         return _WireStreaming(self, self._http, endpoint, request, timeout_ms)
 
     async def close(self) -> None:
+        """Close the connections."""
         await self._http.close()
 
     async def until_mended(self, endpoint: str) -> None:

@@ -21,10 +21,12 @@ class AdjustableClock:
         self._wall_step_ms = 0
 
     def monotonic_ms(self) -> int:
+        """Return the monotonic milliseconds, at the rate that was set."""
         with self._guard:
             return self._now_ms()
 
     def wall_ms(self) -> int:
+        """Return the machine's wall time, moved by the step that was set."""
         return self._true.wall_ms() + self._wall_step_ms
 
     def step_wall(self, by_ms: int) -> None:

@@ -78,10 +78,12 @@ class LocalCluster:
 
     @property
     def urls(self) -> tuple[str, ...]:
+        """Where clients reach each member."""
         return tuple(self.url(member_id) for member_id in self.members)
 
     @property
     def endpoints(self) -> str:
+        """The URLs of all members, separated by commas, as ``connect`` takes them."""
         return ",".join(self.urls)
 
     def url(self, member_id: str) -> str:

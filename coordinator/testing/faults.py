@@ -16,6 +16,7 @@ class Fault:
 
     @property
     def is_in_effect(self) -> bool:
+        """Whether the fault has not been ended."""
         return self._on_end is not None
 
     def end(self) -> None:

@@ -71,6 +71,7 @@ class LocalMember:
 
     @property
     def is_running(self) -> bool:
+        """Whether the member has been started and not stopped."""
         return self._server is not None
 
     @property

@@ -21,6 +21,7 @@ class Links:
         self._ends: dict[str, LinkEnd] = {}
 
     def is_cut(self, one: str, other: str) -> bool:
+        """Say whether nothing passes between two members."""
         return any(
             (one in left and other in right) or (other in left and one in right)
             for left, right in self._cuts.values()
@@ -33,6 +34,7 @@ class Links:
         return key
 
     def mend(self, key: object) -> None:
+        """End the cut that was made under ``key``, if there is one."""
         cut = self._cuts.pop(key, None)
         if cut is None:
             return
@@ -64,19 +66,24 @@ class LinkEnd:
         self._has_vanished = False
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
+        """Compare ``facts`` with every member that connects."""
         self._transport.agree_on(facts)
 
     def drop(self, member_id: str) -> None:
+        """End the connection to a member; it is made again."""
         self._transport.drop(member_id)
 
     def disagreements(self) -> Mapping[str, str]:
+        """Return by member what it does not agree on."""
         return self._transport.disagreements()
 
     async def start(self, listener: TransportListener) -> None:
+        """Listen and connect; pass what comes through open links to ``listener``."""
         self.listener = listener
         await self._transport.start(self)
 
     async def stop(self) -> None:
+        """End all connections."""
         await self._transport.stop()
 
     async def vanish(self) -> None:
@@ -85,6 +92,7 @@ class LinkEnd:
         await self._transport.stop()
 
     def send(self, member_id: str, message: Message) -> bool:
+        """Send a message, or lose it where the link is cut; False if it was not taken."""
         if self._has_vanished:
             return False
         if self._links.is_cut(self._member_id, member_id):
@@ -92,10 +100,12 @@ class LinkEnd:
         return self._transport.send(member_id, message)
 
     def flush(self) -> None:
+        """Send what is buffered, unless the member has vanished."""
         if not self._has_vanished:
             self._transport.flush()
 
     def is_connected(self, member_id: str) -> bool:
+        """Say whether there is an open link to a member."""
         if self._has_vanished or self._links.is_cut(self._member_id, member_id):
             return False
         return self._transport.is_connected(member_id)
@@ -103,14 +113,17 @@ class LinkEnd:
     # --- what the real one hears
 
     def on_message(self, member_id: str, message: Message) -> None:
+        """Pass a message on, unless the link is cut."""
         if self.listener is not None and self._is_open(member_id):
             self.listener.on_message(member_id, message)
 
     def on_connected(self, member_id: str) -> None:
+        """Pass on that a member connected, unless the link is cut."""
         if self.listener is not None and self._is_open(member_id):
             self.listener.on_connected(member_id)
 
     def on_disconnected(self, member_id: str) -> None:
+        """Pass on that a member disconnected, unless the link was cut already."""
         if self.listener is not None and self._is_open(member_id):
             self.listener.on_disconnected(member_id)
 

@@ -57,9 +57,12 @@ _NOT_MET = {404, 409, 412}
 class S3Client(Protocol):
     """What is used of ``boto3.client("s3")``."""
 
-    def get_object(self, **arguments: Any) -> Any: ...
-    def put_object(self, **arguments: Any) -> Any: ...
-    def delete_object(self, **arguments: Any) -> Any: ...
+    def get_object(self, **arguments: Any) -> Any:
+        """Read an object."""
+    def put_object(self, **arguments: Any) -> Any:
+        """Write an object."""
+    def delete_object(self, **arguments: Any) -> Any:
+        """Delete an object."""
 
 
 @dataclass(frozen=True, slots=True)

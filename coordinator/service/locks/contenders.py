@@ -60,6 +60,11 @@ class Recipe:
         return tuple(directories)
 
     def segment(self, name: str) -> str:
+        """Return the segment of a path that stands for ``name``.
+
+        Raises:
+            BadArgumentsError: it is empty, too long or has control characters.
+        """
         if not 1 <= len(name) <= _NAME_CHARS_MAX or _CONTROL.search(name):
             raise BadArgumentsError(
                 f"expected the name of a {self.word} to be 1 to {_NAME_CHARS_MAX} characters "
@@ -115,22 +120,27 @@ class QueuedContender:
 
     @property
     def path(self) -> str:
+        """The path of its znode."""
         return self.recorded.path
 
     @property
     def directory(self) -> str:
+        """The path of its queue."""
         return self.recorded.directory
 
     @property
     def czxid(self) -> int:
+        """The zxid of its entering: its fencing token once it holds."""
         return self.recorded.czxid
 
     @property
     def session_id(self) -> str:
+        """The session that it ends with, "" if there is none."""
         return self.recorded.session_id or ""
 
     @property
     def grant_id(self) -> str:
+        """The name of its grant, before and after it holds."""
         return grant_id_of(self.path, self.czxid)
 
 

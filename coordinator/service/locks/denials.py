@@ -39,6 +39,7 @@ class Denials:
         self._count(path.rpartition("/")[0], left=1)
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
+        """Count a try that did not get its locks at once."""
         operation, result = command.operation, outcome.result
         if outcome.is_repeat or type(operation) is not Enter or type(result) is not Entered:
             return

@@ -114,6 +114,7 @@ class GrantsWanted:
     limit: int = 1_000
 
     def to_query(self) -> GrantQuery:
+        """Return the query of the state that finds these grants."""
         return GrantQuery(
             directory=self.directory,
             session_id=self.session_id,

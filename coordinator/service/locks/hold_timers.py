@@ -108,6 +108,7 @@ class HoldTimers:
     # --- told by the replica
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        """Set a timer for each bounded hold that began, and drop those of holds that ended."""
         if self._term is None or outcome.is_repeat:
             return
         locks = self._replica.machine.locks

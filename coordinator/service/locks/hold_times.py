@@ -140,6 +140,7 @@ class Holds:
         self._metrics.long_holds.set(self._long_count)
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        """Note which holds began and which ended."""
         if outcome.is_repeat:
             return
         for event in outcome.events:

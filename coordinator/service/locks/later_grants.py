@@ -29,6 +29,7 @@ class LaterGrants:
         self._pieces.go_on()
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        """Propose the next piece if this command could not grant all that it should."""
         if outcome.granted and self._replica.machine.locks.has_ungranted:
             self._pieces.go_on()
 

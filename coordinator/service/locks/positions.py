@@ -39,6 +39,7 @@ class Observer:
         self.is_gone = False
 
     def directories(self) -> list[str]:
+        """Return the queues in which its contenders wait."""
         return [path[: path.rindex("/")] for path in self.own_paths]
 
 
@@ -70,6 +71,7 @@ class Positions:
         return observer
 
     def forget(self, observer: Observer) -> None:
+        """Report no more positions to ``observer``."""
         observer.is_gone = True
         self._observer_count -= 1
         for directory in observer.directories():
@@ -85,6 +87,7 @@ class Positions:
             self._look_soon(directory)
 
     def on_restore(self) -> None:
+        """Look at every observed queue again: any may have changed."""
         for directory in self._observers:
             if directory not in self._changed:
                 self._look_soon(directory)

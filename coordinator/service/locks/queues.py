@@ -203,6 +203,7 @@ class Queues:
     # --- told by the replica
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        """Wake those whose contender was granted or deleted by this command."""
         if outcome.is_repeat:
             return
         for path in outcome.granted:

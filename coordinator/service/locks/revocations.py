@@ -51,6 +51,7 @@ class TakenGrants:
         )
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
+        """Note for its session each grant that ended without its holder."""
         if outcome.is_repeat:
             return
         machine = self._replica.machine

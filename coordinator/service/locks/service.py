@@ -48,6 +48,7 @@ class Grant(NamedTuple):
 
     @classmethod
     def of(cls, machine: StateMachine, recipe: Recipe, contender: QueuedContender) -> Grant:
+        """Return the grant that ``contender`` holds now."""
         return cls(
             grant_id=contender.grant_id,
             lock=recipe.name_at(contender.path),

@@ -51,6 +51,7 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, machine: StateMachine, contender: QueuedContender, position: int) -> Seen:
+        """Return ``contender`` as it is now, with the timeout of its session."""
         session = machine.session(contender.session_id)
         return cls(contender, position, None if session is None else session.timeout_ms)
 

@@ -82,14 +82,17 @@ class Contender(NamedTuple):
 
     @property
     def directory(self) -> str:
+        """The path of its queue."""
         return self.path[: self.path.rindex("/")]
 
     @property
     def name(self) -> str:
+        """The last segment of its path."""
         return self.path[self.path.rindex("/") + 1 :]
 
     @property
     def is_holder(self) -> bool:
+        """Whether it holds the lock."""
         return self.granted_zxid is not None
 
     def as_granted(self, zxid: int, wall_ms: int, grant_number: int) -> Contender:

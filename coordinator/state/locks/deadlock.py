@@ -37,6 +37,7 @@ Owner = tuple[str, ...]
 
 
 def owner_of(contender: Contender) -> Owner:
+    """Return who acts for ``contender``: its owner, else its group or itself."""
     if contender.owner:
         assert contender.session_id is not None, "an owner is one of a session"
         return (contender.session_id, contender.owner)
@@ -188,6 +189,7 @@ class Blocked:
 
     @property
     def shown(self) -> str:
+        """Describe it for the message of a deadlock."""
         name = f"{self.owner!a}" if self.owner else "a contender without owner"
         how = "holds" if self.is_holder else "is queued ahead in"
         return f"{name} of session {self.session_id} ({how} {_name(self.holds)!r})"

@@ -68,10 +68,12 @@ class KeptGrant(NamedTuple):
 
     @property
     def fencing_token(self) -> int:
+        """The token of the grant."""
         return self.czxid
 
     @property
     def entered_zxid(self) -> int:
+        """The zxid at which its contender entered the queue."""
         return self.czxid
 
     @classmethod
@@ -188,6 +190,7 @@ class KeptGrants:
             yield KeptGrant.of(each.contender, each, None)
 
     def latest_first(self) -> Iterator[Ended]:
+        """Return the ended grants, the latest first."""
         return reversed(self._ended)
 
     def is_of_queue(self, ended: Ended) -> bool:
@@ -208,6 +211,7 @@ class KeptGrants:
         )  # fmt: skip
 
     def capture(self) -> tuple[Ended, ...]:
+        """Return the ended grants as they are now, the oldest first."""
         return tuple(self._ended)
 
     def find(

@@ -183,6 +183,7 @@ class LockOperations:
     # --- of one contender
 
     def downgrade(self, operation: Downgrade) -> Downgraded:
+        """Turn the grant of an exclusive lock into a shared one."""
         path, czxid = operation.path, operation.czxid
         contender = self._holder(path, czxid, "downgrade")
         if contender.group or contender.kind is Kind.SLOT:
@@ -198,6 +199,7 @@ class LockOperations:
         return Downgraded(path, czxid)
 
     def note(self, operation: Note) -> Noted:
+        """Replace the note of a holder's grant."""
         path, note = operation.path, operation.note
         contender = self._holder(path, operation.czxid, "note")
         if len(note) > NOTE_BYTES_MAX:
@@ -211,6 +213,7 @@ class LockOperations:
         return Noted(path, operation.czxid)
 
     def revoke(self, operation: Revoke) -> Revoked:
+        """End a grant, or take a contender out of the queue, for an operator."""
         path, czxid = operation.path, operation.czxid
         check_text("by", operation.by, BY_CHARACTERS_MAX)
         check_text("reason", operation.reason, REASON_CHARACTERS_MAX)
@@ -220,6 +223,7 @@ class LockOperations:
         return Revoked(path, czxid, contender.group or (path,), was_holder)
 
     def end_hold(self, operation: EndHold, term: int) -> HoldEnded:
+        """End a bounded hold that lasted for its longest time; of a former term do nothing."""
         path, czxid = operation.path, operation.czxid
         contender = self._locks.contenders.get(path)
         if (
@@ -271,6 +275,7 @@ class LockOperations:
     # --- of a whole queue
 
     def resize(self, operation: Resize) -> Resized:
+        """Change how many may hold a semaphore; those beyond a smaller size stay."""
         directory, size = operation.directory, operation.size
         _check_queue(directory, "resize")
         _check_size(size, "resize", directory)
@@ -283,6 +288,7 @@ class LockOperations:
         return Resized(directory, size, before)
 
     def reopen(self, operation: Reopen, term: int) -> Reopened:
+        """End the delay after a lost grant; of a former term do nothing."""
         path, czxid = operation.path, operation.czxid
         closing = self._locks.closings.get(path)
         if operation.term != term or closing is None or closing.czxid != czxid:

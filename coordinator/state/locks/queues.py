@@ -77,10 +77,12 @@ class Queue:
 
     @property
     def last_number(self) -> int:
+        """Return the highest number in the queue, -1 if it is empty."""
         last = self.contenders[-1][0] if self.contenders else -1
         return max(last, *self.closings.values()) if self.closings else last
 
     def index(self, number: int, path: str) -> int:
+        """Return the place of a contender among those in the queue."""
         return bisect_left(self.contenders, (number, path))
 
     def has(self, number: int, path: str) -> bool:
@@ -89,6 +91,7 @@ class Queue:
         return at < len(self.contenders) and self.contenders[at] == (number, path)
 
     def is_closed_to(self, number: int) -> bool:
+        """Say whether a contender has to wait for the end of a delay."""
         return bool(self.closings) and min(self.closings.values()) < number
 
 
@@ -142,10 +145,12 @@ class LockTable:
         self._pending[contender.path] = contender
 
     def next_grant_number(self) -> int:
+        """Return the number of the next grant: one more than the last."""
         self.grant_count += 1
         return self.grant_count
 
     def expect_closing(self, path: str, delay_ms: int) -> None:
+        """Close the queue for ``delay_ms`` when the contender at ``path`` goes."""
         self._pending_delays[path] = delay_ms
 
     def replace(self, contender: Contender) -> None:
@@ -162,6 +167,7 @@ class LockTable:
                 self.contenders[created.path] = contender._replace(is_repeated=True)
 
     def resize(self, directory: str, size: int) -> None:
+        """Set the size of a semaphore, and look at its queue at the end of the command."""
         self.sizes[directory] = size
         self._touched[directory] = None
         self.is_changed = True
@@ -179,6 +185,7 @@ class LockTable:
         assert not self._pending_delays, "a session is ended when nothing can be refused any more"
 
     def begin(self) -> None:
+        """Forget what the command before has changed."""
         self.is_changed = False
         if self.entered:
             self.entered.clear()
@@ -404,6 +411,7 @@ class LockTable:
     # --- capture and restore
 
     def capture(self) -> LocksCapture:
+        """Return the table as it is now, for a snapshot written later."""
         contenders, hold = self.contenders.capture()
         return LocksCapture(
             contenders.values(),

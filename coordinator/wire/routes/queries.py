@@ -70,10 +70,12 @@ class Query:
         )
 
     def text(self, name: str) -> str | None:
+        """Return the first value of a parameter, None if there is none."""
         values = self._values.get(name)
         return None if values is None else values[0]
 
     def texts(self, name: str) -> tuple[str, ...]:
+        """Return all values of a parameter, in their order."""
         return tuple(self._values.get(name, ()))
 
     def integer(

@@ -111,9 +111,11 @@ class Call:
         return self._has_stopped.wait(timeout_s)
 
     def wait_over(self, timeout_s: float) -> bool:
+        """Wait until the call has returned or raised; False if it did not in time."""
         return self._is_over.wait(timeout_s)
 
     def go_on(self) -> None:
+        """Let the stopped call go on."""
         self.is_paused = False
         self._may_go_on.set()
 

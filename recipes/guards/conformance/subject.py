@@ -44,24 +44,30 @@ class Handle:
         self.value: GuardedValue = self._wait(factory(name))
 
     def write(self, token: Any, value: str) -> None:
+        """Write ``value`` under ``token``."""
         self._wait(self.value.write(token, value))
 
     @property
     def knows_numbers(self) -> bool:
+        """Whether the guard knows write numbers."""
         return hasattr(self.value, "write_numbered")
 
     def write_numbered(self, token: int, number: Any, value: str) -> None:
+        """Write ``value`` under ``token`` as the write ``number``."""
         numbered: Any = self.value
         self._wait(numbered.write_numbered(token, number, value))
 
     def read(self) -> str | None:
+        """Return the value, None before the first write."""
         value = self._wait(self.value.read())
         return value.decode() if isinstance(value, bytes) else value
 
     def raise_to(self, token: Any) -> None:
+        """Raise the guard to ``token``."""
         self._wait(self.value.raise_to(token))
 
     def close(self) -> None:
+        """Close the handle, where it can be closed."""
         close = getattr(self.value, "close", None)
         if close is not None:
             self._wait(close())

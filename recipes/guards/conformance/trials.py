@@ -102,6 +102,7 @@ def refuses(handle: Handle, token: int, *, after: str, highest: int) -> None:
 
 
 def expect_value(handle: Handle, value: str | None, after: str) -> None:
+    """Raise Wrong if ``handle`` reads another value."""
     found = handle.read()
     if found != value:
         raise Wrong(f"{after}; the value was expected to be {value!r}, found {found!r}")
