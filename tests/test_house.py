@@ -69,6 +69,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.wire.addresses",
         "coordinator.wire.encoding",
         "coordinator.wire.fields",
+        "coordinator.wire.lock_requests",
         "coordinator.wire.messages",
         "coordinator.wire.multi",
         "coordinator.wire.request",

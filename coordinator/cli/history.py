@@ -155,7 +155,7 @@ def revoke(
         lambda client: client.revoke(name, by=name_of_who, reason=reason, grant_id=grant_id)
     )
     if settings.is_json:
-        click.echo(document(done.to_body()))
+        click.echo(document(to_body(done)))
         return
     click.echo(f"Grant {done.grant.grant_id} of {name}, of {who(done.grant)}, has been ended.")
     click.echo(

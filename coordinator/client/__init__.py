@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from coordinator.client.watching import ChangeStream as ChangeStream
     from coordinator.model.events import Change as Change
     from coordinator.model.events import Event as Event
+    from coordinator.model.grants import RevokeReply as RevokeReply
+    from coordinator.model.grants import SizeReply as SizeReply
     from coordinator.model.history import GrantRecord as GrantRecord
     from coordinator.model.history import GrantStory as GrantStory
     from coordinator.model.history import Previous as Previous
@@ -68,8 +70,6 @@ if TYPE_CHECKING:
     from coordinator.model.znodes import Stat as Stat
     from coordinator.model.znodes import Written as Written
     from coordinator.model.znodes import Znode as Znode
-    from coordinator.wire.messages.holding import RevokeReply as RevokeReply
-    from coordinator.wire.messages.holding import SizeReply as SizeReply
 
 _HOMES = {
     "coordinator.client.async_client": ("AsyncClient",),
@@ -85,7 +85,7 @@ _HOMES = {
     "coordinator.client.transport": ("HttpTransport", "Request", "Response", "Transport"),
     "coordinator.client.watching": ("ChangeStream",),
     "coordinator.model.history": ("GrantRecord", "GrantStory", "Previous"),
-    "coordinator.wire.messages.holding": ("RevokeReply", "SizeReply"),
+    "coordinator.model.grants": ("RevokeReply", "SizeReply"),
     "coordinator.model.views": (
         "Candidate",
         "Closed",

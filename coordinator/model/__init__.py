@@ -20,7 +20,8 @@ How to add a value
    ``data`` or ``data_base64``, and need a description (the noun: "the data").
 3. A name that differs in bodies is ``field(name="recursive")``. A field of an answer that is not
    said while it has its default is ``Annotated[..., LEFT_OUT]``; one that no body carries is
-   ``INTERNAL``; one that goes by another name while such a one is true, ``or_called``.
+   ``INTERNAL``. While such a one is true, others may go by another name (``or_called``), by two
+   (``also_called``), or be left out (``unless``): so one value serves a lock and an election.
 4. Kinds that share a place (the lines of a stream, the operations of a multi) are tagged:
    ``tag_field="type", tag="bookmark"``; their union is read by ``union_from_body``.
 5. A door answers with ``door.reply(request, value, ...)`` and reads with

@@ -40,6 +40,17 @@ def or_called(name: str, when: str) -> Meta:
     return Meta(extra={"or_called": name, "when": when})
 
 
+def also_called(name: str, when: str) -> Meta:
+    """Return what says a field under another ``name``, too, while the field ``when`` is true:
+    ``fencing_token``, and ``epoch`` of an election."""
+    return Meta(extra={"also_called": name, "when": when})
+
+
+def unless(when: str) -> Meta:
+    """Return what leaves a field out while the field ``when`` is true."""
+    return Meta(extra={"is_unsaid": True, "when": when})
+
+
 def one_of(*words: str) -> Meta:
     """Return what restricts a text to ``words``."""
     return Meta(extra={"one_of": words})

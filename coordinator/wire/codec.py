@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
+from math import inf
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -218,9 +219,15 @@ class _Field:
     is_nullable: bool
     is_left_out: bool
     default: Any
-    other: str | None
-    """What it is called where the field ``when`` is true."""
+    bytes_max: float | None
+    """None: it is not made of bytes."""
     when: str
+    """The field that changes what is said of this one while it is true; "": there is none."""
+    other: str | None
+    """What it is called then, instead; ``also``: beside."""
+    also: str | None
+    is_unsaid: bool
+    """Whether it is left out then."""
 
     @classmethod
     def of(cls, field: inspect.Field, *, is_strict: bool) -> _Field | None:
@@ -229,23 +236,22 @@ class _Field:
         if extra.get("is_internal"):
             return None
         types = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
-        is_bytes = any(isinstance(each, inspect.BytesType) for each in types)
+        in_bytes = [each for each in types if isinstance(each, inspect.BytesType)]
         has_factory = field.default_factory is not NODEFAULT
         return cls(
             name=field.name,
             called=field.encode_name,
-            form=_BYTES if is_bytes else _form(field.type, is_strict=is_strict),
+            form=_BYTES if in_bytes else _form(field.type, is_strict=is_strict),
             is_required=field.required,
             is_nullable=any(isinstance(each, inspect.NoneType) for each in types),
             is_left_out=not field.required and (is_strict or bool(extra.get("is_left_out"))),
             default=field.default_factory() if has_factory else field.default,
-            other=extra.get("or_called"),
+            bytes_max=(is_strict and in_bytes[0].max_length) or inf if in_bytes else None,
             when=extra.get("when", ""),
+            other=extra.get("or_called"),
+            also=extra.get("also_called"),
+            is_unsaid=bool(extra.get("is_unsaid")),
         )
-
-    @property
-    def is_bytes(self) -> bool:
-        return self.form is _BYTES
 
     def renamed(self, body: Mapping[str, Any]) -> _Field | None:
         """Return the field by its other name, if ``body`` has that one."""
@@ -258,8 +264,8 @@ class _Field:
     def read(self, body: Mapping[str, Any]) -> Any:
         """Return the value that ``body`` has for it, None when it has none."""
         try:
-            if self.is_bytes:
-                return _read_bytes(body, self)
+            if self.bytes_max is not None:
+                return _read_bytes(body, self, self.bytes_max)
             value = body.get(self.called)
             if value is not None:
                 return self.form.read(value)
@@ -276,8 +282,15 @@ _BYTES = Form("text", lambda value: value)
 """Of bytes, which take one of two fields."""
 
 
-def _read_bytes(body: Mapping[str, Any], field: _Field) -> Any:
+def _read_bytes(body: Mapping[str, Any], field: _Field, bytes_max: float) -> Any:
     """Return the bytes in ``data`` (text, or bytes in msgpack) or in ``data_base64``."""
+    data = _bytes_in(body, field)
+    if data is not None and len(data) > bytes_max:
+        raise Wrong(f"expected at most {bytes_max} bytes, found {len(data)}")
+    return data
+
+
+def _bytes_in(body: Mapping[str, Any], field: _Field) -> Any:
     name = field.called
     value, encoded = body.get(name), body.get(f"{name}_base64")
     if encoded is None and isinstance(value, bytes):
@@ -329,19 +342,19 @@ class ObjectForm:
         read = [_Field.of(each, is_strict=self._is_strict) for each in info.fields]
         self._fields = tuple([each for each in read if each is not None])
         known = {each.called for each in self._fields}
-        known |= {f"{each.called}_base64" for each in self._fields if each.is_bytes}
+        known |= {f"{each.called}_base64" for each in self._fields if each.bytes_max}
         known |= {each.other for each in self._fields if each.other is not None}
         self._known = known if self._tag_field is None else known | {self._tag_field}
         names = [each.name for each in self._fields]
         self._names = [each.called for each in self._fields]
         is_written_so = not any(
-            each.is_left_out or each.is_bytes or each.form.write for each in self._fields
+            each.is_left_out or each.bytes_max or each.form.write for each in self._fields
         )
         is_marked = any(bare(each.type)[1].keys() - {"one_of"} for each in info.fields)
         self._is_plain = self._tag_field is None and is_written_so and not is_marked
         """Whether every field is in a body what it is in the model, as in a Stat."""
-        several = attrgetter(*names, names[0])  # of one name it would not return a tuple
-        self._values: Callable[[Any], tuple[Any, ...]] = lambda value: several(value)[:-1]
+        beside = ("__class__", "__class__")  # of one name it would not return a tuple
+        self._values: Callable[[Any], tuple[Any, ...]] = attrgetter(*names, *beside)
 
     def read(self, body: Any, given: Mapping[str, Any], beside: Collection[str]) -> Any:
         """Return the value that ``body`` says; raises Wrong."""
@@ -368,7 +381,8 @@ class ObjectForm:
     def _refuse_unknown(
         self, body: Mapping[str, Any], given: Mapping[str, Any], beside: Collection[str]
     ) -> None:
-        elsewhere = {*given, self._tag_field} if given else set()
+        elsewhere = {*given, *[f"{name}_base64" for name in given], self._tag_field}
+        elsewhere = elsewhere if given else set()
         known = self._known.union(beside) - elsewhere
         if unknown := body.keys() - known:
             raise Wrong(unknown_name(unknown, known, "field"))
@@ -376,18 +390,22 @@ class ObjectForm:
     def write(self, value: Any, encoding: Encoding, given: Collection[str]) -> dict[str, Any]:
         """Return ``value`` as an object."""
         if self._is_plain:
-            return dict(zip(self._names, self._values(value), strict=True))
+            return dict(zip(self._names, self._values(value), strict=False))
         body: dict[str, Any] = {}
         if self._tag_field is not None and not given:
             body[self._tag_field] = self._tag
-        for field, item in zip(self._fields, self._values(value), strict=True):
+        for field, item in zip(self._fields, self._values(value), strict=False):
             if (field.is_left_out and item == field.default) or field.name in given:
                 continue
-            if field.is_bytes and item is not None:
+            if field.bytes_max and item is not None:
                 body.update(bytes_fields(field.called, item, encoding))
                 continue
-            is_renamed = field.other is not None and getattr(value, field.when)
-            called = field.other or "" if is_renamed else field.called
-            write = field.form.write
+            write, called, also = field.form.write, field.called, None
+            if field.when and getattr(value, field.when):
+                if field.is_unsaid:
+                    continue
+                called, also = field.other or called, field.also
             body[called] = item if item is None or write is None else write(item, encoding)
+            if also is not None:
+                body[also] = body[called]
         return body

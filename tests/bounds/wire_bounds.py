@@ -10,7 +10,7 @@ import msgpack  # type: ignore[import-untyped]
 
 from coordinator import secret_file
 from coordinator.errors import CoordinatorError
-from coordinator.model import contention, fields
+from coordinator.model import contention, fields, grants
 from coordinator.model.contention import HolderInfo
 from coordinator.model.sessions import SessionRequest
 from coordinator.raft.network import agreement, frames
@@ -18,7 +18,7 @@ from coordinator.raft.network.messages import FrameError
 from coordinator.service.locks import contenders, holder_info
 from coordinator.wire import strict_json
 from coordinator.wire.codec import from_body
-from coordinator.wire.messages import acquire, holding, if_held
+from coordinator.wire.messages import acquire, if_held
 from coordinator.wire.multi import read_multi
 from coordinator.wire.routes import queries
 from recipes.guards import tokens
@@ -124,8 +124,8 @@ def of_locks() -> Iterator[Bound]:
             "fields.TEXT_CHARACTERS_MAX", fields.TEXT_CHARACTERS_MAX,
             lambda n, f=field: acquiring(**{f: "x" * n}),
         )  # fmt: skip
-    yield Bound("holding.NOTE_BYTES_MAX", holding.NOTE_BYTES_MAX, lambda n: is_read(
-        lambda: holding.read_note({"note": "x" * n})))  # fmt: skip
+    yield Bound("grants.NOTE_BYTES_MAX", grants.NOTE_BYTES_MAX, lambda n: is_read(
+        lambda: from_body(grants.NoteRequest, {"note": "x" * n})))  # fmt: skip
     yield Bound(
         "fields.TEXT_CHARACTERS_MAX", fields.TEXT_CHARACTERS_MAX,
         lambda n: is_read(lambda: from_body(SessionRequest, {"label": "x" * n})),

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from coordinator.config import Config
 from coordinator.errors import CoordinatorError
 from coordinator.model.events import Bookmark, Resync
+from coordinator.model.grants import GrantReply
 from coordinator.model.sessions import SessionLease
 from coordinator.model.views import LockView
 from coordinator.raft.engine import Applied
-from coordinator.service.locks.service import Grant
 from coordinator.service.reads import ReadReply
 from coordinator.service.watch_stream import WatchItem
 from coordinator.state import commands as do
@@ -103,7 +103,7 @@ def shown_queue(reply: ReadReply[LockView]) -> str:
     return f"held by {holders}; waiting: {waiting}{closed}"
 
 
-def shown_grant(grant: Grant) -> str:
+def shown_grant(grant: GrantReply) -> str:
     """Return a grant in words; of a multi-lock, all its paths."""
     paths = ", ".join([each.path for each in grant.grants]) or grant.path
     said = f"granted {paths}, {grant.grant_id}, token {grant.fencing_token}"

@@ -45,10 +45,10 @@ from coordinator.config import Config, MemberLimits, SessionConfig
 from coordinator.errors import CoordinatorError
 from coordinator.model.contention import HolderInfo
 from coordinator.model.events import WatchSelector
+from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER, MachineLimits
 from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.queues import Wish
-from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, ReadReply, at_least
 from coordinator.service.watch_stream import WatchStream
@@ -80,7 +80,7 @@ class Trace:
         self.lines: list[str] = []
         self._streams: dict[str, WatchStream] = {}
         self._attempts: dict[str, asyncio.Task[None]] = {}
-        self._grants: dict[str, Grant] = {}
+        self._grants: dict[str, GrantReply] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._commands: dict[str, Callable[[Words], Awaitable[None] | None]] = {
             "cluster": self._cluster,
@@ -324,7 +324,7 @@ class Trace:
             max_hold_ms=words.number("hold", 0),
         )
 
-        def shown(grant: Grant) -> str:
+        def shown(grant: GrantReply) -> str:
             self._grants[name] = grant
             return shown_grant(grant)
 
@@ -377,7 +377,7 @@ class Trace:
         member, deadline_ms = self._asked(words)
         lock, size = words.given
         resizing = member.holding.resize(lock, int(size), Asked(None, deadline_ms))
-        self._ask(lock, resizing, lambda done: f"has size {done[0]}")
+        self._ask(lock, resizing, lambda done: f"has size {done.size}")
 
     def _revoke(self, words: Words) -> None:
         member, deadline_ms = self._asked(words)

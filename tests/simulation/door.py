@@ -18,6 +18,17 @@ from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, UnknownRouteError, to_problem
 from coordinator.model.contention import HolderInfo
 from coordinator.model.events import StreamError, Watching, WatchRequest
+from coordinator.model.grants import (
+    AbandonReply,
+    AcquireReply,
+    Granted,
+    GrantReply,
+    NoteRequest,
+    ProclaimRequest,
+    Queued,
+    ReleaseReply,
+    SizeRequest,
+)
 from coordinator.model.sessions import SessionClosed, SessionLease, SessionRequest
 from coordinator.model.znodes import Children, Written, Znode
 from coordinator.service.locks.admin import Asked
@@ -28,13 +39,11 @@ from coordinator.state.commands import RequestId
 from coordinator.wire import messages
 from coordinator.wire.codec import encoded, from_body, to_body
 from coordinator.wire.encoding import Encoding, decode
-from coordinator.wire.messages import acquire, elections
-from coordinator.wire.messages import holding as shapes
+from coordinator.wire.lock_requests import read_revoke
+from coordinator.wire.messages import acquire
 from coordinator.wire.multi import read_multi
 from coordinator.wire.routes.conditions import IF_HELD, conditions
-from coordinator.wire.routes.convert_locks import grant_shape
 from coordinator.wire.routes.queries import READ_MODES, Query
-from coordinator.wire.strict_json import encode_json
 
 DEADLINE_MS = 10_000
 KEEP_ALIVE_S = 2.0
@@ -112,19 +121,18 @@ class Door:
         match request.method, rest:
             case "DELETE", ["grants", grant_id]:
                 await queue.release(name, grant_id, _request_id(request), deadline_ms)
-                return acquire.ReleaseReply(grant_id).to_body()
+                return ReleaseReply(grant_id)
             case "DELETE", ["attempts", client_id, number]:
                 floor_index = Query(query, ("floor_index",)).integer("floor_index") or 0
                 abandoned = await queue.abandon(
                     name, client_id, int(number), floor_index, deadline_ms
                 )
-                return acquire.AbandonReply(abandoned.deleted_path).to_body()
+                return AbandonReply(abandoned.deleted_path)
             case "PUT", ["grants", grant_id] if room == "elections":
-                value = elections.read_proclaim(_body(request))
-                done = await member.elections.proclaim(
+                value = from_body(ProclaimRequest, _body(request), beside=IF_HELD).value
+                return await member.elections.proclaim(
                     name, grant_id, value, _request_id(request), deadline_ms
                 )
-                return elections.Proclaimed(done.grant_id, done.fencing_token, done.zxid).to_body()
             case "GET", []:
                 mode = Query(query, READ_MODES).read_mode()
                 view = await member.lock_views.query(name, mode, deadline_ms)
@@ -141,20 +149,16 @@ class Door:
         match request.method, rest:
             case "POST", ["grants", grant_id, "downgrade"]:
                 grant = await holding.downgrade(name, grant_id, asked)
-                return shapes.downgrade_reply_body(grant_shape(grant))
+                return AcquireReply(grant)
             case "PUT", ["grants", grant_id, "note"]:
-                zxid = await holding.note(name, grant_id, shapes.read_note(body), asked)
-                return shapes.NoteReply(grant_id, zxid).to_body()
+                note = from_body(NoteRequest, body, beside=IF_HELD).note
+                return await holding.note(name, grant_id, note, asked)
             case "PUT", ["size"]:
-                wanted = shapes.Resize.from_body(body).size
-                size, zxid = await holding.resize(name, wanted, asked)
-                return shapes.SizeReply(name, size, zxid).to_body()
+                size = from_body(SizeRequest, body, beside=IF_HELD).size
+                return await holding.resize(name, size, asked)
             case "POST", ["revoke"]:
-                revoke = shapes.Revoke.from_body(body)
-                done = await holding.revoke(
-                    name, revoke.grant_id, revoke.by, revoke.reason, asked
-                )
-                return shapes.RevokeReply(done.grant, done.fencing_token_min).to_body()
+                revoke = read_revoke(body)
+                return await holding.revoke(name, revoke.grant_id, revoke.by, revoke.reason, asked)
         raise UnknownRouteError(f"{request.method} {request.target}")
 
     async def _tree(self, request: Request, path: str, raw_query: str) -> Any:
@@ -191,9 +195,7 @@ class Door:
             return to_body(done, given=("op",))
         return Written(done.path, done.stat)
 
-    async def _done(
-        self, request: Request, operation: commands.Operation, deadline_ms: int
-    ) -> Any:
+    async def _done(self, request: Request, operation: commands.Operation, deadline_ms: int) -> Any:
         committed = await self._member.submit(
             operation,
             request=_request_id(request),
@@ -261,13 +263,10 @@ class Door:
             "leave_on_cancel": asked.on_disconnect == "leave",
         }
 
-        async def begin(on_position: Callable[[int], None]) -> acquire.Grant:
+        async def begin(on_position: Callable[[int], None]) -> GrantReply:
             if is_election:
-                won = await self._member.elections.campaign(
+                return await self._member.elections.campaign(
                     name, value=asked.value or b"", on_position=on_position, **common
-                )
-                return acquire.Grant(
-                    won.grant_id, name, won.fencing_token, won.session_id, won.path, won.zxid
                 )
             info = HolderInfo(asked.label, asked.host, None, asked.trace_id)
             wish = Wish(
@@ -277,12 +276,11 @@ class Door:
                 asked.lock_delay_ms,
                 asked.max_hold_ms,
             )
-            grant = await self._member.locks.acquire(
+            return await self._member.locks.acquire(
                 name or asked.names, holder=info, wish=wish, on_position=on_position, **common
             )
-            return grant_shape(grant)
 
-        return _waiting(begin, is_election)
+        return _waiting(begin)
 
     # --- shapes
 
@@ -320,7 +318,7 @@ def _labels(zxid: int, index: int) -> dict[str, str]:
 
 
 async def _waiting(
-    begin: Callable[[Callable[[int], None]], Awaitable[acquire.Grant]], is_election: bool
+    begin: Callable[[Callable[[int], None]], Awaitable[GrantReply]],
 ) -> Lines:
     """Tell the positions, a blank line now and then, and in the end the grant or the error."""
     told: asyncio.Queue[int | None] = asyncio.Queue()
@@ -336,10 +334,9 @@ async def _waiting(
                 continue
             if position is None:
                 break
-            yield encode_json(acquire.Queued(position).to_body())
+            yield encoded(Queued(position))
         try:
-            granted = acquire.Granted(waiting.result())
-            yield encode_json(granted.to_body(is_election=is_election))
+            yield encoded(Granted(waiting.result()))
         except CoordinatorError as error:
             yield encoded(StreamError(error))
     finally:

@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.model.events import Change
+from coordinator.model.grants import GrantReply
 from coordinator.model.views import LockView
-from coordinator.wire.messages.acquire import (
-    Grant,
-)
 
 
 @dataclass
@@ -39,7 +37,7 @@ class Told:
     """Token, end, note and last zxid of the grant before; nothing is said to an elected one."""
 
     @classmethod
-    def each(cls, who: str, grant: Grant) -> tuple[Told, ...]:
+    def each(cls, who: str, grant: GrantReply) -> tuple[Told, ...]:
         """Return what is told with ``grant``, for each of its locks."""
         return tuple(
             cls(

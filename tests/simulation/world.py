@@ -18,11 +18,11 @@ from coordinator.config import (
     MemberLimits,
     RaftConfig,
 )
+from coordinator.model.grants import AcquireLine, Granted
 from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.sessions import SessionLease
-from coordinator.wire.codec import from_body
+from coordinator.wire.codec import from_body, union_from_body
 from coordinator.wire.encoding import decode
-from coordinator.wire.messages import acquire
 from coordinator.wire.strict_json import decode_json
 from tests.history.operations import Recorder
 from tests.simulation import changed_settings, forgeries, more_faults
@@ -250,9 +250,7 @@ class World:
         if not all(member.is_started and member.failure is None for member in self.members):
             return False
         statuses = [member.engine.status() for member in self.members]
-        indexes = {
-            index for each in statuses for index in (each.applied_index, each.last_index)
-        }
+        indexes = {index for each in statuses for index in (each.applied_index, each.last_index)}
         if len(indexes) != 1:
             return False
         if self.record.locks.delays:
@@ -305,9 +303,7 @@ class World:
 
     # --- what is judged at once
 
-    def note_response(
-        self, who: str, request: Request, response: Response, called_at: int
-    ) -> None:
+    def note_response(self, who: str, request: Request, response: Response, called_at: int) -> None:
         """A client hears this: nobody who asks afterwards must be shown an older state."""
         now = self.next_moment()
         for promise, what in self.reads.heard(request, response, called_at=called_at, now=now):
@@ -346,8 +342,8 @@ class World:
         """A member tells a contender that it holds; ``waited_at``: the life in which it waited."""
         if not line.startswith(b'{"type":"granted"'):
             return
-        granted = acquire.read_acquire_line(decode_json(line))
-        assert isinstance(granted, acquire.Granted)
+        granted = union_from_body(AcquireLine, decode_json(line))
+        assert isinstance(granted, Granted)
         told = Told.each(who, granted.grant)
         self.grants.extend(told)
         if waited_at is not None:

@@ -18,8 +18,11 @@ from coordinator.model.fields import (
     Count,
     Positive,
     ShortText,
+    also_called,
     described,
     one_of,
+    or_called,
+    unless,
 )
 from coordinator.wire.codec import from_body, to_body, union_from_body
 from coordinator.wire.encoding import Encoding, decode, encode
@@ -78,6 +81,21 @@ class Ended(Struct, frozen=True, tag_field="type", tag="error"):
 
 class Went(Struct, frozen=True, tag_field="type", tag="went"):
     zxid: Count
+
+
+class Held(Struct, frozen=True):
+    """A lock, or an election, which goes by other names."""
+
+    lock: Annotated[str, or_called("election", "is_election")]
+    token: Annotated[Positive, also_called("epoch", "is_election")]
+    owner: Annotated[str, unless("is_election")] = ""
+    is_election: Annotated[bool, INTERNAL] = False
+
+
+class Noted(Struct, frozen=True, forbid_unknown_fields=True):
+    """A request for one field of bytes."""
+
+    note: Annotated[bytes, Meta(max_length=3), described("the note")]
 
 
 ASKED = Asked("n", 3, True, "l", Colour.BLUE, "later", 4, (Inner("/a", b"\xff"),), {"a": 1})
@@ -208,6 +226,45 @@ def test_a_line_says_which_kind_it_is() -> None:
     assert union_from_body(lines, to_body(Went(3)), "line") == Went(3)
     with pytest.raises(BadArgumentsError, match=r"line\.type: expected one of error, went"):
         union_from_body(lines, {"type": "gone"}, "line")
+
+
+@pytest.mark.parametrize(
+    ("value", "body"),
+    [
+        (Held("a", 7), {"lock": "a", "token": 7, "owner": ""}),
+        (Held("a", 7, is_election=True), {"election": "a", "token": 7, "epoch": 7}),
+    ],
+)
+def test_a_field_goes_by_other_names_while_another_is_true(value: Held, body: Any) -> None:
+    """Instead, beside, or not at all; each of both schemas has its own names."""
+    schemas = [Schemas({}, when=when).of(Held) for when in (False, True)]
+
+    assert to_body(value) == body
+    assert from_body(Held, body) == value
+    assert [set(each["required"]) == set(body) for each in schemas] == [
+        not value.is_election, value.is_election,
+    ]  # fmt: skip
+    with pytest.raises(BadArgumentsError, match="expected lock or election, found both"):
+        from_body(Held, {"lock": "a", "election": "a", "token": 7})
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "body.note: expected note or note_base64, found none"),
+        ({"note": "abcd"}, "body.note: expected at most 3 bytes, found 4"),
+        ({"note": "a", "note_base64": "YQ=="}, "body.note: expected note or note_base64"),
+        ({"note_base64": "?"}, "body.note_base64: expected base64"),
+    ],
+)
+def test_bytes_have_their_own_name_and_bound(body: Any, said: str) -> None:
+    """A refusal calls the field as the body does."""
+    with pytest.raises(BadArgumentsError) as refused:
+        from_body(Noted, body)
+
+    assert said in refused.value.message
+    assert from_body(Noted, {"note": "abc"}) == Noted(b"abc")
+    assert to_body(Noted(b"")) == {"note": ""}
 
 
 PLAIN = st.recursive(

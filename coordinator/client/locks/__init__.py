@@ -50,18 +50,16 @@ if TYPE_CHECKING:
     from coordinator.client.locks.grant_watch import GrantWatch as GrantWatch
     from coordinator.client.locks.lock_queue import LockQueue as LockQueue
     from coordinator.client.locks.owner import current_owner as current_owner
+    from coordinator.model.grants import GrantReply as GrantReply
     from coordinator.model.queue_order import holder as holder
     from coordinator.model.queue_order import place_of as place_of
     from coordinator.model.queue_order import sequence_of as sequence_of
-    from coordinator.wire.messages.acquire import (
-        Grant as GrantReply,
-    )
 
 _HOMES = {
     "AcquireRequest": "coordinator.client.locks.acquire_request",
     "Acquired": "coordinator.client.locks.acquired",
     "Contending": "coordinator.client.hints",
-    "GrantReply": "coordinator.wire.messages.acquire",
+    "GrantReply": "coordinator.model.grants",
     "GrantWatch": "coordinator.client.locks.grant_watch",
     "LockQueue": "coordinator.client.locks.lock_queue",
     "current_owner": "coordinator.client.locks.owner",
@@ -69,7 +67,6 @@ _HOMES = {
     "place_of": "coordinator.model.queue_order",
     "sequence_of": "coordinator.model.queue_order",
 }
-_NAMES_THERE = {"GrantReply": "Grant"}
 
 __all__ = [
     "LockQueue",
@@ -89,7 +86,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'coordinator.client.locks' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), _NAMES_THERE.get(name, name))
+    value = globals()[name] = getattr(import_module(home), name)
     return value
 
 

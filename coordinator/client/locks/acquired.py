@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from coordinator.client.session import Session
 from coordinator.errors import OutcomeUnknownError, UnavailableError
-from coordinator.wire.messages.acquire import (
-    Grant,
-)
+from coordinator.model.grants import GrantReply
 
 _AGAIN_S = 0.05
 
@@ -23,7 +21,7 @@ class Acquired:
     ``session`` is the session that keeps it. Safe to ask from any thread.
     """
 
-    grant: Grant
+    grant: GrantReply
     session: Session
 
     @property

@@ -46,21 +46,22 @@ from coordinator.model.contention import (
     WAIT_MS_MAX,
 )
 from coordinator.model.events import StreamError
-from coordinator.model.views import ElectionView, LockView
-from coordinator.wire.codec import reader
-from coordinator.wire.encoding import Encoding, decode
-from coordinator.wire.messages import NDJSON_TYPE
-from coordinator.wire.messages.acquire import (
+from coordinator.model.grants import (
     AbandonReply,
-    Acquire,
-    Grant,
+    AcquireLine,
+    AcquireReply,
     Granted,
+    GrantReply,
+    NoteReply,
+    NoteRequest,
     Queued,
     ReleaseReply,
-    read_acquire_line,
-    read_grant_reply,
 )
-from coordinator.wire.messages.holding import NoteReply, note_body
+from coordinator.model.views import ElectionView, LockView
+from coordinator.wire.codec import reader, union_from_body
+from coordinator.wire.encoding import Encoding, decode
+from coordinator.wire.messages import NDJSON_TYPE
+from coordinator.wire.messages.acquire import Acquire
 
 T = TypeVar("T")
 
@@ -200,7 +201,7 @@ class LockQueue:
             raise
         return acquired
 
-    async def release(self, grant: Grant) -> bool:
+    async def release(self, grant: GrantReply) -> bool:
         """Release ``grant``; False when it was not held any more. Idempotent.
 
         Of several locks acquired as one, releasing the grant of any of them releases all.
@@ -211,7 +212,7 @@ class LockQueue:
         """
         return await self._release(grant.lock, grant.grant_id)
 
-    async def downgrade(self, grant: Grant) -> Grant:
+    async def downgrade(self, grant: GrantReply) -> GrantReply:
         """Turn an exclusive grant into a shared one, at its place and with its token. Idempotent.
 
         Raises:
@@ -223,9 +224,10 @@ class LockQueue:
         call = Call(
             "POST", f"{self._base_of(grant.lock)}/grants/{quoted(grant.grant_id)}/downgrade"
         )
-        return await self._delivery.write(call, read_grant_reply, self._timeout_ms)
+        reply = await self._delivery.write(call, reader(AcquireReply), self._timeout_ms)
+        return reply.grant
 
-    async def note(self, grant: Grant, note: bytes) -> None:
+    async def note(self, grant: GrantReply, note: bytes) -> None:
         """Leave ``note`` (up to 1 KiB) with the grant, for the next holder.
 
         Raises:
@@ -235,10 +237,10 @@ class LockQueue:
         """
         self._refuse_election("leave a note")
         target = f"{self._base_of(grant.lock)}/grants/{quoted(grant.grant_id)}/note"
-        call = Call("PUT", target, note_body(note, Encoding.JSON))
-        await self._delivery.write(call, NoteReply.from_body, self._timeout_ms)
+        call = Call("PUT", target, NoteRequest(note))
+        await self._delivery.write(call, reader(NoteReply), self._timeout_ms)
 
-    async def is_current(self, grant: Grant) -> tuple[bool, int]:
+    async def is_current(self, grant: GrantReply) -> tuple[bool, int]:
         """Ask the cluster whether ``grant`` holds, and as of which zxid; the past when answered.
 
         Raises:
@@ -266,7 +268,7 @@ class LockQueue:
     async def _release(self, name: str, grant_id: str) -> bool:
         call = Call("DELETE", f"{self._base_of(name)}/grants/{quoted(grant_id)}")
         try:
-            reply = await self._delivery.write(call, ReleaseReply.from_body, self._timeout_ms)
+            reply = await self._delivery.write(call, reader(ReleaseReply), self._timeout_ms)
         except NotOwnerError:
             return False
         return reply.released
@@ -297,7 +299,7 @@ class LockQueue:
 
     async def _until_answered(
         self, attempt: _Attempt, request: AcquireRequest, on_position: Callable[[int], None] | None
-    ) -> Grant:
+    ) -> GrantReply:
         trouble = Trouble()
         forgotten = 0
         while (remaining_ms := self._remaining_ms(attempt)) > 0:
@@ -334,7 +336,7 @@ class LockQueue:
         request: AcquireRequest,
         remaining_ms: int,
         on_position: Callable[[int], None] | None,
-    ) -> Grant:
+    ) -> GrantReply:
         was_maybe_queued = attempt.may_be_queued
         attempt.may_be_queued = True
         whole_ms = _TRY_MS_MAX if attempt.is_try else self._timeout_ms
@@ -431,7 +433,7 @@ class LockQueue:
         """Withdraw by number; False when only the end of the session will remove the contender."""
         while not session.is_lost:
             try:
-                await self._delivery.read(call, AbandonReply.from_body, _ABANDON_ATTEMPT_MS)
+                await self._delivery.read(call, reader(AbandonReply), _ABANDON_ATTEMPT_MS)
             except UnavailableError:
                 await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
             except RequestForgottenError:
@@ -460,9 +462,9 @@ class LockQueue:
 
 def _read(
     line: bytes, attempt: _Attempt, on_position: Callable[[int], None] | None
-) -> Grant | None:
+) -> GrantReply | None:
     try:
-        said = read_acquire_line(decode(line))
+        said = union_from_body(AcquireLine, decode(line), "line")
     except BadArgumentsError as error:
         raise ConnectionLostError(f"the stream could not be read: {error.message}") from error
     match said:

@@ -7,12 +7,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from coordinator.client.calls import Call, target_of
 from coordinator.client.delivery import Delivery
 from coordinator.client.lines import Lines
+from coordinator.model.events import StreamError
 from coordinator.model.views import Elected
+from coordinator.wire.codec import union_from_body
 from coordinator.wire.messages import NDJSON_TYPE
-from coordinator.wire.messages.elections import read_observe_line
 
 
 class ElectionStream:
@@ -21,9 +24,7 @@ class ElectionStream:
     def __init__(self, delivery: Delivery, name: str, contact_timeout_ms: int | None) -> None:
         self.zxid: int | None = None
         call = Call("GET", target_of("elections", name) + "?observe", accept=NDJSON_TYPE)
-        self._lines: Lines[Elected] = Lines(
-            delivery, lambda: call, read_observe_line, contact_timeout_ms
-        )
+        self._lines: Lines[Elected] = Lines(delivery, lambda: call, _read_line, contact_timeout_ms)
         self._last: Elected | None = None
         self._is_finished = False
 
@@ -59,3 +60,8 @@ class ElectionStream:
     def _is_news(elected: Elected, last: Elected) -> bool:
         # A member that lags behind the last one may report its past first.
         return elected.zxid >= last.zxid and elected.elected != last.elected
+
+
+def _read_line(body: Any) -> Elected | StreamError:
+    line: Elected | StreamError = union_from_body(Elected | StreamError, body, "line")
+    return line

@@ -8,12 +8,16 @@ from coordinator.client.asking import Asking
 from coordinator.client.calls import Call, target_of
 from coordinator.client.conditions import Conditions, conditions_of
 from coordinator.client.hints import LockQuestion, answering
+from coordinator.model.grants import (
+    ProclaimRequest,
+    RevokeReply,
+    RevokeRequest,
+    SizeReply,
+    SizeRequest,
+)
 from coordinator.model.history import GrantPage, GrantRecord, GrantStory
 from coordinator.model.views import ElectionView, LockList, LockSummary, LockView
-from coordinator.wire.codec import reader
-from coordinator.wire.encoding import Encoding
-from coordinator.wire.messages.elections import proclaim_body
-from coordinator.wire.messages.holding import Resize, Revoke, RevokeReply, SizeReply
+from coordinator.wire.codec import reader, to_body
 from coordinator.wire.messages.if_held import if_held_body
 
 
@@ -106,9 +110,9 @@ class LockVerbs(Asking):
             NotOwnerError: this grant does not hold (any more); nothing was ended.
             UnavailableError, OutcomeUnknownError: nothing was ended; it may have been.
         """
-        body = Revoke(by, reason, grant_id).to_body()
+        body = RevokeRequest(by, reason, grant_id)
         call = Call("POST", target_of("locks", lock, "revoke"), body)
-        return await self._write(call, RevokeReply.from_body)
+        return await self._write(call, reader(RevokeReply))
 
     async def resize(self, semaphore: str, size: int) -> SizeReply:
         """Let ``size`` contenders (1 to 10,000) hold a semaphore at once.
@@ -120,8 +124,8 @@ class LockVerbs(Asking):
             BadArgumentsError: ``size`` is out of its range.
             UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """
-        call = Call("PUT", target_of("locks", semaphore, "size"), Resize(size).to_body())
-        return await self._write(call, SizeReply.from_body)
+        call = Call("PUT", target_of("locks", semaphore, "size"), SizeRequest(size))
+        return await self._write(call, reader(SizeReply))
 
     async def election(self, name: str) -> ElectionView:
         """Return who is elected, with which value and epoch, and who waits to be.
@@ -144,5 +148,5 @@ class LockVerbs(Asking):
         """
         held = if_held_body(conditions_of(if_held))
         target = target_of("elections", name, "grants", grant_id)
-        call = Call("PUT", target, {**proclaim_body(value, Encoding.JSON), **held})
+        call = Call("PUT", target, {**to_body(ProclaimRequest(value)), **held})
         await self._write(call, lambda body: None)

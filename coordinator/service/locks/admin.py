@@ -11,18 +11,21 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
     LockLostError,
     NotOwnerError,
 )
+from coordinator.model.grants import GrantReply, NoteReply, RevokeReply, SizeReply
 from coordinator.model.history import GrantRecord
 from coordinator.service.leadership import Leadership
 from coordinator.service.locks.contenders import LOCKS, QueuedContender, find, grant_id_of
 from coordinator.service.locks.history import ended_record
 from coordinator.service.locks.holder_info import said_in
-from coordinator.service.locks.service import Grant
+from coordinator.service.locks.service import grant_of
 from coordinator.service.proposals import Committed, Proposer
 from coordinator.service.reads import LINEARIZABLE, Reads
 from coordinator.service.replica import MachineReplica
@@ -57,14 +60,6 @@ class Asked:
     if_held: tuple[IfHeld, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RevokedGrant:
-    """What was ended by force. Guards are to be raised to ``fencing_token_min``."""
-
-    grant: GrantRecord
-    fencing_token_min: int
-
-
 class HoldingService:
     """Grants while they are held, as one member serves them."""
 
@@ -80,7 +75,7 @@ class HoldingService:
         self._replica = replica
         self._leadership = leadership
 
-    async def downgrade(self, name: str, grant_id: str, asked: Asked) -> Grant:
+    async def downgrade(self, name: str, grant_id: str, asked: Asked) -> GrantReply:
         """Turn an exclusive grant into a shared one; again if need be.
 
         Raises:
@@ -94,20 +89,20 @@ class HoldingService:
             raise LockLostError(
                 f"{path} of zxid {czxid} was downgraded, and has ended since", path=path
             )
-        return Grant.of(self._replica.machine, LOCKS, found)._replace(kind=Kind.SHARED.value)
+        return replace(grant_of(self._replica.machine, LOCKS, found), kind=Kind.SHARED.value)
 
-    async def note(self, name: str, grant_id: str, note: bytes, asked: Asked) -> int:
-        """Keep ``note`` with a grant, for whoever is granted next; return the zxid.
+    async def note(self, name: str, grant_id: str, note: bytes, asked: Asked) -> NoteReply:
+        """Keep ``note`` with a grant, for whoever is granted next.
 
         Raises:
             NotOwnerError: it does not hold (yet, or any more).
         """
         path, czxid = LOCKS.contender_path(name, grant_id)
         committed = await self._submit(Note(path, czxid, note), asked)
-        return committed.outcome.zxid
+        return NoteReply(grant_id, committed.outcome.zxid)
 
-    async def resize(self, name: str, size: int, asked: Asked) -> tuple[int, int]:
-        """Change the size of a semaphore; return it, and the zxid. Nobody's slot is taken.
+    async def resize(self, name: str, size: int, asked: Asked) -> SizeReply:
+        """Change the size of a semaphore; nobody's slot is taken.
 
         Raises:
             NoNodeError: there is no such semaphore.
@@ -116,11 +111,11 @@ class HoldingService:
         committed = await self._submit(Resize(LOCKS.directory(name), size), asked)
         result = committed.outcome.unwrap()
         assert isinstance(result, Resized), "a resize comes to a Resized"
-        return result.size, committed.outcome.zxid
+        return SizeReply(name, result.size, committed.outcome.zxid)
 
     async def revoke(
         self, name: str, grant_id: str | None, by: str, reason: str, asked: Asked
-    ) -> RevokedGrant:
+    ) -> RevokeReply:
         """End a grant of ``name`` (a multi-lock as a whole) against its holder's will.
 
         Args:
@@ -154,7 +149,7 @@ class HoldingService:
             check_answers(Revoke(path, czxid, by, reason), committed.outcome)
         assert isinstance(result, Revoked), "a revoke comes to a Revoked"
         record = self._record(name, result, before, by, reason)
-        return RevokedGrant(record, result.czxid + 1)
+        return RevokeReply(record, result.czxid + 1)
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
         """Say in the log of the leader what was forced, and which write was refused as late.

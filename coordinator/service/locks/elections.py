@@ -7,13 +7,13 @@ the data of that znode is the value it proclaims.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 from msgspec.structs import asdict
 
 from coordinator.errors import BadVersionError, LockLostError, NoNodeError, NotOwnerError
 from coordinator.model.events import Bookmark, Resync, WatchKind, WatchSelector
+from coordinator.model.grants import GrantReply, Proclaimed
 from coordinator.model.views import Candidate, ElectionView
 from coordinator.service.locks.contenders import (
     ELECTIONS,
@@ -24,7 +24,7 @@ from coordinator.service.locks.contenders import (
     queued,
 )
 from coordinator.service.locks.queues import Queues
-from coordinator.service.locks.service import AcquireOptions, Grant, QueueService
+from coordinator.service.locks.service import AcquireOptions, QueueService
 from coordinator.service.proposals import Proposer
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
@@ -37,15 +37,6 @@ from coordinator.state.commands import (
     RequestId,
     SetData,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Proclaimed:
-    """``zxid`` is that of the proclamation, or later."""
-
-    grant_id: str
-    fencing_token: int
-    zxid: int
 
 
 class ElectionService(QueueService):
@@ -65,7 +56,9 @@ class ElectionService(QueueService):
         self._reads = reads
         self._hub = hub
 
-    async def campaign(self, name: str, *, value: bytes, **how: Unpack[AcquireOptions]) -> Grant:
+    async def campaign(
+        self, name: str, *, value: bytes, **how: Unpack[AcquireOptions]
+    ) -> GrantReply:
         """Wait until elected; ``how``, and what is raised, are those of a lock."""
         (won,) = await self._acquire((name,), value, how)
         return won

@@ -8,14 +8,21 @@ be seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Required, TypedDict, Unpack
+from typing import Any, Required, TypedDict, Unpack
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from coordinator.errors import NotOwnerError
 from coordinator.model.contention import HolderInfo
+from coordinator.model.grants import GrantReply
 from coordinator.model.history import Previous
-from coordinator.service.locks.contenders import LOCKS, QueuedContender, Recipe, grant_id_of
+from coordinator.service.locks.contenders import (
+    ELECTIONS,
+    LOCKS,
+    QueuedContender,
+    Recipe,
+    grant_id_of,
+)
 from coordinator.service.locks.holder_info import holder_data
 from coordinator.service.locks.queues import Attempt, Queues, Wish
 from coordinator.service.locks.views import Seen
@@ -25,41 +32,6 @@ from coordinator.state.commands import Abandon, IfHeld, Release, RequestId
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Abandoned, Released
 from coordinator.state.repeats import check_answers
-
-
-class Grant(NamedTuple):
-    """One acquisition of a lock, or of an election, which ``lock`` then names.
-
-    ``fencing_token`` grows with every grant; an election calls it the epoch. ``grants`` are those
-    of all the locks of a multi-lock, this one among them.
-    """
-
-    grant_id: str
-    lock: str
-    fencing_token: int
-    session_id: str
-    zxid: int
-    path: str
-    position: int = 0
-    kind: str = "exclusive"
-    max_hold_ms: int = 0
-    previous: Previous | None = None
-    grants: tuple[Grant, ...] = ()
-
-    @classmethod
-    def of(cls, machine: StateMachine, recipe: Recipe, contender: QueuedContender) -> Grant:
-        """Return the grant that ``contender`` holds now."""
-        return cls(
-            grant_id=contender.grant_id,
-            lock=recipe.name_at(contender.path),
-            fencing_token=contender.czxid,
-            session_id=contender.session_id,
-            zxid=contender.zxid,
-            path=contender.path,
-            kind=contender.recorded.kind.value,
-            max_hold_ms=contender.recorded.max_hold_ms,
-            previous=_previous(machine, contender.directory),
-        )
 
 
 class AcquireOptions(TypedDict, total=False):
@@ -95,14 +67,14 @@ class QueueService:
 
     async def _acquire(
         self, names: tuple[str, ...], data: bytes, how: AcquireOptions
-    ) -> tuple[Grant, ...]:
+    ) -> tuple[GrantReply, ...]:
         """Wait until this attempt holds in the queues ``names``; ``queues`` says what is raised."""
         attempt = Attempt(
             recipe=self._recipe, names=names, data=data, describe=self._described, **how
         )
         won = await self._queues.acquire(attempt)
         machine = self._replica.machine
-        return tuple([Grant.of(machine, self._recipe, each) for each in won])
+        return tuple([grant_of(machine, self._recipe, each) for each in won])
 
     async def release(
         self,
@@ -176,7 +148,7 @@ class LockService(QueueService):
 
     async def acquire(
         self, name: str | Sequence[str], *, holder: HolderInfo, **how: Unpack[AcquireOptions]
-    ) -> Grant:
+    ) -> GrantReply:
         """Wait until the lock is granted.
 
         Args:
@@ -184,12 +156,28 @@ class LockService(QueueService):
         """
         names = (name,) if isinstance(name, str) else tuple(name)
         grants = await self._acquire(names, holder_data(holder), how)
-        return grants[0] if isinstance(name, str) else grants[0]._replace(grants=grants)
+        return grants[0] if isinstance(name, str) else replace(grants[0], grants=grants)
 
     def _described(self, holder: QueuedContender) -> Mapping[str, Any]:
         shown = asdict(Seen.of(self._replica.machine, holder, 0).shown())
         shown["note"] = holder.recorded.note.decode("utf-8", "replace")
         return shown
+
+
+def grant_of(machine: StateMachine, recipe: Recipe, contender: QueuedContender) -> GrantReply:
+    """Return the grant of a contender that holds."""
+    return GrantReply(
+        grant_id=contender.grant_id,
+        lock=recipe.name_at(contender.path),
+        fencing_token=contender.czxid,
+        session_id=contender.session_id,
+        path=contender.path,
+        zxid=contender.zxid,
+        kind=contender.recorded.kind.value,
+        max_hold_ms=contender.recorded.max_hold_ms,
+        previous=_previous(machine, contender.directory),
+        is_election=recipe is ELECTIONS,
+    )
 
 
 def _previous(machine: StateMachine, directory: str) -> Previous | None:

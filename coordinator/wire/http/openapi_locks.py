@@ -15,30 +15,21 @@ from coordinator.model.contention import (
 )
 from coordinator.wire.http.openapi_shapes import (
     BASE64,
-    BOOLEAN,
     IF_HELD,
     NOT_EMPTY,
-    SHORT_TEXT,
     TEXT,
     Schema,
     array,
     body,
     choice,
     integer,
-    line,
-    maybe,
     reference,
-    response,
 )
 from coordinator.wire.http.schemas import Schemas
 
 VALUE = {
     "value": {"type": "string", "description": "what the election publishes, as text"},
     "value_base64": {**BASE64, "description": "the value, if it is not clean UTF-8 text"},
-}
-NOTE = {
-    "note": {"type": "string", "description": "the checkpoint note, as text"},
-    "note_base64": {**BASE64, "description": "the note, if it is not clean UTF-8 text"},
 }
 ACQUIRE = {
     "session_id": {**TEXT, "description": "an open session; exactly one of this and lease_ms"},
@@ -67,22 +58,6 @@ LOCK_ACQUIRE = {
     "kind": choice(*KINDS),
     "size": integer(1, SIZE_MAX, description="of a semaphore that does not exist yet"),
 }
-GRANT_LEASE = {
-    "lease_ms": maybe(integer(1, description="of a lease of its own; null with session_id")),
-    "safe_ms": maybe(integer(description="how long it is safe, counted from the answer")),
-}
-GRANT_FIELDS = {
-    **GRANT_LEASE,
-    "grant_id": TEXT,
-    "lock": TEXT,
-    "fencing_token": integer(1),
-    "session_id": TEXT,
-    "path": TEXT,
-    "zxid": integer(1),
-    "kind": choice(*KINDS),
-    "max_hold_ms": integer(),
-    "previous": maybe(reference("Previous")),
-}
 LOCK_SCHEMAS: dict[str, Schema] = {
     "IfLockHeld": body({"lock": TEXT, "fencing_token": integer(1)}),
     "IfElected": body({"election": TEXT, "fencing_token": integer(1)}),
@@ -92,50 +67,4 @@ LOCK_SCHEMAS: dict[str, Schema] = {
         {"names": {**array(TEXT), "minItems": 1, "maxItems": NAMES_MAX}}, MULTI_ACQUIRE
     ),
     "Campaign": body({}, {**ACQUIRE, **VALUE, **IF_HELD}) | NOT_EMPTY,
-    "Grant": response(GRANT_FIELDS, {"grants": array(response(GRANT_FIELDS))}),
-    "GrantReply": response({"grant": reference("Grant")}),
-    "ElectionGrant": response(
-        {
-            "grant_id": TEXT,
-            "election": TEXT,
-            "epoch": integer(1),
-            "fencing_token": integer(1),
-            "session_id": TEXT,
-            **GRANT_LEASE,
-            "path": TEXT,
-            "zxid": integer(1),
-        }
-    ),
-    "ElectionGrantReply": response({"grant": reference("ElectionGrant")}),
-    "AcquireLine": {
-        "oneOf": [
-            line("queued", {"position": integer(0)}),
-            line("granted", {"grant": reference("Grant")}),
-            reference("ErrorLine"),
-        ]
-    },
-    "CampaignLine": {
-        "oneOf": [
-            line("queued", {"position": integer(0)}),
-            line("granted", {"grant": reference("ElectionGrant")}),
-            reference("ErrorLine"),
-        ]
-    },
-    "Released": response({"grant_id": TEXT, "released": BOOLEAN}),
-    "Abandoned": response({"deleted_path": maybe(TEXT)}),
-    "Proclaim": body({}, {**VALUE, **IF_HELD}),
-    "Proclaimed": response({"grant_id": TEXT, "epoch": integer(1), "zxid": integer(1)}),
-    "Conditions": body({}, IF_HELD),
-    "NoteRequest": body({}, {**NOTE, **IF_HELD}) | NOT_EMPTY,
-    "Noted": response({"grant_id": TEXT, "zxid": integer()}),
-    "Resize": body({"size": integer(1, SIZE_MAX)}, IF_HELD),
-    "Size": response({"lock": TEXT, "size": integer(1), "zxid": integer()}),
-    "Revoke": body(
-        {
-            "by": {**SHORT_TEXT, "minLength": 1},
-            "reason": {**SHORT_TEXT, "minLength": 1},
-        },
-        {"grant_id": TEXT, **IF_HELD},
-    ),
-    "Revoked": response({"grant": reference("GrantRecord"), "fencing_token_min": integer(1)}),
 }

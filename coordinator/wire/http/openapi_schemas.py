@@ -9,6 +9,22 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.model.events import Event, StreamError, WatchLine, WatchRequest
+from coordinator.model.grants import (
+    AbandonReply,
+    AcquireLine,
+    AcquireReply,
+    DowngradeRequest,
+    GrantReply,
+    NoteReply,
+    NoteRequest,
+    Proclaimed,
+    ProclaimRequest,
+    ReleaseReply,
+    RevokeReply,
+    RevokeRequest,
+    SizeReply,
+    SizeRequest,
+)
 from coordinator.model.history import GrantLine, GrantPage, GrantRecord, GrantStory, Previous
 from coordinator.model.limits import LimitsChange, LimitsView
 from coordinator.model.operations import (
@@ -100,8 +116,34 @@ KINDS: dict[str, Any] = {
     "GrantPage": GrantPage,
     "GrantStory": GrantStory,
     "GrantLine": GrantLine | StreamError,
+    "Released": ReleaseReply,
+    "Abandoned": AbandonReply,
+    "Proclaimed": Proclaimed,
+    "Noted": NoteReply,
+    "Size": SizeReply,
+    "Revoked": RevokeReply,
 }
 """The values of the model that have a schema of their own, by its name."""
+LOCK_KINDS = {"Grant": GrantReply, "GrantReply": AcquireReply, "AcquireLine": AcquireLine}
+ELECTION_KINDS = {
+    "ElectionGrant": GrantReply,
+    "ElectionGrantReply": AcquireReply,
+    "CampaignLine": AcquireLine,
+}
+"""The same, where other names are used of an election."""
+REQUESTS: dict[str, Any] = {
+    "Proclaim": ProclaimRequest,
+    "Conditions": DowngradeRequest,
+    "NoteRequest": NoteRequest,
+    "Resize": SizeRequest,
+    "Revoke": RevokeRequest,
+    "Multi": Multi,
+    "Guarded": Guarded,
+    "LimitsChange": LimitsChange,
+}
+"""Bodies of writes, which may have conditions beside them."""
+_of_locks = Schemas(KINDS | LOCK_KINDS, when=False)
+_of_elections = Schemas(KINDS | ELECTION_KINDS, when=True)
 _schemas = Schemas(KINDS, alone={"Condition": Check})
 CREATE_FIELDS = _schemas.of_fields(Create, "mode", "session_id", "ttl_ms", "parents")
 """What a query says of a znode whose data is the body itself."""
@@ -124,11 +166,13 @@ SCHEMAS: dict[str, Schema] = {
     "Nothing": {**body({}), "description": "an empty object: its content type says whence it is"},
     **LOCK_SCHEMAS,
     **{name: _schemas.of(kind) for name, kind in KINDS.items()},
+    **{name: _of_locks.of(kind) for name, kind in LOCK_KINDS.items()},
+    **{name: _of_elections.of(kind) for name, kind in ELECTION_KINDS.items()},
+    **{name: _schemas.of(kind, beside=IF_HELD) for name, kind in REQUESTS.items()},
     "Deleted": _schemas.of(Deleted, given=("op",)),
     "Create": _schemas.of(Create, given=("path",), beside=IF_HELD),
-    "SetData": _schemas.of(SetData, given=("path",), beside=IF_HELD) | NOT_EMPTY,
+    "SetData": _schemas.of(SetData, given=("path",), beside=IF_HELD),
     "Condition": _schemas.of(Check, is_alone=True),
-    "Multi": _schemas.of(Multi, beside=IF_HELD),
-    "Guarded": _schemas.of(Guarded, beside=IF_HELD),
-    "LimitsChange": _schemas.of(LimitsChange, beside=IF_HELD),
 }
+for _name in ("SetData", "NoteRequest"):
+    SCHEMAS[_name] |= NOT_EMPTY

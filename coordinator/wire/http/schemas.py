@@ -25,11 +25,19 @@ _BOUNDS = {
 class Schemas:
     """The schemas of some kinds of values; those with a name are referred to by it.
 
-    A tagged kind is an item of a union, or ``alone``: then it need not say which kind it is."""
+    A tagged kind is an item of a union, or ``alone``: then it need not say which kind it is.
+    ``when``: whether what changes the names of fields is so (``or_called``); None: it may be."""
 
-    def __init__(self, names: Mapping[str, Any], alone: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        names: Mapping[str, Any],
+        alone: Mapping[str, Any] | None = None,
+        *,
+        when: bool | None = None,
+    ) -> None:
         self._name_of = {_key(inspect.type_info(kind)): name for name, kind in names.items()}
         self._alone = {_key(inspect.type_info(kind)): name for name, kind in (alone or {}).items()}
+        self._when = when
 
     def of(
         self,
@@ -55,9 +63,9 @@ class Schemas:
         for field in info.fields:
             if field.name in given or bare(field.type)[1].get("is_internal"):
                 continue
-            is_required, schemas = self._field(field, is_strict)
+            needed, schemas = self._field(field, is_strict)
             properties |= schemas
-            required += [field.encode_name] if is_required else []
+            required += needed
         properties |= {name: maybe(schema) for name, schema in (beside or {}).items()}
         schema: Schema = {"type": "object", "required": required, "properties": properties}
         return {**schema, "additionalProperties": False} if is_strict else schema
@@ -68,26 +76,36 @@ class Schemas:
         fields = {each.encode_name: each for each in info.fields}
         return {name: _not_null(self._value(fields[name].type)) for name in names}
 
-    def _field(self, field: inspect.Field, is_strict: bool) -> tuple[bool, dict[str, Schema]]:
-        """Return whether there must be a field, and its schema, or those of its two forms."""
+    def _field(
+        self, field: inspect.Field, is_strict: bool
+    ) -> tuple[Collection[str], dict[str, Schema]]:
+        """Return which fields of a body there must be for ``field``, and the schema of each."""
         kind, extra = bare(field.type)
         name, schema = field.encode_name, self._value(field.type)
+        if self._when:
+            if extra.get("is_unsaid"):
+                return (), {}
+            name = extra.get("or_called", name)
         types = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
         if any(isinstance(each, inspect.BytesType) for each in types):
             pair = _bytes(name, schema["description"])
-            return False, {each: maybe(pair[each]) if is_strict else pair[each] for each in pair}
+            return (), {each: maybe(pair[each]) if is_strict else pair[each] for each in pair}
         is_nullable = any(isinstance(each, inspect.NoneType) for each in types)
         if is_strict:
             is_given = field.required or is_nullable
-            return field.required, {name: schema if is_given else maybe(schema)}
+            return (name,) if field.required else (), {name: schema if is_given else maybe(schema)}
         if field.default == "" and "enum" in schema:
             schema = {**schema, "enum": ["", *schema["enum"]]}
         schema.pop("maxLength", None)  # of what is asked, not of what a program wrote by hand
-        if "or_called" in extra:
-            return False, {name: schema, extra["or_called"]: schema}
-        if extra.get("is_left_out") and is_nullable and not extra.get("is_null_said"):
-            schema = _not_null(schema)
-        return not extra.get("is_left_out"), {name: schema}
+        if "or_called" in extra and self._when is None:
+            return (), {name: schema, extra["or_called"]: schema}
+        if extra.get("is_left_out"):
+            is_null_said = not is_nullable or extra.get("is_null_said")
+            return (), {name: schema if is_null_said else _not_null(schema)}
+        schemas = {name: schema}
+        if self._when and "also_called" in extra:
+            schemas[extra["also_called"]] = schema
+        return tuple(schemas), schemas
 
     def _referred(self, info: Any, *, is_alone: bool = False) -> Schema:
         """Return the schema of an object that is a part of another value."""

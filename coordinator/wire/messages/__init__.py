@@ -1,9 +1,6 @@
 """Request and response shapes, shared by the server and the client; no I/O.
 
-One module for each noun: ``znodes``, ``operations`` (multi and guarded writes), ``sessions``,
-``watches``, ``acquire`` (the wish and the grant), ``locks`` (looking at them), ``holding`` (a grant
-while it is held), ``if_held`` (a condition of any write), ``history``, ``elections``,
-``limits``, ``status``.
+One module for each noun: ``acquire`` (the wish), ``if_held`` (a condition of any write).
 A shape turns into a body with ``to_body`` and is read back with ``from_body``;
 ``coordinator.wire.encoding`` turns a body into bytes, in JSON or msgpack. The names of the headers
 are here.

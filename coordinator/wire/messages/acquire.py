@@ -6,10 +6,10 @@ token. So both share their shapes; ``is_election`` says which words are used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from coordinator.errors import BadArgumentsError, from_problem
+from coordinator.errors import BadArgumentsError
 from coordinator.model.contention import (
     KINDS,
     LOCK_DELAY_MS_MAX,
@@ -24,11 +24,8 @@ from coordinator.model.contention import (
     WAIT_MS_MAX,
     WHEN_UNSURE,
 )
-from coordinator.model.events import StreamError
 from coordinator.model.fields import TEXT_CHARACTERS_MAX
-from coordinator.model.history import Previous
 from coordinator.model.sessions import safe_ms as safe_ms
-from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding, bytes_fields
 from coordinator.wire.fields import Fields, read_bytes
 from coordinator.wire.messages.if_held import IF_HELD_FIELD
@@ -179,153 +176,3 @@ def _name(item: Any, where: str) -> str:
     if item in ("", ".", ".."):  # as in a URL, by which it is given back
         raise BadArgumentsError(f"{where}: expected a name, found {item!r}")
     return item
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """One acquisition: its name, its number, and the znode that stands for it.
-
-    ``lock`` is the lock's name; for an election it is the election's, and the fencing token is
-    called ``epoch`` as well. ``previous`` is the grant of this lock that ended last, as far as the
-    history reaches. A multi-lock has one token; ``grants`` are those of its locks, the first one
-    of which is this; releasing any of them releases all. ``lease_ms`` is the lease of the session,
-    and ``safe_ms`` for how long it is safe after the answer left, if it is not renewed, given back
-    or forced to end. Both are None when the request was numbered, or no leader promised it in time.
-    """
-
-    grant_id: str
-    lock: str
-    fencing_token: int
-    session_id: str
-    path: str
-    zxid: int
-    kind: str = "exclusive"
-    max_hold_ms: int = 0
-    previous: Previous | None = None
-    grants: tuple[Grant, ...] = ()
-    lease_ms: int | None = None
-    safe_ms: int | None = None
-
-    def with_lease(self, lease_ms: int, safe_ms: int) -> Grant:
-        """Return the grant with what is promised of its lease."""
-        grants = tuple([each.with_lease(lease_ms, safe_ms) for each in self.grants])
-        return replace(self, lease_ms=lease_ms, safe_ms=safe_ms, grants=grants)
-
-    def to_body(self, *, is_election: bool = False) -> dict[str, Any]:
-        body: dict[str, Any] = {"grant_id": self.grant_id}
-        if is_election:
-            body["election"] = self.lock
-            body["epoch"] = self.fencing_token
-        else:
-            body["lock"] = self.lock
-        body["fencing_token"] = self.fencing_token
-        body["session_id"] = self.session_id
-        body["lease_ms"] = self.lease_ms
-        body["safe_ms"] = self.safe_ms
-        body["path"] = self.path
-        body["zxid"] = self.zxid
-        if not is_election:
-            body["kind"] = self.kind
-            body["max_hold_ms"] = self.max_hold_ms
-            body["previous"] = None if self.previous is None else to_body(self.previous)
-            if self.grants:
-                body["grants"] = [each.to_body() for each in self.grants]
-        return body
-
-    @classmethod
-    def from_body(cls, body: Any, where: str = "grant") -> Grant:
-        fields = Fields(body, where)
-        previous = fields.inner("previous")
-        return cls(
-            grant_id=fields.text("grant_id"),
-            lock=fields.text("election") if "election" in fields else fields.text("lock"),
-            fencing_token=fields.integer("fencing_token"),
-            session_id=fields.text("session_id"),
-            path=fields.text("path"),
-            zxid=fields.integer("zxid"),
-            kind=fields.text("kind", "exclusive"),
-            max_hold_ms=fields.integer("max_hold_ms", 0),
-            previous=None
-            if previous is None
-            else from_body(Previous, previous, fields.of("previous")),
-            grants=fields.items("grants", Grant.from_body, ()),
-            lease_ms=fields.integer("lease_ms", None),
-            safe_ms=fields.integer("safe_ms", None),
-        )
-
-
-def grant_reply_body(grant: Grant, *, is_election: bool = False) -> dict[str, Any]:
-    """Return the reply of a granted acquire."""
-    return {"grant": grant.to_body(is_election=is_election)}
-
-
-def read_grant_reply(body: Any) -> Grant:
-    """Return the grant in the reply of an acquire or a campaign."""
-    return Grant.from_body(Fields(body, "body").inner("grant"))
-
-
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """A line of a streamed acquire: how many stand before this contender."""
-
-    position: int
-
-    def to_body(self) -> dict[str, Any]:
-        return {"type": "queued", "position": self.position}
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """The last line of a streamed acquire that was granted."""
-
-    grant: Grant
-
-    def to_body(self, *, is_election: bool = False) -> dict[str, Any]:
-        return {"type": "granted", "grant": self.grant.to_body(is_election=is_election)}
-
-
-AcquireLine = Queued | Granted | StreamError
-
-
-def read_acquire_line(body: Any) -> AcquireLine:
-    """Return what one line of a streamed acquire says."""
-    fields = Fields(body, "line")
-    kind = fields.text("type")
-    match kind:
-        case "queued":
-            return Queued(fields.integer("position"))
-        case "granted":
-            return Granted(Grant.from_body(fields.inner("grant")))
-        case "error":
-            return StreamError(from_problem(fields.inner("problem") or {}))
-    raise BadArgumentsError(f"line.type: expected queued, granted or error, found {kind!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseReply:
-    """The reply of a release or a resignation."""
-
-    grant_id: str
-    released: bool = True
-
-    def to_body(self) -> dict[str, Any]:
-        return {"grant_id": self.grant_id, "released": self.released}
-
-    @classmethod
-    def from_body(cls, body: Any) -> ReleaseReply:
-        fields = Fields(body, "body")
-        return cls(fields.text("grant_id"), fields.boolean("released"))
-
-
-@dataclass(frozen=True, slots=True)
-class AbandonReply:
-    """The reply of abandoning an attempt; ``deleted_path`` is None when it had left nothing."""
-
-    deleted_path: str | None
-
-    def to_body(self) -> dict[str, Any]:
-        return {"deleted_path": self.deleted_path}
-
-    @classmethod
-    def from_body(cls, body: Any) -> AbandonReply:
-        return cls(Fields(body, "body").text("deleted_path", None))

@@ -15,20 +15,25 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from msgspec.structs import replace
+
 from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
+from coordinator.model.grants import AcquireReply, Granted, GrantReply, Queued
+from coordinator.model.sessions import safe_ms
 from coordinator.service.kept_sessions import KeptSession
 from coordinator.service.tasks import let_go
 from coordinator.wire import messages
+from coordinator.wire.codec import to_body
 from coordinator.wire.messages import acquire as shapes
 from coordinator.wire.request import KEEP_ALIVE_S, Answered, LineStream, Request, wants
 from coordinator.wire.routes.door import Door
 
 _CLIENT_ID, _NUMBER = 4, 5
 
-Begin = Callable[[str, Callable[[int], None] | None], Awaitable[shapes.Grant]]
+Begin = Callable[[str, Callable[[int], None] | None], Awaitable[GrantReply]]
 """Enters the queue for (session_id, on_position) and returns the grant."""
 
-GiveBack = Callable[[shapes.Grant, int], Awaitable[object]]
+GiveBack = Callable[[GrantReply, int], Awaitable[object]]
 """Releases a grant that nobody was told of, by a deadline."""
 
 
@@ -42,15 +47,12 @@ class AcquireRequest:
         asked: shapes.Acquire,
         begin: Begin,
         give_back: GiveBack,
-        *,
-        is_election: bool = False,
     ) -> None:
         self._door = door
         self._request = request
         self._asked = asked
         self._begin = begin
         self._give_back_now = give_back
-        self._is_election = is_election
         self._kept: KeptSession | None = None
         """The session opened for this grant, when the client gave a lease."""
         self._leaves = asked.on_disconnect == "leave"
@@ -76,12 +78,11 @@ class AcquireRequest:
         if self._leaves and not self._request.is_connected():
             self._give_back(grant)
             raise ConnectionResetError("the client went away while it waited")
-        body = shapes.grant_reply_body(grant, is_election=self._is_election)
-        response = self._door.reply_now(self._request, body)
+        response = self._door.reply_now(self._request, AcquireReply(grant))
         self._is_told = True
         return response
 
-    async def _granted(self, on_position: Callable[[int], None] | None) -> shapes.Grant:
+    async def _granted(self, on_position: Callable[[int], None] | None) -> GrantReply:
         """Return the grant; gives up when the door closes."""
         try:
             async with asyncio.timeout(None) as scope:
@@ -95,7 +96,7 @@ class AcquireRequest:
                 "another member with the same request number, or abandon it"
             ) from None
 
-    async def _begun(self, on_position: Callable[[int], None] | None) -> shapes.Grant:
+    async def _begun(self, on_position: Callable[[int], None] | None) -> GrantReply:
         """Return the grant, with what is promised of its lease when it is one of its own."""
         begin, kept = self._begin, self._kept
         if kept is None:
@@ -106,10 +107,9 @@ class AcquireRequest:
             grant = await begin(kept.session_id, on_position)
         paths = [grant.path, *(each.path for each in grant.grants)]
         await kept.begin_in_full(paths)
-        safe_ms = shapes.safe_ms(kept.lease_ms, kept.remaining_ms(paths))
-        return grant.with_lease(kept.lease_ms, safe_ms)
+        return _with_lease(grant, kept.lease_ms, kept.remaining_ms(paths))
 
-    async def _with_promise(self, grant: shapes.Grant) -> shapes.Grant:
+    async def _with_promise(self, grant: GrantReply) -> GrantReply:
         """Return the grant with what the leader promises of the session that the client brought.
 
         A client that numbers its requests sends heartbeats and counts from those; it is spared
@@ -130,8 +130,7 @@ class AcquireRequest:
             raise
         if left is None:
             return grant
-        lease_ms, remaining_ms = left
-        return grant.with_lease(lease_ms, shapes.safe_ms(lease_ms, remaining_ms))
+        return _with_lease(grant, *left)
 
     # --- line by line
 
@@ -146,7 +145,7 @@ class AcquireRequest:
                 await self._tell_position(stream, positions)
             grant = waiting.result()
             is_granting = True
-            await stream.send(shapes.Granted(grant).to_body(is_election=self._is_election))
+            await stream.send(to_body(Granted(grant)))
         except CoordinatorError as error:
             if not stream.is_open:
                 raise  # the status can still say it
@@ -168,9 +167,9 @@ class AcquireRequest:
             await stream.keep_alive()
             return
         if position is not None:
-            await stream.send(shapes.Queued(position).to_body())
+            await stream.send(to_body(Queued(position)))
 
-    async def _give_up(self, waiting: asyncio.Task[shapes.Grant]) -> None:
+    async def _give_up(self, waiting: asyncio.Task[GrantReply]) -> None:
         """End the wait of a client that is not there any more, and what came of it."""
         waiting.cancel()
         await asyncio.wait({waiting})
@@ -179,7 +178,7 @@ class AcquireRequest:
 
     # --- leaving nothing behind
 
-    def _give_back(self, grant: shapes.Grant) -> None:
+    def _give_back(self, grant: GrantReply) -> None:
         # With a request number its client may find the grant at another member, and hold it there.
         is_lasting = self._door.request_id(self._request) is None
         chore = partial(self._give_back_now, grant)
@@ -193,6 +192,13 @@ class AcquireRequest:
             )
         address = self._door.address(self._request)
         return self._door.member.kept_sessions.new(lease_ms, self._asked.label, address)
+
+
+def _with_lease(grant: GrantReply, lease_ms: int, remaining_ms: int) -> GrantReply:
+    """Return the grant with what is promised of its lease."""
+    grants = tuple([_with_lease(each, lease_ms, remaining_ms) for each in grant.grants])
+    safe = safe_ms(lease_ms, remaining_ms)
+    return replace(grant, lease_ms=lease_ms, safe_ms=safe, grants=grants)
 
 
 def wait_deadline_ms(door: Door, request: Request, asked: shapes.Acquire) -> int:

@@ -11,16 +11,16 @@ from msgspec.structs import replace
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.model.events import Bookmark
+from coordinator.model.grants import GrantReply, ProclaimRequest
 from coordinator.model.views import Candidate, Elected, ElectionView
 from coordinator.service.locks.elections import ElectionService
 from coordinator.service.locks.service import AcquireOptions
 from coordinator.wire import messages
-from coordinator.wire.codec import to_body
+from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.messages import acquire
-from coordinator.wire.messages import elections as shapes
 from coordinator.wire.request import Answer, Answered, LineStream, Request, wants
-from coordinator.wire.routes.conditions import conditions
+from coordinator.wire.routes.conditions import IF_HELD, conditions
 from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.routes.queues import QueueRoutes, grant_id_in, name_in
 from coordinator.wire.routes.route import Route
@@ -33,8 +33,6 @@ VALUES_BYTES_MAX = 1024 * 1024
 
 class ElectionRoutes(QueueRoutes):
     """The routes of one door."""
-
-    _is_election = True
 
     @property
     def _service(self) -> ElectionService:
@@ -60,16 +58,8 @@ class ElectionRoutes(QueueRoutes):
         body = await door.body(request)
         asked = acquire.Acquire.from_body(body, is_election=True)
 
-        async def enter(how: AcquireOptions) -> acquire.Grant:
-            won = await door.member.elections.campaign(name, value=asked.value or b"", **how)
-            return acquire.Grant(
-                grant_id=won.grant_id,
-                lock=won.lock,
-                fencing_token=won.fencing_token,
-                session_id=won.session_id,
-                path=won.path,
-                zxid=won.zxid,
-            )
+        async def enter(how: AcquireOptions) -> GrantReply:
+            return await door.member.elections.campaign(name, value=asked.value or b"", **how)
 
         return await self._acquire(request, asked, conditions(query, body), enter)
 
@@ -81,13 +71,12 @@ class ElectionRoutes(QueueRoutes):
         done = await door.member.elections.proclaim(
             name_in(request),
             grant_id_in(request),
-            shapes.read_proclaim(given),
+            from_body(ProclaimRequest, given, beside=IF_HELD).value,
             door.request_id(request),
             door.deadline_ms(request),
             if_held=conditions(query, given),
         )
-        body = shapes.Proclaimed(done.grant_id, done.fencing_token, done.zxid).to_body()
-        return door.reply_now(request, body)
+        return door.reply_now(request, done)
 
     async def who(self, request: Request) -> Answered:
         """Return who is elected and who else stands, once or each time it changes."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator.model.grants import AcquireReply, DowngradeRequest, NoteRequest, SizeRequest
 from coordinator.service.locks.admin import Asked
-from coordinator.wire.fields import Fields
-from coordinator.wire.messages import holding as shapes
-from coordinator.wire.messages.if_held import IF_HELD_FIELD
+from coordinator.wire.codec import from_body
+from coordinator.wire.lock_requests import read_revoke
 from coordinator.wire.request import Answer, Request
-from coordinator.wire.routes.conditions import conditions
-from coordinator.wire.routes.convert_locks import grant_shape
+from coordinator.wire.routes.conditions import IF_HELD, conditions
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.paths import name_at
 from coordinator.wire.routes.queries import CONDITIONS, Query
@@ -38,38 +37,37 @@ class HoldingRoutes:
     async def downgrade(self, request: Request) -> Answer:
         """Turn an exclusive grant into a shared one; again if need be."""
         body = await self._door.body(request)
-        Fields(body, "body", {IF_HELD_FIELD})
+        from_body(DowngradeRequest, body, beside=IF_HELD)
         grant = await self._door.member.holding.downgrade(
             _name(request), _grant_id(request), self._asked(request, body)
         )
-        return self._door.reply_now(request, shapes.downgrade_reply_body(grant_shape(grant)))
+        return self._door.reply_now(request, AcquireReply(grant))
 
     async def note(self, request: Request) -> Answer:
         """Keep a checkpoint note with a grant."""
         body, grant_id = await self._door.body(request), _grant_id(request)
-        zxid = await self._door.member.holding.note(
-            _name(request), grant_id, shapes.read_note(body), self._asked(request, body)
+        note = from_body(NoteRequest, body, beside=IF_HELD).note
+        reply = await self._door.member.holding.note(
+            _name(request), grant_id, note, self._asked(request, body)
         )
-        return self._door.reply_now(request, shapes.NoteReply(grant_id, zxid).to_body())
+        return self._door.reply_now(request, reply)
 
     async def resize(self, request: Request) -> Answer:
         """Change the size of a semaphore."""
         body, name = await self._door.body(request), _name(request)
-        size, zxid = await self._door.member.holding.resize(
-            name, shapes.Resize.from_body(body).size, self._asked(request, body)
-        )
-        return self._door.reply_now(request, shapes.SizeReply(name, size, zxid).to_body())
+        size = from_body(SizeRequest, body, beside=IF_HELD).size
+        reply = await self._door.member.holding.resize(name, size, self._asked(request, body))
+        return self._door.reply_now(request, reply)
 
     async def revoke(self, request: Request) -> Answer:
         """End a grant against its holder's will; recorded with who and why."""
         door = self._door
         body = await door.body(request)
-        shape = shapes.Revoke.from_body(body)
-        revoked = await door.member.holding.revoke(
-            _name(request), shape.grant_id, shape.by, shape.reason, self._asked(request, body)
+        said = read_revoke(body)
+        reply = await door.member.holding.revoke(
+            _name(request), said.grant_id, said.by, said.reason, self._asked(request, body)
         )
-        reply = shapes.RevokeReply(revoked.grant, revoked.fencing_token_min)
-        return door.reply_now(request, reply.to_body(door.reply_encoding(request)))
+        return door.reply_now(request, reply)
 
     def _asked(self, request: Request, body: Any) -> Asked:
         query = Query(request.query, CONDITIONS)

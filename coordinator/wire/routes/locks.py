@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from coordinator.model.contention import HolderInfo
+from coordinator.model.grants import GrantReply
 from coordinator.model.views import LockList, LockView
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.service.locks.queues import Wish
@@ -16,7 +17,6 @@ from coordinator.wire.codec import to_body
 from coordinator.wire.messages import acquire as wishes
 from coordinator.wire.request import Answer, Answered, Request
 from coordinator.wire.routes.conditions import conditions
-from coordinator.wire.routes.convert_locks import grant_shape
 from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.routes.queues import QueueRoutes, name_in
 from coordinator.wire.routes.route import Route
@@ -72,10 +72,10 @@ class LockRoutes(QueueRoutes):
         asked: wishes.Acquire,
         if_held: tuple[IfHeld, ...],
     ) -> Answered:
-        async def enter(how: AcquireOptions) -> wishes.Grant:
+        async def enter(how: AcquireOptions) -> GrantReply:
             how["wish"] = _wish(asked)
             locks = self._door.member.locks
-            return grant_shape(await locks.acquire(name, holder=_holder(asked), **how))
+            return await locks.acquire(name, holder=_holder(asked), **how)
 
         return await self._acquire(request, asked, if_held, enter)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from coordinator.model.grants import AbandonReply, GrantReply, ReleaseReply
 from coordinator.service.locks.service import AcquireOptions, QueueService
 from coordinator.state.commands import IfHeld
 from coordinator.wire.messages import acquire as shapes
@@ -17,14 +18,12 @@ from coordinator.wire.routes.queries import CONDITIONS, Query, parsed_integer
 _NAME, _GRANT_ID = 2, 4
 _CLIENT_ID, _NUMBER = 4, 5
 
-Enter = Callable[[AcquireOptions], Awaitable[shapes.Grant]]
+Enter = Callable[[AcquireOptions], Awaitable[GrantReply]]
 """Waits for the grant, and returns it."""
 
 
 class QueueRoutes:
     """Those of one door; subclasses say which queues."""
-
-    _is_election = False
 
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -45,7 +44,7 @@ class QueueRoutes:
         request_id = door.request_id(request)
         deadline_ms = wait_deadline_ms(door, request, asked)
 
-        async def begin(session_id: str, on_position: Callable[[int], None] | None) -> shapes.Grant:
+        async def begin(session_id: str, on_position: Callable[[int], None] | None) -> GrantReply:
             return await enter(
                 {
                     "session_id": session_id,
@@ -58,7 +57,7 @@ class QueueRoutes:
                 }
             )
 
-        async def give_back(grant: shapes.Grant, deadline_ms: int) -> object:
+        async def give_back(grant: GrantReply, deadline_ms: int) -> object:
             # With a request number its client may hold this grant at another member.
             return await self._service.release(
                 grant.lock,
@@ -68,10 +67,7 @@ class QueueRoutes:
                 spares_repeated=request_id is not None,
             )
 
-        answer = AcquireRequest(
-            door, request, asked, begin, give_back, is_election=self._is_election
-        )
-        return await answer.answer()
+        return await AcquireRequest(door, request, asked, begin, give_back).answer()
 
     async def release(self, request: Request) -> Answer:
         """Release a grant, or leave the queue; again if need be, and never another client's."""
@@ -85,7 +81,7 @@ class QueueRoutes:
             door.deadline_ms(request),
             if_held=conditions(query),
         )
-        return door.reply_now(request, shapes.ReleaseReply(grant_id).to_body())
+        return door.reply_now(request, ReleaseReply(grant_id))
 
     async def abandon(self, request: Request) -> Answer:
         """Undo an attempt whose answer never came."""
@@ -97,7 +93,7 @@ class QueueRoutes:
         abandoned = await self._service.abandon(
             name_in(request), client_id, number, floor_index, door.deadline_ms(request)
         )
-        return door.reply_now(request, shapes.AbandonReply(abandoned.deleted_path).to_body())
+        return door.reply_now(request, AbandonReply(abandoned.deleted_path))
 
 
 def name_in(request: Request) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 from coordinator.config import Config
 from coordinator.model.contention import HolderInfo
+from coordinator.model.grants import GrantReply
 from coordinator.model.views import LockView
 from coordinator.service.locks.queues import Wish
-from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.state.commands import Kind
@@ -33,7 +33,7 @@ async def acquired(
     *,
     at: Member | None = None,
     **options: Any,
-) -> Grant:
+) -> GrantReply:
     options.setdefault("request", None)
     options.setdefault("wait_deadline_ms", world.deadline())
     options.setdefault("holder", HolderInfo("worker"))
@@ -41,11 +41,11 @@ async def acquired(
     return await member.locks.acquire(name, session_id=session_id, wish=wish or Wish(), **options)
 
 
-def acquiring(world: World, *arguments: Any, **options: Any) -> asyncio.Task[Grant]:
+def acquiring(world: World, *arguments: Any, **options: Any) -> asyncio.Task[GrantReply]:
     return asyncio.create_task(acquired(world, *arguments, **options))
 
 
-async def released(world: World, grant: Grant) -> None:
+async def released(world: World, grant: GrantReply) -> None:
     await soon(world.leader.locks.release(grant.lock, grant.grant_id, None, world.deadline()))
 
 

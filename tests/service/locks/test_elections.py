@@ -10,8 +10,8 @@ import pytest
 from coordinator.config import Config
 from coordinator.errors import LockTimeoutError, NotOwnerError
 from coordinator.model.events import Bookmark
+from coordinator.model.grants import GrantReply
 from coordinator.model.views import ElectionView
-from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.state.commands import RequestId
@@ -27,14 +27,14 @@ async def opened(world: World, label: str = "job") -> str:
 
 async def campaigned(
     world: World, session_id: str, value: bytes = b"", *, at: Member | None = None, **options: Any
-) -> Grant:
+) -> GrantReply:
     options.setdefault("request", None)
     options.setdefault("wait_deadline_ms", world.deadline())
     member = at or world.leader
     return await member.elections.campaign(NAME, session_id=session_id, value=value, **options)
 
 
-def campaigning(world: World, *arguments: Any, **options: Any) -> asyncio.Task[Grant]:
+def campaigning(world: World, *arguments: Any, **options: Any) -> asyncio.Task[GrantReply]:
     return asyncio.create_task(campaigned(world, *arguments, **options))
 
 
@@ -95,7 +95,7 @@ async def test_the_elected_proclaims_and_nobody_else() -> None:
 
         done = await soon(elections.proclaim(NAME, first.grant_id, b"new", None, world.deadline()))
 
-        assert done.fencing_token == first.fencing_token
+        assert done.epoch == first.fencing_token
         view = await who(world)
         assert view.elected is not None
         assert view.elected.value == b"new"

@@ -13,8 +13,8 @@ import pytest
 
 from coordinator.config import Config, SessionConfig
 from coordinator.errors import CoordinatorError, LockTimeoutError, NoLeaderError
+from coordinator.model.grants import GrantReply
 from coordinator.service.locks.queues import Wish
-from coordinator.service.locks.service import Grant
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, Reopen
 from tests.service.fake_cluster import STEP_MS, World, cluster, settle, soon
@@ -160,7 +160,7 @@ async def test_a_holder_that_counts_by_heartbeats_knows_before_anybody_else_is_g
 
 
 async def _held_until(
-    world: World, grant: Grant, chosen: random.Random, waiting: asyncio.Task[Grant]
+    world: World, grant: GrantReply, chosen: random.Random, waiting: asyncio.Task[GrantReply]
 ) -> int | None:
     """Let time pass until somebody else is granted; return until when the holder believed."""
     believed: int | None = None

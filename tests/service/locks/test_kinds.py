@@ -14,9 +14,9 @@ from coordinator.errors import (
     NotOwnerError,
     SessionExpiredError,
 )
+from coordinator.model.grants import GrantReply
 from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.queues import Wish
-from coordinator.service.locks.service import Grant
 from coordinator.state.commands import Kind, RequestId
 from tests.service.fake_cluster import World, cluster, counted, settle, soon
 from tests.service.locks.lock_scenes import (
@@ -38,7 +38,7 @@ def asked(world: World) -> Asked:
     return Asked(request=None, deadline_ms=world.deadline())
 
 
-def done(tasks: list[asyncio.Task[Grant]]) -> list[bool]:
+def done(tasks: list[asyncio.Task[GrantReply]]) -> list[bool]:
     return [each.done() for each in tasks]
 
 
@@ -128,9 +128,9 @@ async def test_a_semaphore_has_as_many_holders_as_its_size_which_may_change() ->
         await settle()
         assert done(waiting) == [False] * 3
 
-        size, _ = await soon(holding.resize("daily", 3, asked(world)))
+        resized = await soon(holding.resize("daily", 3, asked(world)))
         await settle()
-        assert (size, done(waiting)) == (3, [True, False, False])
+        assert (resized.size, done(waiting)) == (3, [True, False, False])
         await soon(holding.resize("daily", 1, asked(world)))
         view = await looked(world)
         assert (view.size, len(view.holders)) == (1, 3)

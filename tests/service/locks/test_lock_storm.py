@@ -23,9 +23,9 @@ from coordinator.errors import (
     SessionError,
 )
 from coordinator.model.contention import HolderInfo
+from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.queue_order import holder
-from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.codec import decode_command
@@ -49,7 +49,7 @@ class Storm:
         self.chosen = random.Random(seed)
         self.session_ids: list[str] = []
         self.tasks: dict[asyncio.Task[None], RequestId] = {}
-        self.held: list[Grant] = []
+        self.held: list[GrantReply] = []
         self.requests: list[tuple[str, RequestId]] = []
         self.ended_unknown: list[RequestId] = []
         self.granted: dict[int, int] = {}
@@ -96,7 +96,7 @@ class Storm:
         else:
             self.note(grant)
 
-    def note(self, grant: Grant) -> None:
+    def note(self, grant: GrantReply) -> None:
         names = self.world.members["1"]._replica.machine.children(DIRECTORY) or []
         mine = grant.path.rpartition("/")[2]
         if mine in names and self.world.engines["1"].is_applying:
@@ -157,7 +157,7 @@ class Storm:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.broken.append(error)
 
-    async def release(self, grant: Grant, member: Member) -> None:
+    async def release(self, grant: GrantReply, member: Member) -> None:
         lags = not self.world.engines[member.labels()[0]].is_applying
         self.met["released where it lags"] += lags
         try:

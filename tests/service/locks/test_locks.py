@@ -23,8 +23,8 @@ from coordinator.errors import (
 )
 from coordinator.model import queue_order as contention
 from coordinator.model.contention import HolderInfo
+from coordinator.model.grants import GrantReply
 from coordinator.service.locks.positions import EVERY_MS
-from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, CreateMode, Delete, RequestId
@@ -41,7 +41,7 @@ async def opened(world: World) -> str:
 
 async def acquired(
     world: World, session_id: str, *, at: Member | None = None, **options: Any
-) -> Grant:
+) -> GrantReply:
     options.setdefault("request", None)
     options.setdefault("wait_deadline_ms", world.deadline())
     options.setdefault("holder", HolderInfo("worker", "host-1", 42, "trace-7"))
@@ -49,7 +49,7 @@ async def acquired(
     return await member.locks.acquire(options.pop("name", LOCK), session_id=session_id, **options)
 
 
-def waiting(world: World, session_id: str, **options: Any) -> asyncio.Task[Grant]:
+def waiting(world: World, session_id: str, **options: Any) -> asyncio.Task[GrantReply]:
     return asyncio.create_task(acquired(world, session_id, **options))
 
 
@@ -60,7 +60,7 @@ async def queue_of(world: World, name: str = LOCK) -> list[str]:
     return holder + [each.grant_id for each in view.queue]
 
 
-async def release(world: World, grant: Grant, *, at: Member | None = None) -> None:
+async def release(world: World, grant: GrantReply, *, at: Member | None = None) -> None:
     member = at or world.leader
     await soon(member.locks.release(grant.lock, grant.grant_id, None, world.deadline()))
 
@@ -218,9 +218,7 @@ async def test_try_once_answers_at_once_and_leaves_nothing() -> None:
 
 @pytest.mark.parametrize("is_try", [True, False])
 @pytest.mark.parametrize("catches_up", [True, False])
-async def test_a_refusal_names_nobody_who_has_given_it_back(
-    is_try: bool, catches_up: bool
-) -> None:
+async def test_a_refusal_names_nobody_who_has_given_it_back(is_try: bool, catches_up: bool) -> None:
     """A member that lags behind names the holder of now, or nobody; never the one before."""
     async with cluster(config=WITHOUT_LEASES) as world:
         first, second, third = [await opened(world) for _ in range(3)]
@@ -280,7 +278,7 @@ async def test_fifty_tries_at_once_have_one_winner() -> None:
             )
         )
 
-        grants = [each for each in results if isinstance(each, Grant)]
+        grants = [each for each in results if isinstance(each, GrantReply)]
         refusals = [each for each in results if isinstance(each, LockTimeoutError)]
         assert (len(grants), len(refusals)) == (1, 49)
         assert {each.holder["grant_id"] for each in refusals} == {grants[0].grant_id}

@@ -20,10 +20,10 @@ import pytest
 from coordinator.config import Config, SessionConfig
 from coordinator.errors import CoordinatorError, OutcomeUnknownError, RequestError, SessionError
 from coordinator.model.contention import HolderInfo
+from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER
 from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.queues import Wish
-from coordinator.service.locks.service import Grant
 from coordinator.service.member import Member
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, Kind, RequestId
@@ -105,7 +105,7 @@ class Judge:
     def is_wanted(self, name: str) -> bool:
         return bool(self._machine.locks.contenders(f"/locks/{name}"))
 
-    def check_grant(self, grant: Grant) -> None:
+    def check_grant(self, grant: GrantReply) -> None:
         latest = max(zxid for zxid in self._holders_at if zxid <= grant.zxid)
         for each in grant.grants or (grant,):
             held = self._holders_at[latest]
@@ -120,7 +120,7 @@ class MixedStorm:
         self.chosen = random.Random(seed)
         self.session_ids: list[str] = []
         self.tasks: dict[asyncio.Task[None], None] = {}
-        self.held: list[Grant] = []
+        self.held: list[GrantReply] = []
         self.requests: list[tuple[Any, ...]] = []
         self.ended_unknown: dict[RequestId, str] = {}
         """With one of the names that each was an attempt at."""
@@ -242,7 +242,7 @@ class MixedStorm:
             self.grant_count += 1
             self.held.append(grant)
 
-    async def release(self, grant: Grant) -> None:
+    async def release(self, grant: GrantReply) -> None:
         release = self.member.locks.release(
             grant.lock, grant.grant_id, None, self.world.deadline(5_000)
         )
@@ -253,7 +253,7 @@ class MixedStorm:
         except (CoordinatorError, asyncio.CancelledError):
             self.held.append(grant)
 
-    async def change(self, grant: Grant) -> None:
+    async def change(self, grant: GrantReply) -> None:
         """Downgrade it, note something, or force it out; it may still hold afterwards."""
         self.held.append(grant)
         holding, lock = self.member.holding, grant.lock

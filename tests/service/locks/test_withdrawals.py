@@ -20,7 +20,7 @@ from coordinator.errors import (
     RequestForgottenError,
     ThrottledError,
 )
-from coordinator.service.locks.service import Grant
+from coordinator.model.grants import GrantReply
 from coordinator.service.locks.withdrawals import Leave
 from coordinator.service.proposals import Committed, Proposer
 from coordinator.state.commands import Abandon, Create, RequestId
@@ -129,7 +129,7 @@ async def test_leaving_is_not_refused_for_want_of_room() -> None:
 @asynccontextmanager
 async def left_in_vain(
     request: RequestId | None,
-) -> AsyncIterator[tuple[World, Grant, str]]:
+) -> AsyncIterator[tuple[World, GrantReply, str]]:
     """A waiter went away while nobody led; yields the world, who holds, and the waiter."""
     async with cluster(config=WITHOUT_LEASES) as world:
         holder, waiter = await opened(world, 3_600_000), await opened(world, 3_600_000)
