@@ -36,10 +36,12 @@ class QuorumRounds:
 
     @property
     def has_joined(self) -> bool:
+        """Whether a caller waits for a round that may begin now."""
         return self._joining is not None and len(self._in_flight) < ROUNDS_IN_FLIGHT_MAX
 
     @property
     def is_waiting(self) -> bool:
+        """Whether a round is under way."""
         return bool(self._in_flight)
 
     @property

@@ -119,6 +119,7 @@ class Consensus:
 
     @property
     def last_index(self) -> int:
+        """The index of the last entry of this log."""
         return int(self._log.last_index)
 
     @property
@@ -141,6 +142,7 @@ class Consensus:
         self._handlers[type(message)](member_id, message)
 
     def on_connected(self, member_id: str) -> None:
+        """Send a follower again what may have been lost with its former connection."""
         self.replication.on_connection_changed(member_id)
         if self.core.role is Role.LEADER:
             self.replication.send_heartbeats(self.core.term, self.core.commit_index)
@@ -152,6 +154,7 @@ class Consensus:
             self.core.adopt_term(self.core.term + 1)
 
     def on_disconnected(self, member_id: str) -> None:
+        """Expect no answer of this member; without a leader, an election comes soon."""
         self.replication.on_connection_changed(member_id)
         if self.core.role is not Role.LEADER and self.core.leader_id == member_id:
             self._elections.on_leader_disconnected(member_id)
@@ -205,9 +208,11 @@ class Consensus:
         self._send_durable(member_id, sealed(self.recovering.key, message))
 
     def broadcast_vote_request(self, request: say.VoteRequest) -> None:
+        """Ask all others for their vote, once the own one is durable."""
         self._elections.broadcast(request)
 
     def send_heartbeats(self) -> None:
+        """Send each follower an append, with entries if there are some."""
         if self._is_alone_and_dirty():
             self._log.sync()  # the first entry of a lone leader's term, which counts at once
         self.replication.send_heartbeats(self.core.term, self.core.commit_index)
@@ -215,9 +220,11 @@ class Consensus:
             self._send_probes()  # again: the first ones may be lost
 
     def send_entries(self) -> None:
+        """Send each follower the entries that it was not sent yet."""
         self.replication.send_entries(self.core.term, self.core.commit_index)
 
     def on_role(self, role: Role) -> None:
+        """Take note of the role that this member has from now on."""
         if role is Role.LEADER:
             self._leader_of_term = (self.core.term, self.member_id)
             self.replication.begin_term(self._now_ms())

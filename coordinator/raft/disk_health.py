@@ -53,6 +53,7 @@ class DiskHealth:
 
     @property
     def may_lead(self) -> bool:
+        """Whether the disk is fit to lead with: it has room, and was not slow recently."""
         # Also ask the disk: one that is full since the last write has shown no trouble yet, and a
         # term may find room where the first entry of a leader does not.
         return not self.trouble and self._log.has_room

@@ -71,15 +71,18 @@ class Elections:
 
     @property
     def is_leader_in_sight(self) -> bool:
+        """Whether the leader was heard since its last silence or disconnection."""
         return self._heard_leader_ms is not None
 
     def on_leader_heard(self) -> None:
+        """The leader of this term was heard: no election is due."""
         self._heard_leader_ms = self._now_ms()
         self._has_yielded = False
         self._late_until_ms = None
         self._pre_vote_term = 0
 
     def on_role(self) -> None:
+        """The role has changed: no leader was heard in it yet."""
         self._heard_leader_ms = None
 
     def on_leader_disconnected(self, leader_id: str) -> None:
@@ -181,6 +184,7 @@ class Elections:
             self._is_handed_over = False
 
     def on_pre_vote_grant(self, member_id: str, message: say.PreVoteGrant) -> None:
+        """Count a pre-vote, and campaign if they are enough."""
         core = self._core
         is_asked = message.term == self._pre_vote_term == core.term + 1
         if is_asked and core.role is not Role.LEADER:
@@ -188,6 +192,7 @@ class Elections:
             self._maybe_campaign()
 
     def on_vote_grant(self, member_id: str, message: say.VoteGrant) -> None:
+        """Count a vote of this term, if it came in time."""
         core = self._core
         if message.term != core.term or core.role is not Role.CANDIDATE:
             return
@@ -202,6 +207,7 @@ class Elections:
     # Voting.
 
     def on_pre_vote_request(self, member_id: str, message: say.PreVoteRequest) -> None:
+        """Grant a pre-vote, say that the term is over, or be silent."""
         core = self._core
         if message.term <= core.term:
             self._send_durable(member_id, say.TermNotice(core.term))
@@ -223,6 +229,7 @@ class Elections:
         self._send_now(member_id, say.PreVoteGrant(message.term))
 
     def on_vote_request(self, member_id: str, message: say.VoteRequest) -> None:
+        """Grant a vote, say that the term is over, or be silent."""
         core = self._core
         if message.term < core.term:
             self._send_durable(member_id, say.TermNotice(core.term))

@@ -117,7 +117,9 @@ class Engine(Protocol):
     """Raft, as a member uses it."""
 
     @property
-    def member_id(self) -> str: ...
+    def member_id(self) -> str:
+        """The id of this member."""
+        ...
 
     async def start(self, replica: Replica) -> None:
         """Load what is on disk, restore and re-apply it, and join the cluster.
@@ -185,7 +187,9 @@ class Engine(Protocol):
         broke); before ``start``."""
         ...
 
-    def status(self) -> EngineStatus: ...
+    def status(self) -> EngineStatus:
+        """Return what this member knows of itself and of the others now."""
+        ...
 
     def metrics(self) -> Mapping[str, float]:
         """Return counters and gauges by name (``syncs_total``, ``sync_seconds_total``,

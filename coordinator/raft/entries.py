@@ -72,10 +72,12 @@ class Proposals:
 
     @property
     def queue_length(self) -> int:
+        """How many proposals are in no entry yet."""
         return len(self._queue)
 
     @property
     def in_flight(self) -> int:
+        """How many proposals wait: for an entry, or for its commit."""
         return len(self._queue) + self._logged_count
 
     def add(self, command: bytes) -> Waiter:

@@ -45,6 +45,7 @@ class Handover:
 
     @property
     def is_over(self) -> bool:
+        """Whether the handover has ended, or has taken its longest time."""
         return self.done.done() or self._now_ms() - self._began_ms > HANDOVER_MS_MAX
 
     def step(self, consensus: Consensus, in_flight: int) -> None:

@@ -47,13 +47,21 @@ class Host(Protocol):
         """Send once everything written by now is durable."""
         ...
 
-    def broadcast_vote_request(self, request: VoteRequest) -> None: ...
+    def broadcast_vote_request(self, request: VoteRequest) -> None:
+        """Ask all others for their vote, once the own one is durable."""
+        ...
 
-    def send_heartbeats(self) -> None: ...
+    def send_heartbeats(self) -> None:
+        """Send each follower an append, with entries if there are some."""
+        ...
 
-    def send_entries(self) -> None: ...
+    def send_entries(self) -> None:
+        """Send each follower the entries that it was not sent yet."""
+        ...
 
-    def on_role(self, role: Role) -> None: ...
+    def on_role(self, role: Role) -> None:
+        """Take note of the role that this member has from now on."""
+        ...
 
 
 def check_library() -> None:
@@ -200,28 +208,34 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
 
     @property
     def role(self) -> Role:
+        """This member's role."""
         return _ROLES[self._SyncObj__raftState]
 
     @property
     def term(self) -> int:
+        """The current term."""
         return int(self._SyncObj__raftCurrentTerm)
 
     @property
     def voted_for(self) -> str | None:
+        """The member that this one voted for in this term, or None."""
         voted: str | None = self._SyncObj__votedForNodeId
         return voted
 
     @property
     def leader_id(self) -> str | None:
+        """The leader of this term, or None if none is known."""
         leader = self._SyncObj__raftLeader
         return None if leader is None else str(leader.id)
 
     @property
     def commit_index(self) -> int:
+        """The highest index known to be committed."""
         return int(self._SyncObj__raftCommitIndex)
 
     @property
     def applied_index(self) -> int:
+        """The highest index applied to the replica."""
         return int(self._SyncObj__raftLastApplied)
 
     @property
@@ -231,10 +245,12 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
 
     @property
     def heartbeat_due_ms(self) -> int:
+        """When a leader sends its next heartbeats, by the monotonic clock."""
         return int(self._SyncObj__newAppendEntriesTime * 1000) + 1
 
     @property
     def election_due_ms(self) -> int:
+        """When a member that hears no leader stands, by the monotonic clock."""
         return int(self._SyncObj__raftElectionDeadline * 1000)
 
     @election_due_ms.setter

@@ -26,6 +26,7 @@ class Listeners:
         self.of_failure: list[Callable[[BaseException], None]] = []
 
     def tell_role(self, role: Role, term: int) -> None:
+        """Call the listeners if the role has changed."""
         if role is self._role:
             return
         self._role = role
@@ -44,5 +45,6 @@ class Listeners:
         return before if before != leader_id else None
 
     def tell_failure(self, error: BaseException) -> None:
+        """Call the listeners: this member stops for good."""
         for listener in self.of_failure:
             listener(error)

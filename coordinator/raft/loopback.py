@@ -34,9 +34,11 @@ class LoopbackEngine:
 
     @property
     def member_id(self) -> str:
+        """The id of this member."""
         return self._member_id
 
     async def start(self, replica: Replica) -> None:
+        """Lead from now on."""
         self._replica = replica
         self._role = Role.LEADER
         for listener in self._listeners:
@@ -45,12 +47,15 @@ class LoopbackEngine:
             told(self._member_id, 1)
 
     async def stop(self) -> None:
+        """Refuse all that comes."""
         self._is_stopped = True
 
     def halt(self, error: BaseException, note: str) -> None:
+        """As ``stop``."""
         self._is_stopped = True
 
     async def propose(self, command: bytes) -> Applied:
+        """Apply ``command`` at once; NoLeaderError, ShuttingDownError unless it runs."""
         if self._is_stopped:
             raise ShuttingDownError(f"member {self._member_id} has stopped")
         if self._replica is None:
@@ -62,33 +67,40 @@ class LoopbackEngine:
         return Applied(index, 1, result)
 
     async def read_barrier(self) -> int:
+        """Return the last index; NoLeaderError unless this member runs."""
         self._refuse_when_stopped()
         return self._index
 
     async def confirm_leadership(self) -> int:
+        """Return term 1; NoLeaderError unless this member runs."""
         self._refuse_when_stopped()
         return 1
 
     async def wait_applied(self, index: int) -> None:
+        """Return; NoLeaderError for an index that was not proposed."""
         if index > self._index:
             raise NoLeaderError(f"index {index} is beyond the last one, {self._index}")
 
     async def request(self, member_id: str, kind: str, payload: bytes) -> bytes:
+        """Raise NoLeaderError: there is no other member."""
         raise NoLeaderError(f"a cluster of one has no member {member_id!r}")
 
     def on_request(self, kind: str, handler: RequestHandler, *, is_alone: bool = False) -> None:
         """Nobody will ever ask."""
 
     def on_role_change(self, listener: RoleListener) -> None:
+        """Add a listener; before ``start``."""
         self._listeners.append(listener)
 
     def on_leader_change(self, listener: LeaderListener) -> None:
+        """Add a listener; before ``start``."""
         self._leader_listeners.append(listener)
 
     def on_failure(self, listener: Callable[[BaseException], None]) -> None:
         """Memory does not fail."""
 
     def status(self) -> EngineStatus:
+        """Return the status of the only member."""
         return EngineStatus(
             member_id=self._member_id,
             role=self._role,
@@ -103,6 +115,7 @@ class LoopbackEngine:
         )
 
     def metrics(self) -> Mapping[str, float]:
+        """Return how many commands and entries there were."""
         return {"commands_total": float(self._index), "entries_total": float(self._index)}
 
     def _refuse_when_stopped(self) -> None:

@@ -147,9 +147,11 @@ class PySyncObjEngine:
 
     @property
     def member_id(self) -> str:
+        """The id of this member."""
         return self._member_id
 
     async def start(self, replica: Replica) -> None:
+        """Load what is on disk and join the cluster; StorageError, ConfigError."""
         self._replica = replica
         log_directory = join(self._data_dir, "log")
         self._disk.make_directory(self._data_dir)
@@ -233,6 +235,7 @@ class PySyncObjEngine:
         return inbox
 
     async def stop(self) -> None:
+        """Hand over if this member leads, then end; waits some seconds at most."""
         if not self._is_running and self._failure is None:
             return
         if self._is_running and not self._handovers.is_stopping:
@@ -283,12 +286,14 @@ class PySyncObjEngine:
         self._reads.fail(error)
 
     def halt(self, error: BaseException, note: str) -> None:
+        """Stop at once and for good; the next start is refused with ``note``."""
         quarantine(self._disk, self._data_dir, note)
         self._fail(error)
 
     # What a member asks.
 
     async def propose(self, command: bytes) -> Applied:
+        """Order, commit and apply ``command``; see ``Engine`` for what it raises."""
         consensus = self._running()
         if consensus.core.role is not Role.LEADER:
             raise NoLeaderError(
@@ -306,38 +311,47 @@ class PySyncObjEngine:
         return await waiter
 
     async def read_barrier(self) -> int:
+        """Return a read index that is applied here; NoLeaderError without a quorum."""
         index = await self._reads.barrier(self._running)
         self._running()  # of many who wait the last come late; it may have failed meanwhile
         return index
 
     async def confirm_leadership(self) -> int:
+        """Return the term that a quorum confirmed; NoLeaderError otherwise."""
         term = await self._reads.confirm(self._running())
         self._running()
         return term
 
     async def wait_applied(self, index: int) -> None:
+        """Return once ``index`` is applied here."""
         await self._reads.wait_applied(self._running(), index)
         self._running()
 
     async def request(self, member_id: str, kind: str, payload: bytes) -> bytes:
+        """Return another member's answer; see ``Engine`` for what it raises."""
         self._running()
         if member_id not in self._others:
             raise NoLeaderError(f"no other member is called {member_id!r}")
         return await self._desk.ask(member_id, kind, payload)
 
     def on_request(self, kind: str, handler: RequestHandler, *, is_alone: bool = False) -> None:
+        """Set the handler for requests of ``kind``; before ``start``."""
         self._desk.set_handler(kind, handler, is_alone=is_alone)
 
     def on_role_change(self, listener: RoleListener) -> None:
+        """Add a listener for changes of the role; before ``start``."""
         self._listeners.of_role.append(listener)
 
     def on_leader_change(self, listener: LeaderListener) -> None:
+        """Add a listener for changes of the known leader; before ``start``."""
         self._listeners.of_leader.append(listener)
 
     def on_failure(self, listener: Callable[[BaseException], None]) -> None:
+        """Add a listener for the end of this member by a fault; before ``start``."""
         self._listeners.of_failure.append(listener)
 
     def status(self) -> EngineStatus:
+        """Return what this member knows of itself and of the others now."""
         if self._consensus is None or self._snapshots is None:
             return facts.status_before_start(self._member_id, self._others)
         return facts.status(
@@ -348,6 +362,7 @@ class PySyncObjEngine:
         )  # fmt: skip
 
     def metrics(self) -> Mapping[str, float]:
+        """Return counters and gauges by name; times in seconds, sizes in bytes."""
         found = facts.figures_of_traffic(self._entries, self._trust)
         if self._consensus and self._log_sync and self._snapshots and self._disk_health:
             found |= facts.figures_of_storage(

@@ -77,6 +77,7 @@ class ReadIndex:
         return packed
 
     async def wait_applied(self, consensus: Consensus, index: int) -> None:
+        """Return once ``index`` is applied; NoSpaceError if a full disk prevents it."""
         if consensus.core.applied_index >= index:
             return
         if consensus.is_out_of_reach(index):
@@ -86,6 +87,7 @@ class ReadIndex:
         await self._waiters.until(index)
 
     def on_applied(self, applied_index: int) -> None:
+        """Wake those that wait for an index up to this one."""
         self._waiters.on_reached(applied_index)
 
     def fail(self, error: ShuttingDownError) -> None:

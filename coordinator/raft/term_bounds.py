@@ -48,6 +48,7 @@ class NamedTerms:
         self._by_member: dict[str, int] = {}
 
     def note(self, member_id: str, term: int) -> None:
+        """Remember that a member has named a term this high."""
         self._by_member[member_id] = max(self._by_member.get(member_id, 0), min(term, TERM_MAX))
 
     @property

@@ -56,14 +56,17 @@ class Inbox:
         self._on_failure = on_failure
 
     def on_message(self, member_id: str, message: Message) -> None:
+        """Act on a message of another member, if this one runs."""
         if self._is_running():
             self._guarded(lambda: self._take(member_id, message))
 
     def on_connected(self, member_id: str) -> None:
+        """A new connection is in use; what was sent over an earlier one may be lost."""
         if self._is_running():
             self._guarded(lambda: self._on_connected(member_id))
 
     def on_disconnected(self, member_id: str) -> None:
+        """The connection has ended, and there is no other."""
         if self._is_running():
             self._guarded(lambda: self._on_disconnected(member_id))
 

@@ -29,10 +29,14 @@ class LinkOwner(Protocol):
     """The listener of a link."""
 
     @property
-    def raft(self) -> RaftConfig: ...
+    def raft(self) -> RaftConfig:
+        """The member's settings: sizes in bytes, times in ms."""
+        ...
 
     @property
-    def clock(self) -> Clock: ...
+    def clock(self) -> Clock:
+        """The clock that decides silence."""
+        ...
 
     def link_made(self, link: Link) -> bool:
         """Count a new, unproved connection; False if the transport is closed."""
@@ -50,7 +54,9 @@ class LinkOwner(Protocol):
         """Both ends know the secret, and must not talk."""
         ...
 
-    def link_lost(self, link: Link, reason: str) -> None: ...
+    def link_lost(self, link: Link, reason: str) -> None:
+        """The connection has ended; ``reason`` says why if this end closed it."""
+        ...
 
 
 class Link(asyncio.Protocol):
@@ -84,6 +90,7 @@ class Link(asyncio.Protocol):
 
     @property
     def peer_id(self) -> str:
+        """The id of the member at the other end, once it has said it."""
         return self._handshake.peer_id
 
     @property
@@ -119,10 +126,12 @@ class Link(asyncio.Protocol):
         return self._stream.get_write_buffer_size() <= self._owner.raft.send_buffer_bytes_max
 
     def close(self) -> None:
+        """Close once everything written has left."""
         if self._stream is not None:
             self._stream.close()
 
     def abort(self, reason: str = "") -> None:
+        """Close at once; the first ``reason`` is kept for the log."""
         self._is_over = True
         self._reason = self._reason or reason
         if self._stream is not None:
@@ -131,6 +140,7 @@ class Link(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake, and its deadline."""
         assert isinstance(transport, asyncio.Transport)
         self._stream = transport
         if not self._owner.link_made(self):
@@ -143,6 +153,7 @@ class Link(asyncio.Protocol):
             transport.write(frame(self._handshake.begin()))
 
     def data_received(self, data: bytes) -> None:
+        """Handle the frames that are complete."""
         self.heard_ms = self._owner.clock.monotonic_ms()
         self._reader.feed(data)
         if self._going_on is None:
@@ -198,6 +209,7 @@ class Link(asyncio.Protocol):
             self._owner.link_proved(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Report the end of this connection to its owner."""
         if self._going_on is not None:
             self._going_on.cancel()
         self._settle()

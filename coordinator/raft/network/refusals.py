@@ -25,6 +25,7 @@ class RefusalLog:
         self._dropped = 0
 
     def add(self, reason: str) -> None:
+        """Count a refused connection; log it now and then."""
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_ms:
             self._dropped += 1

@@ -108,6 +108,7 @@ class RequestDesk:
             self._asked.pop(request_id, None)
 
     def on_reply(self, member_id: str, reply: Reply) -> None:
+        """Wake the caller whose request this answers, if it still waits."""
         asked = self._asked.get(reply.request_id)
         if asked is None or asked[0] != member_id or asked[1].done():
             return
@@ -120,6 +121,7 @@ class RequestDesk:
             future.set_exception(_unpack_error(reply))
 
     def on_request(self, member_id: str, request: Request) -> None:
+        """Begin to answer a request, in this pass or a later one; refuse it if too many wait."""
         tasks = self._answering.setdefault(member_id, set())
         waiting = self._to_answer_count[member_id]
         if request.kind not in self._handlers or len(tasks) + waiting >= REQUESTS_IN_FLIGHT_MAX:

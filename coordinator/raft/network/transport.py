@@ -47,13 +47,17 @@ UNPROVED_CALLERS_MAX = 64
 class TransportListener(Protocol):
     """The listener of a transport; no method may raise."""
 
-    def on_message(self, member_id: str, message: Message) -> None: ...
+    def on_message(self, member_id: str, message: Message) -> None:
+        """A member that has proved itself said this."""
+        ...
 
     def on_connected(self, member_id: str) -> None:
         """A new connection is in use; what was sent over an earlier one may be lost."""
         ...
 
-    def on_disconnected(self, member_id: str) -> None: ...
+    def on_disconnected(self, member_id: str) -> None:
+        """The connection has ended, and there is no other."""
+        ...
 
 
 class MemberTransport(Protocol):
@@ -63,9 +67,13 @@ class MemberTransport(Protocol):
         """Accept only members that show the same from now on; a fact replaces one of its name."""
         ...
 
-    async def start(self, listener: TransportListener) -> None: ...
+    async def start(self, listener: TransportListener) -> None:
+        """Listen, and connect to the other members; ConfigError if the address is taken."""
+        ...
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """Close all connections at once."""
+        ...
 
     def send(self, member_id: str, message: Message) -> bool:
         """Take ``message`` for sending; False when it certainly is not sent."""
@@ -79,7 +87,9 @@ class MemberTransport(Protocol):
         """End the connection to a member that said what cannot be; no other follows at once."""
         ...
 
-    def is_connected(self, member_id: str) -> bool: ...
+    def is_connected(self, member_id: str) -> bool:
+        """Return whether a proved connection to this member is in use."""
+        ...
 
     def disagreements(self) -> Mapping[str, str]:
         """Return the members that have proved themselves and are refused, with the reason."""
@@ -138,6 +148,7 @@ class TcpTransport:
         check_facts(self.identity.facts)
 
     async def start(self, listener: TransportListener) -> None:
+        """Listen, and begin to dial the other members; ConfigError if it cannot listen."""
         self._listener = listener
         if not self._peers:
             return
@@ -162,6 +173,7 @@ class TcpTransport:
         self._tasks.append(loop.create_task(self._keep_alive()))
 
     async def stop(self) -> None:
+        """Stop listening and dialling, and close all connections at once."""
         self._is_stopped = True
         if self._flush_handle is not None:
             self._flush_handle.cancel()
@@ -176,18 +188,22 @@ class TcpTransport:
         await asyncio.sleep(0)  # aborted connections are closed in the next pass
 
     def is_connected(self, member_id: str) -> bool:
+        """Return whether a proved connection to this member is in use."""
         return self._peers[member_id].link is not None
 
     def drop(self, member_id: str) -> None:
+        """End the connection, and refuse others for the longest reconnect delay."""
         peer = self._peers[member_id]
         peer.shunned_until_ms = self.clock.monotonic_ms() + self.raft.reconnect_delay_ms_max
         if peer.link is not None:
             peer.link.abort("it said what cannot be")
 
     def disagreements(self) -> Mapping[str, str]:
+        """Return the members that have proved themselves and are refused, with why."""
         return self._disagreements.all()
 
     def send(self, member_id: str, message: Message) -> bool:
+        """Take a message for sending; False if it is too large or no one is connected."""
         peer = self._peers[member_id]
         if peer.link is None or self._is_stopped:
             return False
@@ -208,6 +224,7 @@ class TcpTransport:
         return True
 
     def flush(self) -> None:
+        """Write what was taken, one write for each connection."""
         if self._flush_handle is not None:
             self._flush_handle.cancel()
             self._flush_handle = None
@@ -246,6 +263,7 @@ class TcpTransport:
         return True
 
     def why_not_a_member(self, member_id: str) -> str:
+        """Return why a caller with this id is refused, "" if it is a member."""
         if member_id in self._peers:
             return ""
         return f"no other member is called {member_id!r}; give each member an id of its own"

@@ -59,6 +59,7 @@ class IncarnationRecord:
     """The key of this life's seals; never sent, but in all copies of the directory."""
 
     def begin(self, incarnation_id: bytes) -> None:
+        """Count one more incarnation, with this id."""
         self.number += 1
         self.ids = [*self.ids, incarnation_id][-INCARNATIONS_KEPT:]
         self.life_id = self.life_id or incarnation_id

@@ -195,11 +195,13 @@ class Incarnations:
         return is_noted
 
     def on_connected(self, member_id: str) -> None:
+        """Show the other member on which copy of its data this one runs."""
         self.on_disconnected(member_id)
         self._connected.add(member_id)
         self._show(member_id)
 
     def on_disconnected(self, member_id: str) -> None:
+        """Forget what was shown: the member must show it again."""
         for known in (
             self._connected, self._heard, self._seen_by, self._heard_by, self._accused,
         ):  # fmt: skip
@@ -208,6 +210,7 @@ class Incarnations:
         self._noted.pop(member_id, None)
 
     def on_message(self, member_id: str, message: AboutIncarnations) -> None:
+        """Act on a message about incarnations."""
         if isinstance(message, IncarnationSeen):
             if message.number == self._record.number:
                 self._accused_by.discard(member_id)

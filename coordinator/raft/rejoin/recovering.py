@@ -117,18 +117,22 @@ class Recovering:
 
     @property
     def is_proven(self) -> bool:
+        """Whether this member knows all that it ever promised."""
         return self.stage is RecoveryStage.PROVEN
 
     @property
     def is_new(self) -> bool:
+        """Whether this member knows of no history at all."""
         return self.stage is RecoveryStage.NEW
 
     @property
     def is_founding(self) -> bool:
+        """Whether this member begins a cluster again from its data."""
         return self.stage is RecoveryStage.FOUNDING
 
     @property
     def may_campaign(self) -> bool:
+        """Whether this member may stand for election."""
         return self.stage is not RecoveryStage.JOINING
 
     def may_follow(self, leader_id: str) -> bool:
@@ -169,6 +173,7 @@ class Recovering:
         return self._question
 
     def on_answer(self, member_id: str, number: int) -> None:
+        """Count an answer to the last question: that member's term is known."""
         if number == self._question:
             self._answered.add(member_id)
 

@@ -75,6 +75,7 @@ class HeldData:
         self.term: int = self._log.getCurrentTerm()
 
     def close(self) -> None:
+        """Release the directory."""
         self._log._destroy()
 
     def replay(self, replica: Replica) -> Position:

@@ -40,7 +40,9 @@ class DiskFile(Protocol):
     """An open file. Appends and overwrites; no position is shared between readers."""
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The name under which it was opened."""
+        ...
 
     def write(self, data: bytes) -> None:
         """Append ``data``, all of it."""
@@ -54,21 +56,29 @@ class DiskFile(Protocol):
         """Return up to ``length`` bytes from ``offset``; fewer only at the end of the file."""
         ...
 
-    def size_bytes(self) -> int: ...
+    def size_bytes(self) -> int:
+        """Return its length."""
+        ...
 
-    def truncate(self, size_bytes: int) -> None: ...
+    def truncate(self, size_bytes: int) -> None:
+        """Cut it off at this length; stable after the next sync."""
+        ...
 
     def sync(self) -> None:
         """Make the bytes and the length stable. May be called from another thread."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close it; does not sync."""
+        ...
 
 
 class DirectoryLock(Protocol):
     """Held by at most one process; gone with its process."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Let another process use the directory."""
+        ...
 
 
 class Disk(Protocol):
@@ -82,7 +92,9 @@ class Disk(Protocol):
         """Open an existing file for appending and reading."""
         ...
 
-    def open_read(self, path: str) -> DiskFile: ...
+    def open_read(self, path: str) -> DiskFile:
+        """Open an existing file for reading."""
+        ...
 
     def read(self, path: str) -> bytes:
         """Return the whole file."""
@@ -96,9 +108,13 @@ class Disk(Protocol):
         """Give the file a second name; False where files can have only one."""
         ...
 
-    def remove(self, path: str) -> None: ...
+    def remove(self, path: str) -> None:
+        """Remove the file."""
+        ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file of that name; StorageError if unknown."""
+        ...
 
     def list_directory(self, path: str) -> list[str]:
         """Return the names in it, sorted."""
@@ -173,13 +189,16 @@ class OsFile:
 
     @property
     def path(self) -> str:
+        """The name under which it was opened."""
         return self._path
 
     def write(self, data: bytes) -> None:
+        """Append ``data``, all of it."""
         with _naming("write", self._path):
             self._write_all(data, lambda view, _: os.write(self._descriptor, view))
 
     def write_at(self, offset: int, data: bytes) -> None:
+        """Overwrite ``data`` at ``offset``, all of it."""
         # Not on the appending descriptor: Linux ignores the offset of pwrite under O_APPEND. The
         # other one is kept, for a process that is out of descriptors must still be able to write.
         with _naming("write", self._path):
@@ -197,6 +216,7 @@ class OsFile:
             done += count
 
     def read_at(self, offset: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``offset``."""
         parts = []
         with _naming("read", self._path):
             while length > 0:
@@ -209,18 +229,22 @@ class OsFile:
         return b"".join(parts)
 
     def size_bytes(self) -> int:
+        """Return its length."""
         with _naming("stat", self._path):
             return os.fstat(self._descriptor).st_size
 
     def truncate(self, size_bytes: int) -> None:
+        """Cut it off at this length."""
         with _naming("truncate", self._path):
             os.ftruncate(self._descriptor, size_bytes)
 
     def sync(self) -> None:
+        """Make bytes and length stable (fdatasync)."""
         with _naming("sync", self._path):
             os.fdatasync(self._descriptor)
 
     def close(self) -> None:
+        """Close it; a second call does nothing."""
         descriptors = (self._descriptor, self._overwriting)
         self._descriptor = self._overwriting = -1
         for descriptor in descriptors:
@@ -246,6 +270,7 @@ class OsDirectoryLock:
             ) from error
 
     def release(self) -> None:
+        """Let another process use the directory."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -305,15 +330,19 @@ class OsDisk:
         self._kept = kept_descriptors()
 
     def create(self, path: str) -> DiskFile:
+        """Create an empty file for appending, replacing one of that name."""
         return OsFile(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
 
     def open_append(self, path: str) -> DiskFile:
+        """Open an existing file for appending and reading."""
         return OsFile(path, os.O_RDWR | os.O_APPEND)
 
     def open_read(self, path: str) -> DiskFile:
+        """Open an existing file for reading."""
         return OsFile(path, os.O_RDONLY)
 
     def read(self, path: str) -> bytes:
+        """Return the whole file."""
         file = self.open_read(path)
         try:
             return file.read_at(0, file.size_bytes())
@@ -321,10 +350,12 @@ class OsDisk:
             file.close()
 
     def rename(self, source: str, target: str) -> None:
+        """Rename atomically, replacing ``target``."""
         with _naming("rename", source):
             os.replace(source, target)
 
     def link(self, path: str, second: str) -> bool:
+        """Give the file a second name; False where it can have only one."""
         try:
             os.link(path, second)
         except OSError as error:
@@ -334,10 +365,12 @@ class OsDisk:
         return True
 
     def remove(self, path: str) -> None:
+        """Remove the file."""
         with _naming("remove", path):
             os.remove(path)
 
     def exists(self, path: str) -> bool:
+        """Return whether there is a file of that name; StorageError if unknown."""
         # An error does not mean "no": a missing log would look like a new member.
         with _naming("stat", path):
             try:
@@ -347,10 +380,12 @@ class OsDisk:
         return True
 
     def list_directory(self, path: str) -> list[str]:
+        """Return the names in it, sorted."""
         with _naming("list", path):
             return sorted(self._kept.calling(lambda: os.listdir(path)))
 
     def make_directory(self, path: str) -> None:
+        """Make it and its parents, for the owner only, with stable names."""
         if os.path.isdir(path):
             return
         parent = os.path.dirname(path.rstrip("/")) or "."
@@ -360,14 +395,17 @@ class OsDisk:
         self.sync_directory(parent)
 
     def sync_directory(self, path: str) -> None:
+        """Make the names in it stable."""
         with _naming("sync", path):
             self._kept.calling(lambda: _sync_directory(path))
 
     def room_bytes(self, path: str) -> int:
+        """Return about how many bytes can be written there."""
         with _naming("stat", path):
             found = os.statvfs(path)
         # Some file systems, those of networks for example, say nothing: all numbers are zero.
         return found.f_bavail * found.f_frsize if found.f_blocks else 1 << 60
 
     def lock_directory(self, path: str) -> DirectoryLock:
+        """Make this process its only user; StorageError if another one is."""
         return OsDirectoryLock(join(path, self.LOCK_NAME))

@@ -243,6 +243,7 @@ class Journal:
         """Nothing: see promise 5."""
 
     def getRaftCommitIndex(self) -> int:
+        """Return 1: the commit index is not stored (promise 5)."""
         return 1
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
@@ -259,9 +260,11 @@ class Journal:
         self._set_term(replace(now, term=term, voted_for=votedForNodeId))
 
     def getCurrentTerm(self) -> int:
+        """Return the term, stable or not."""
         return self._term.term
 
     def getVotedForNodeId(self) -> str | None:
+        """Return the member voted for in this term, or None."""
         return self._term.voted_for
 
     def onOneSecondTimer(self) -> None:

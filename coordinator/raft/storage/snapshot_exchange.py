@@ -158,6 +158,7 @@ class SnapshotExchange:
     # Making.
 
     def note_applied(self, entry_bytes: int) -> None:
+        """Count the bytes of an entry, which decide when a snapshot is made."""
         self._bytes_since += entry_bytes
 
     def maybe_make(self, applied_index: int) -> None:
@@ -257,6 +258,7 @@ class SnapshotExchange:
         )
 
     def on_reply(self, consensus: Consensus, member_id: str, reply: SnapshotReply) -> None:
+        """Send the follower the next piece, or count it as up to date."""
         stream = self._streams.get(member_id)
         if stream is None or stream.reader.info.index != reply.snapshot_index:
             return
@@ -294,6 +296,7 @@ class SnapshotExchange:
             stream.reader.close()
 
     def forget_all(self) -> None:
+        """Send no snapshot to anyone: this member does not lead."""
         for member_id in list(self._streams):
             self.forget(member_id)
         self._kept_for.clear()
@@ -405,6 +408,7 @@ class SnapshotExchange:
         )
 
     async def stop(self) -> None:
+        """Give up a snapshot that is being made; wait for one that is being installed."""
         self.forget_all()
         if self._making is not None:
             self._making.cancel()

@@ -155,6 +155,7 @@ class SnapshotReader:
         return self._file.read_at(offset, min(length, self._piece_bytes))
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
 

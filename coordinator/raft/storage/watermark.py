@@ -49,4 +49,5 @@ class Watermark:
             self._said = (sequence, offset)
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
