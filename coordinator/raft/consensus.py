@@ -167,7 +167,7 @@ class Consensus:
             return
         now_ms = self._now_ms()
         if self.core.role is Role.LEADER:
-            self._tell_commit_rule(now_ms)
+            self._update_commit_rule(now_ms)
             self.replication.begin_pass(self.core.term, self.core.commit_index)
         else:
             self._elections.tick(now_ms)
@@ -201,7 +201,7 @@ class Consensus:
             return self.core.heartbeat_due_ms
         return self._elections.due_ms()
 
-    # What PySyncObj tells (the Host of ``hardening``).
+    # What PySyncObj decides (the Host of ``hardening``).
 
     def send(self, member_id: str, message: Message) -> None:
         """Send once everything written to the log and the vote by now is durable."""
@@ -236,7 +236,7 @@ class Consensus:
     # A leader's messages.
 
     def accept_leader(self, member_id: str, term: int) -> bool:
-        """Follow the leader of ``term``, or tell a stale one; return whether to go on."""
+        """Follow the leader of ``term``, or answer a stale one; return whether to go on."""
         core = self.core
         if not self.recovering.may_follow(member_id):
             self.recovering.note_other_leader()
@@ -270,7 +270,7 @@ class Consensus:
             return
         if self.first_commit_index is None:
             self.first_commit_index = message.commit_index
-        self.recovering.note_told(message.commit_index)
+        self.recovering.note_leaders_commit(message.commit_index)
         core, log = self.core, self._log
         if log.is_full:
             # It says that it is there, and not what it lacks: that would be sent again and again.
@@ -423,7 +423,7 @@ class Consensus:
                 f"member {member_id}, are not here; was an old copy of its data put back?"
             )
 
-    def _tell_commit_rule(self, now_ms: int) -> None:
+    def _update_commit_rule(self, now_ms: int) -> None:
         """Pass what followers hold to the library, capped by what is durable here (row 3)."""
         durable_index = self._log.durable_index
         timeout_ms = self._raft.election_timeout_ms_min

@@ -129,7 +129,7 @@ class Elections:
         self._heard_leader_ms = None
         self._core.postpone_election()
         self._counts_until_ms = 0
-        self._tell_missing()
+        self._log_missing()
         if self._others and not self._has_yielded and not self._may_lead():
             self._has_yielded = True
             return
@@ -146,7 +146,7 @@ class Elections:
             self._recovering.is_founding,
         )  # fmt: skip
 
-    def _tell_missing(self) -> None:
+    def _log_missing(self) -> None:
         """Log once which members the first election waits for, after a failed attempt."""
         missing = {each for each in self._others if each not in self._pre_votes}
         is_first = self._recovering.is_new or self._recovering.is_founding

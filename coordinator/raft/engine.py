@@ -147,7 +147,7 @@ class Engine(Protocol):
 
     async def read_barrier(self) -> int:
         """Return when reads of the local state are linearizable; any member, shared by all
-        callers that wait. Raises NoLeaderError when no quorum can be had in time (about two
+        callers that wait. Raises NoLeaderError when no quorum can be reached in time (about two
         election timeouts)."""
         ...
 

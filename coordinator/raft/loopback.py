@@ -43,8 +43,8 @@ class LoopbackEngine:
         self._role = Role.LEADER
         for listener in self._listeners:
             listener(Role.LEADER, 1)
-        for told in self._leader_listeners:
-            told(self._member_id, 1)
+        for on_leader in self._leader_listeners:
+            on_leader(self._member_id, 1)
 
     async def stop(self) -> None:
         """Refuse all that comes."""
@@ -86,7 +86,7 @@ class LoopbackEngine:
         raise NoLeaderError(f"a cluster of one has no member {member_id!r}")
 
     def on_request(self, kind: str, handler: RequestHandler, *, is_alone: bool = False) -> None:
-        """Nobody will ever ask."""
+        """Do nothing: there is no other member."""
 
     def on_role_change(self, listener: RoleListener) -> None:
         """Add a listener; before ``start``."""

@@ -378,14 +378,14 @@ class PySyncObjEngine:
     async def _answer_read_index(self, _member_id: str, _payload: bytes) -> bytes:
         return await self._reads.answer(self._running())
 
-    # What its inbox tells.
+    # What its inbox reports.
 
     def _on_heard(self) -> None:
         if self._consensus is not None:
             self._tell_leader(self._consensus)
         self._wake()
 
-    # What consensus tells.
+    # What consensus reports.
 
     def _on_role(self, role: Role) -> None:
         if role is not Role.LEADER:
@@ -460,7 +460,7 @@ class PySyncObjEngine:
 
     def _tell_role(self, role: Role) -> None:
         assert self._consensus is not None
-        # The library tells of a candidate just before it moves to the candidate's term.
+        # The library reports a candidate just before it moves to the candidate's term.
         self._listeners.tell_role(role, self._consensus.core.term + (role is Role.CANDIDATE))
 
     def _tell_leader(self, consensus: Consensus) -> None:

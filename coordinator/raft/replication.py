@@ -54,7 +54,7 @@ class Progress:
     """The acknowledgement of that, with the follower's seal."""
     epoch: int = 0
     heard_ms: int = 0
-    told_commit_index: int = 0
+    sent_commit_index: int = 0
     is_doubted: bool = False
     """It refused what it had acknowledged; once is a stale reply, twice is a lost log."""
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
@@ -115,7 +115,7 @@ class Replication:
             progress.step_back(self._log[-1][1] + 1)
             progress.match_index = 0
             progress.heard_ms = now_ms
-            progress.told_commit_index = 0
+            progress.sent_commit_index = 0
             progress.is_doubted = False
 
     def send_entries(self, term: int, commit_index: int) -> None:
@@ -137,8 +137,8 @@ class Replication:
         for progress in self.followers.values():
             kept_index = min(progress.match_index, commit_index)
             progress.kept_index = max(progress.kept_index, kept_index)
-            if progress.told_commit_index < commit_index <= progress.match_index:
-                progress.told_commit_index = commit_index
+            if progress.sent_commit_index < commit_index <= progress.match_index:
+                progress.sent_commit_index = commit_index
                 self._send(progress.member_id, CommitNotice(term, commit_index))
 
     def on_appended(self, member_id: str, reply: Appended, term: int, commit_index: int) -> None:
@@ -182,7 +182,7 @@ class Replication:
         progress = self.followers[member_id]
         is_known = progress.match_index > 0
         progress.step_back(progress.match_index + 1 if is_known else progress.next_index)
-        progress.told_commit_index = 0
+        progress.sent_commit_index = 0
 
     def on_snapshot_installed(self, member_id: str, said: Said) -> None:
         """The follower holds everything up to an index."""
@@ -224,7 +224,7 @@ class Replication:
             Append(term, progress.epoch, commit_index, previous_index, previous_term, entries),
         )
         if is_sent and progress.match_index >= commit_index:
-            progress.told_commit_index = max(progress.told_commit_index, commit_index)
+            progress.sent_commit_index = max(progress.sent_commit_index, commit_index)
         return is_sent
 
     def _batch(self, position: int) -> tuple[list[tuple[int, bytes]], int]:

@@ -78,7 +78,7 @@ class Dialer:
     def __init__(self, identity: Identity, peer_id: str, nonce: bytes) -> None:
         self._identity = identity
         self._nonce = nonce
-        self._told: _Told | None = None
+        self._transcript: _Transcript | None = None
         self.peer_id: str = peer_id
         self.is_done = False
         """Both sides have proved themselves."""
@@ -93,17 +93,17 @@ class Dialer:
     def receive(self, payload: bytes) -> bytes | None:
         """Take the other side's next payload; return what to answer. Raises HandshakeError."""
         me = self._identity
-        if self._told is None:
+        if self._transcript is None:
             (nonce,) = _unpack(payload, _CHALLENGE, (bytes,))
             _expect_nonce(nonce)
-            told = _Told(me, me.member_id, self.peer_id, self._nonce, nonce)
-            self._told = told
-            return _pack(_PROOF, shown(me.facts), told.proof_of_dialer(shown(me.facts)))
+            transcript = _Transcript(me, me.member_id, self.peer_id, self._nonce, nonce)
+            self._transcript = transcript
+            return _pack(_PROOF, shown(me.facts), transcript.proof_of_dialer(shown(me.facts)))
         theirs, proof = _unpack(payload, _WELCOME, (tuple, bytes))
         _expect_facts(theirs, self.peer_id)
         _check(
             proof,
-            self._told.proof_of_acceptor(shown(me.facts), theirs),
+            self._transcript.proof_of_acceptor(shown(me.facts), theirs),
             f"member {self.peer_id!r}",
         )
         self.disagreement = difference(me.facts, theirs, me.member_id, self.peer_id)
@@ -113,13 +113,13 @@ class Dialer:
     @property
     def is_unanswered(self) -> bool:
         """Whether the proof was sent, and nothing came for it."""
-        return self._told is not None and not self.is_done
+        return self._transcript is not None and not self.is_done
 
     def keys(self) -> Keys:
         """Return the keys of the frames that follow; once it is done."""
         assert self.is_done
-        assert self._told is not None
-        return self._told.keys()
+        assert self._transcript is not None
+        return self._transcript.keys()
 
 
 class Acceptor:
@@ -128,7 +128,7 @@ class Acceptor:
     def __init__(self, identity: Identity, nonce: bytes) -> None:
         self._identity = identity
         self._nonce = nonce
-        self._told: _Told | None = None
+        self._transcript: _Transcript | None = None
         self.peer_id: str = ""
         self.is_done = False
         """Both sides have proved themselves, the other one as soon as it has read our answer."""
@@ -137,25 +137,25 @@ class Acceptor:
 
     def receive(self, payload: bytes) -> bytes | None:
         """Take the other side's next payload; return what to answer. Raises HandshakeError."""
-        if self._told is None:
+        if self._transcript is None:
             return self._answer_hello(payload)
         if self.is_done:
             raise HandshakeError("expected nothing more in a handshake")
         me = self._identity
         theirs, proof = _unpack(payload, _PROOF, (tuple, bytes))
         _expect_facts(theirs, self.peer_id)
-        expected = self._told.proof_of_dialer(theirs)
+        expected = self._transcript.proof_of_dialer(theirs)
         _check(proof, expected, f"a caller that says it is {_short(self.peer_id)}")
         self.disagreement = difference(me.facts, theirs, me.member_id, self.peer_id)
         self.is_done = True
-        answer = self._told.proof_of_acceptor(theirs, shown(me.facts))
+        answer = self._transcript.proof_of_acceptor(theirs, shown(me.facts))
         return _pack(_WELCOME, shown(me.facts), answer)
 
     def keys(self) -> Keys:
         """Return the keys of the frames that follow; once it is done."""
         assert self.is_done
-        assert self._told is not None
-        return self._told.keys()
+        assert self._transcript is not None
+        return self._transcript.keys()
 
     def _answer_hello(self, payload: bytes) -> bytes:
         me = self._identity
@@ -174,11 +174,11 @@ class Acceptor:
             raise HandshakeError(f"no other member is called {_short(peer_id)}")
         _expect_nonce(nonce)
         self.peer_id = peer_id
-        self._told = _Told(me, peer_id, me.member_id, nonce, self._nonce)
+        self._transcript = _Transcript(me, peer_id, me.member_id, nonce, self._nonce)
         return _pack(_CHALLENGE, self._nonce)
 
 
-class _Told:
+class _Transcript:
     """What both sides know once the nonces are exchanged, and what is made of it."""
 
     def __init__(

@@ -1,7 +1,7 @@
 """One connection between two members, from its handshake to its end.
 
-One read may bring ten thousand small frames, and they may follow each other as fast as the line
-allows: so many are handled in a pass of the loop, and none is read before those are.
+One read may bring ten thousand small frames, and the next read as many. A bounded number is handled
+in each pass of the loop, and nothing more is read until all of them are.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from coordinator.raft.network.messages import FrameError, Message, decode
 from coordinator.raft.network.seals import SEAL_BYTES, Seals
 
 SILENT_PINGS_MAX = 4
-"""A link that brought nothing for this many ping intervals is dead."""
+"""A connection on which nothing came for this many ping intervals is dead."""
 WHOLE_FRAME_FACTOR = 10
-"""So many times longer the largest frame may take over the slowest line."""
+"""How many times longer a complete frame may take: the largest one over the slowest network."""
 FRAMES_AT_ONCE = 100
-"""Handled in a pass; each takes some ten microseconds, or brings many bytes."""
+"""The frames handled in one pass; each takes some ten microseconds, or has many bytes."""
 
 
 class LinkOwner(Protocol):
@@ -78,7 +78,7 @@ class Link(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._reason = ""
         self._going_on: asyncio.Handle | None = None
-        """Set while there is more to handle than a pass does."""
+        """Set while frames are left for the next pass."""
         self._is_over = False
         """Nothing that arrives is read any more."""
         self.is_dialed = isinstance(handshake, Dialer)
@@ -100,9 +100,9 @@ class Link(asyncio.Protocol):
         return isinstance(handshake, Dialer) and handshake.is_unanswered and not self._reason
 
     def is_silent(self) -> bool:
-        """Return whether nothing came for so long that the other end must be gone.
+        """Return whether the other end must be gone: nothing came for four ping intervals.
 
-        Or no whole frame for much longer: whoever holds frames back may send a byte now and then.
+        Or no complete frame for ten times as long: a broken network may still pass single bytes.
         """
         limit_ms = SILENT_PINGS_MAX * self._owner.raft.election_timeout_ms_min
         now_ms = self._owner.clock.monotonic_ms()
@@ -110,7 +110,7 @@ class Link(asyncio.Protocol):
         return is_stuck or now_ms - self.heard_ms > limit_ms
 
     def note_own_pause(self, now_ms: int) -> None:
-        """It was this member that did not read."""
+        """Do not count the silence so far: this member was paused and did not read."""
         self.heard_ms = self.whole_ms = now_ms
 
     def sealed(self, payload: bytes) -> bytes:
@@ -160,7 +160,7 @@ class Link(asyncio.Protocol):
             self._handle_frames()
 
     def _handle_frames(self) -> None:
-        """Handle what has come, or as much of it as a pass does."""
+        """Handle the frames that have come, at most ``FRAMES_AT_ONCE`` of them."""
         was_paused, self._going_on = self._going_on is not None, None
         try:
             for _ in range(FRAMES_AT_ONCE):

@@ -4,8 +4,8 @@ Every request ends in exactly one of: its answer, an error of the error tree tha
 raised, NoLeaderError (certainly not handled), ConnectionLostError or LeaderChangedError (unknown).
 An answer is sent over the connection of its request, or not at all.
 
-So many requests are begun in a pass of the loop, the others after it in the order in which they
-came: a thousand of them may arrive at once.
+A thousand requests may arrive at once. A bounded number is begun in each pass of the loop, in the
+order in which they came.
 """
 
 from __future__ import annotations
@@ -156,18 +156,19 @@ class RequestDesk:
         self._begin_answers()
 
     def on_connection_changed(self, member_id: str) -> None:
-        """What was asked of ``member_id`` may or may not have reached it.
+        """Fail the requests sent to ``member_id``: they may or may not have reached it.
 
-        Nor is it answered what it asked over the connection that is gone: it may have begun anew
-        since, counts its questions from one again, and would take the answer for another's."""
+        Its own requests over the old connection get no answer. It may have started again since;
+        then it numbers its requests from one, and would take the answer for another request's."""
         self._connections[member_id] = self._connections.get(member_id, 0) + 1
         self._give_up(
             member_id, ConnectionLostError(f"the connection to member {member_id!r} was lost")
         )
 
     def on_leader_lost(self, member_id: str) -> None:
-        """``member_id`` is not the leader known here any more: its answer may never come, though
-        its connection stands (a stopped process, a cut that nobody was told of)."""
+        """Fail the requests sent to ``member_id``, which is no longer the leader known here.
+
+        Its answer may never come, even over an open connection (a stopped process, a cut)."""
         self._give_up(
             member_id, LeaderChangedError(f"member {member_id!r} is not known to lead any more")
         )
@@ -226,7 +227,7 @@ def _unpack_error(reply: Reply) -> CoordinatorError:
             raise ValueError("an error is short")
         message, fields = msgpack.unpackb(reply.payload)
         named: dict[str, Any] = {str(name): value for name, value in fields.items()}
-    except Exception:  # whatever it was, nobody knows what happened there
+    except Exception:  # the outcome over there is unknown in any case
         return OutcomeUnknownError("the other member's answer cannot be read")
     if reply.code not in REGISTRY:
         return OutcomeUnknownError(str(message))

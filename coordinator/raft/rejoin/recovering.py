@@ -100,7 +100,7 @@ class Recovering:
         self._question = 0
         self._caught_up: Proof | None = None
         self._founder_id: str | None = None
-        self._first_told: int | None = None
+        self._first_leaders_commit: int | None = None
         self._try_again_ms: int | None = None
         self.proof = self._load_proof()
         self.key = b""
@@ -160,7 +160,7 @@ class Recovering:
         logger.error("member %s may not vote until it has caught up: %s", self._member_id, why)
         self._answered.clear()
         self._question = 0
-        self._caught_up = self._first_told = self._founder_id = None
+        self._caught_up = self._first_leaders_commit = self._founder_id = None
         self.stage = RecoveryStage.JOINING
         try:
             self._write(RecoveryStage.JOINING)
@@ -177,14 +177,14 @@ class Recovering:
         if number == self._question:
             self._answered.add(member_id)
 
-    def note_told(self, commit_index: int) -> None:
+    def note_leaders_commit(self, commit_index: int) -> None:
         """Note the commit index of a leader that this member follows."""
-        if self._first_told is None:
-            self._first_told = commit_index
+        if self._first_leaders_commit is None:
+            self._first_leaders_commit = commit_index
 
     def is_enough(self, commit_index: int) -> bool:
         """Whether that is above the first commit index heard in this life."""
-        return self._first_told is not None and commit_index > self._first_told
+        return self._first_leaders_commit is not None and commit_index > self._first_leaders_commit
 
     def note_caught_up(self, proof: Proof) -> None:
         """The log agrees up to its index with what the leader of its term has committed."""

@@ -142,7 +142,7 @@ def join(directory: str, name: str) -> str:
     return f"{directory.rstrip('/')}/{name}"
 
 
-def write_anew(disk: Disk, path: str, data: bytes) -> None:
+def write_file(disk: Disk, path: str, data: bytes) -> None:
     """Write a file of this content; its bytes are stable on return, its name is not."""
     file = disk.create(path)
     try:
@@ -156,7 +156,7 @@ def replace_file(disk: Disk, directory: str, name: str, data: bytes) -> None:
     """Give the file ``name`` this content, whole or not at all; returns when that is stable."""
     path = join(directory, name)
     temporary = f"{path}.tmp"
-    write_anew(disk, temporary, data)
+    write_file(disk, temporary, data)
     disk.rename(temporary, path)
     disk.sync_directory(directory)
 

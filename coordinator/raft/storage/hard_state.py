@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from coordinator.errors import DiskFullError, StorageError
-from coordinator.raft.storage.disk import Disk, join, replace_file, write_anew
+from coordinator.raft.storage.disk import Disk, join, replace_file, write_file
 
 NAME = "term"
 SPARE = "term.spare"
@@ -68,7 +68,7 @@ def prepare(disk: Disk, directory: str) -> None:
     if disk.exists(spare):
         return
     try:
-        write_anew(disk, spare, bytes(FILE_BYTES))
+        write_file(disk, spare, bytes(FILE_BYTES))
         disk.sync_directory(directory)
     except DiskFullError:
         if disk.exists(spare):

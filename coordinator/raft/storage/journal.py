@@ -13,14 +13,14 @@ The promises:
 4. After a failed write or sync nothing is accepted any more: every call that would change the log
    raises the StorageError again. A failed sync is never tried again. The member must stop.
    Only a write without room changes nothing: what it left of itself is cut off, ``is_full`` is
-   true, and the next sync tries it again. What waits is not stable, and never said to be. Term
-   and vote have room kept for them (``term``).
+   true, and the next sync tries it again. Until then nothing that waits counts as stable. Room
+   is reserved for term and vote (``hard_state``).
 5. The commit index is not stored: one beyond the log would acknowledge entries that no member has.
 6. ``deleteEntriesTo`` and ``clear`` are called only when the snapshot that covers what they drop is
    stable. *That order is the caller's.* Files are removed whole, by the next sync, after the term
    file says that they are not needed; if the member dies in between, at the next start.
-7. Opening refuses what it cannot explain (``segments``, ``records`` hold the rules), refuses a
-   directory another process uses, and writes again what may not be stable before it counts.
+7. Opening refuses files that it cannot explain (rules: ``segments``, ``records``) and a directory
+   that another process uses. It syncs again what may not be stable, before that counts.
 
 The entries are in memory too: PySyncObj reads them by position and slice. Names in camel case are
 PySyncObj's. No threads here; only a ``SyncToken`` may be called from one.
@@ -50,10 +50,10 @@ _ROOM_BYTES = 64 * 1024
 
 
 def salts(seeded: Random | None = None) -> Callable[[], int]:
-    """Return what draws the salts of segments: 32 bits each, which nobody can guess.
+    """Return a function that draws salts of segments: 32 bits each, which no client can guess.
 
-    A simulation's are of its own chance, ``seeded``, and leave that as it is: what else its seed
-    decides is the same whatever the log does.
+    In a simulation they come from a copy of its ``seeded`` generator, so that the log changes
+    nothing else that the seed decides.
     """
     if seeded is None:
         return lambda: int.from_bytes(os.urandom(4), "little")
@@ -174,7 +174,7 @@ class Journal:
 
     @staticmethod
     def is_absent(directory: str, disk: Disk) -> bool:
-        """Return whether no log was ever begun in ``directory``, or nothing is left of it."""
+        """Return whether ``directory`` holds no log, or nothing is left of one."""
         return not disk.exists(join(directory, term.NAME))
 
     # ------------------------------------------------------------------ what PySyncObj calls
@@ -316,7 +316,7 @@ class Journal:
 
     @property
     def free_bytes(self) -> float:
-        """The room on its file system, for people who look; not a number if it cannot be told."""
+        """Free bytes on its file system, for metrics; NaN if the system does not say."""
         try:
             return float(self._disk.room_bytes(self._directory))
         except StorageError:
@@ -354,7 +354,7 @@ class Journal:
         return self._failure
 
     def write(self) -> None:
-        """Hand everything buffered to the system in one write; nothing is stable by that.
+        """Hand everything buffered to the system in one write; this makes nothing stable.
 
         The buffer waits while a term, which must be stable first, or a new segment is under way."""
         self._refuse_after_failure()
@@ -392,8 +392,9 @@ class Journal:
                 return
 
     def begin_sync(self) -> SyncToken | None:
-        """Write; return what makes it stable, or None when everything is, or when there is no
-        room. One at a time; a term that was set takes one of its own, before everything else."""
+        """Write; return the sync to be done, or None if there is none, or no room.
+
+        One at a time. A new term is stored by a sync of its own, before anything else."""
         if self._in_flight is not None:
             self._stop("a sync begins while another is under way")
         self.write()
@@ -405,7 +406,7 @@ class Journal:
         return self._in_flight
 
     def end_sync(self, token: SyncToken) -> None:
-        """Take note that ``token`` was called and returned; ``durable_index`` may rise."""
+        """Note that ``token`` was called and returned; ``durable_index`` may rise."""
         self._refuse_after_failure()
         if token is not self._in_flight or not token.is_done:
             self._stop("a sync ends that is not under way")
@@ -435,7 +436,7 @@ class Journal:
         )
 
     def _follow(self, segment: Segment, file: DiskFile) -> None:
-        """Go on in ``segment``, which is empty and stable."""
+        """Continue in ``segment``, which is empty and stable."""
         self._segments.append(segment)
         self._file = file
         self._size_bytes = self._synced_bytes = segments.EMPTY_BYTES
@@ -452,7 +453,7 @@ class Journal:
             self._in_flight.last_index = min(self._in_flight.last_index, last)
 
     def _maybe_drop_segments(self) -> None:
-        """Let the files go that are before the one that holds the first needed entry."""
+        """Mark the segments before the one with the first needed entry for removal."""
         needed = 0
         for position, segment in enumerate(self._segments):
             if segment.durable_first_index <= self._first_needed:

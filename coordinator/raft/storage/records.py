@@ -1,4 +1,4 @@
-"""Records of the log as bytes, and how to tell a torn write from damage.
+"""Records of the log as bytes, and the rules that distinguish a torn write from damage.
 
 A record is a header of 40 bytes, the payload, and 4 to 11 bytes of padding to a multiple of 8::
 
@@ -20,30 +20,29 @@ The rule for a record that does not check:
    that sector never reached the disk. Cut. This is exact, not a guess, because no record as written
    holds such a sector: the magic stands at its start, the padding (never zero) at its end, and a
    payload with 512 zeros in a row is stored with every byte xored with ``mask``.
-4. One wrong byte explains it, of the header or of the body (the checksum tells: rule 4 computes
+4. One wrong byte of the header or of the body explains it (this rule computes from the checksum
    which single byte would make it right): a write that did not finish leaves whole sectors wrong,
    a bit that fell leaves one byte. Damage. Refuse.
 5. Everything else was never written there: bytes of another file that had this block before (file
    systems that extend a file before they write its data: data=writeback), or a sector that was
    being written when the power went. Cut.
 
-What a torn write leaves behind is thereby a short file, zeros or any other bytes in some of its
-sectors, in any order; so whatever follows the last synced record, a start cuts it.
+So a torn write may leave a short file, or zeros and other bytes in some of its sectors, in any
+order. A start cuts all of this after the last synced record.
 
-Whatever is written together begins in a new block of 4,096 bytes: ``fill`` ends each batch with a
-SYNCED record that reaches to the next one. For a sector in which the power goes may be spoiled, and
-the system writes whole blocks: bytes after a synced record in the same block would have that record
-written once more, and rule 5 would then cut it. (512 would do where a disk writes no more than a
-sector, and the system no more than was changed. It writes pages, of 4,096 bytes, and disks say 512
-and mean 4,096. SQLite fills its log to the next sector for the same reason, where it is told that a
-disk is not safe there: "powersafe overwrite".) Files of before end anywhere;
-``segments.repair_tail`` fills them.
+Each batch begins in a new block of 4,096 bytes: ``fill`` ends the batch before it with a SYNCED
+record that reaches to the end of its block. A power cut may spoil the sector that is being written,
+and the system writes whole blocks. If a batch began in the block of a synced record, that record
+would be written again, and rule 5 might cut it. (512 bytes would be enough where disk and system
+write single sectors. But the system writes pages of 4,096 bytes, and many disks that report 512
+write 4,096. SQLite fills its log to the next sector for the same reason, unless it is configured
+for "powersafe overwrite".) Older files may end anywhere; ``segments.repair_tail`` fills them.
 
-The limit: records that neither a SYNCED record nor the watermark names yet (those of the last sync,
-for about a second) cannot be told from a torn write if the file is shortened, or more than a byte
-of them is changed, after they were stable. One member that loses them is one failure, as a lost
-disk is. A flipped bit in them is found like any other. (The other way round, of random bytes after
-the header of a record of a megabyte one in sixteen looks like one wrong byte, and is refused.)
+The limit: records of the last sync are named by no SYNCED record and no watermark for about a
+second. If the file is shortened in that time, or more than one of their bytes changes, this looks
+like a torn write. A member that loses them is one failure, as a lost disk is. One flipped bit in
+them is found like any other. (Conversely, one in sixteen bodies of a megabyte of random bytes
+looks like one wrong byte, and is refused.)
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Snapshots on disk: written piece by piece, kept, sent, received, installed.
 
-1. A snapshot is seen only when it is whole and stable: written under a temporary name, synced,
-   renamed, directory synced. Dying before that leaves what was there, and a temporary file that
-   the next start removes.
-2. Only the newest snapshot counts. If it is damaged the member must stop: the log before it may be
-   gone already, and with an older state, or none, it would look healthy but have lost data.
-3. What another member sends is checked whole before it gets its name. Bad bytes from outside are a
+1. A snapshot gets its name only when it is whole and stable: written under a temporary name,
+   synced, renamed, directory synced. A crash before that leaves the older ones, and a temporary
+   file that the next start removes.
+2. Only the newest snapshot counts. If it is damaged the member must stop. The log before it may be
+   gone, so with an older state the member would look healthy and have lost data.
+3. A received snapshot is checked as a whole before it gets its name. Bad bytes from outside are a
    SnapshotTransferError and change nothing; a StorageError means that this disk failed.
-4. The newest two are kept. A reader keeps reading a file that was replaced or removed meanwhile.
+4. The newest two are kept. A reader can read a file to its end after it was replaced or removed.
 
 ``write``, ``receive`` and reading are small steps for the event loop; ``finish``, ``verify`` and
 ``finish_receive`` sync or read everything and may be called in a thread, one call at a time.
@@ -84,7 +84,7 @@ class SnapshotWriter:
         return self._size_bytes
 
     def write(self, piece: bytes) -> None:
-        """Append a piece; it comes back from ``pieces`` as it is."""
+        """Append a piece; ``pieces`` of the reader yields it unchanged."""
         self._require_open()
         if len(piece) > PIECE_BYTES_MAX:
             raise StorageError(
@@ -94,9 +94,9 @@ class SnapshotWriter:
         self._piece_count += 1
 
     def finish(self) -> SnapshotInfo:
-        """Make it stable and the newest; return it, or a newer one that came meanwhile.
+        """Make it stable and the newest; return it, or a newer one that was received meanwhile.
 
-        After an error it is gone; it cannot be tried again."""
+        After an error it is removed and cannot be finished any more."""
         self._require_open()
         footer = snapshot_file.encode_footer(
             self._size_bytes, self._piece_count, self._digest.digest()
@@ -170,7 +170,7 @@ class SnapshotStore:
         piece_bytes: int,
         snapshot_bytes_max: int = SNAPSHOT_BYTES_MAX,
     ) -> None:
-        """Remove what was left half done and look at the newest snapshot.
+        """Remove temporary files and read the header of the newest snapshot.
 
         Raises:
             StorageError: the newest one is not sound (its length, header and footer; the rest is

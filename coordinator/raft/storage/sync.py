@@ -199,7 +199,7 @@ class LogSync:
                 continue
             self._held.append((member_id, message))
             if position >= kept and isinstance(message, Appended):
-                # A leader must hear that it is followed, though it is not told yet what is durable.
+                # The leader must hear that it is followed, before the entries are durable.
                 self._send(member_id, ProbeReply(message.term, 0))
         self._kept = len(self._held)
 
