@@ -9,7 +9,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	echo "$$candidate"; break; fi; done)
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
-.PHONY: help run test check lint house bench simulate ledger mutants mutate faults faults-tools \
+.PHONY: help run test check lint house bench compiled pure wheels simulate ledger mutants mutate faults faults-tools \
 	guard-servers guard-object-store fuzz openapi-tools promtool clean
 .DEFAULT_GOAL := help
 
@@ -24,6 +24,8 @@ help:
 	@echo "make mutate MODULE=coordinator/state/locks/queues.py   do the tests see every small change?"
 	@echo "make faults OPTIONS='--rows 1-3'   kill, cut and damage real clusters; root for all of it"
 	@echo "make bench   measure locks, writes, reads, and the pause when a leader dies"
+	@echo "make compiled   compile what pyproject.toml names, here; make pure takes that back"
+	@echo "make wheels  into dist: the wheel in Python, and one with compiled modules for this machine"
 	@echo "make guard-servers   install the databases that the guards are tried against; root, Debian"
 	@echo "make guard-object-store   install MinIO for the guard of S3; Go"
 	@echo "make openapi-tools   linters and generators for /openapi.json; Node.js, Java"
@@ -58,6 +60,25 @@ bench: $(VENV)/.installed-dev
 	@$(BIN)/python -m bench.memory
 	@$(BIN)/python -m bench.failover
 	@$(BIN)/python -m bench.failover --stop
+
+# The same source, compiled by mypyc beside it (setup.py). Needs a C compiler and about a minute; what
+# runs then is what was compiled, until this is called again or `make pure`.
+compiled: $(VENV)/.installed-dev pure
+	@COORDINATOR_COMPILED=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
+	@find coordinator coordinator__mypyc*.so -name '*.so' -exec touch {} +
+	@$(BIN)/coordinator --version
+
+pure:
+	@rm -rf build coordinator__mypyc*.so
+	@find coordinator -name '*.so' -delete
+
+wheels: $(VENV)/.installed-dev
+	@rm -rf build
+	@$(BIN)/python -m pip wheel $(PIP_OPTIONS) --no-deps --wheel-dir dist .
+	@rm -rf build
+	@COORDINATOR_COMPILED=1 $(BIN)/python -m pip wheel $(PIP_OPTIONS) --no-deps \
+		--no-build-isolation --wheel-dir dist .
+	@ls dist
 
 # The table of docs/testing.md, from docs/simulation-ledger.csv.
 ledger: $(VENV)/.installed-dev
@@ -122,7 +143,8 @@ fuzz: $(VENV)/.installed-dev
 	@$(BIN)/python -m pytest -q tests/fuzz --fuzz short $(OPTIONS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist *.so *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find coordinator -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- the virtual environment; a stamp says that it is as pyproject.toml wants it

@@ -18,6 +18,7 @@ room                  the question it answers                       may import
 errors, clock         what can go wrong; what time is it            nothing of ours
 waiting               who waits until a number is reached           nothing of ours
 log_lines             what may a line of the log hold               nothing of ours
+build                 is this compiled                              nothing of ours
 config                what did the operator say                     errors
 secret_file           what makes a member of this cluster           config, errors
 model                 what several rooms speak of: values            errors

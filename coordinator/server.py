@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from coordinator import log_lines
+from coordinator import build, log_lines
 from coordinator.clock import Clock, SystemClock
 from coordinator.config import Config, MemberAddress
 from coordinator.errors import CoordinatorError, StorageError
@@ -121,7 +121,8 @@ class Server:
         except BaseException:
             await self.stop()
             raise
-        logger.info("member %s listens on %s", self._config.member.member_id, self.url)
+        member_id = self._config.member.member_id
+        logger.info("member %s listens on %s (%s)", member_id, self.url, build.described())
 
     async def stop(self) -> None:
         """Close the door, then leave the cluster. Idempotent."""

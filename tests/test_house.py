@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.clock": (),
     "coordinator.waiting": (),
     "coordinator.log_lines": (),
+    "coordinator.build": (),
     "coordinator.garbage": (),
     "coordinator.config": ("coordinator.errors", "coordinator.model.limits"),
     "coordinator.config_file": (

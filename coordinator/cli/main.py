@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+import coordinator
+from coordinator import build
 from coordinator.cli.connection import shared_options
 
 _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
@@ -81,6 +83,12 @@ class SectionedGroup(click.Group):
                 )
 
 
+def _say_version(ctx: click.Context, _option: click.Parameter, is_asked: bool) -> None:
+    if is_asked:
+        click.echo(f"coordinator, version {coordinator.__version__} ({build.described()})")
+        ctx.exit()
+
+
 @click.group(
     cls=SectionedGroup,
     context_settings={
@@ -90,7 +98,14 @@ class SectionedGroup(click.Group):
     },
 )
 @shared_options
-@click.version_option(package_name="coordinator", prog_name="coordinator")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_say_version,
+    help="Show the version, and whether it is compiled, and exit.",
+)
 def cli() -> None:
     """Fair locks with fencing tokens, elections, watches and a small tree of znodes.
 

@@ -64,7 +64,7 @@ def private_copy(patch: Patch | None = None) -> Iterator[Path]:
     """Yield a temporary copy of the code, with ``patch`` laid over it."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         home = Path(name)
-        skipped = shutil.ignore_patterns("__pycache__", "*.pyc", "patches")
+        skipped = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so", "patches")
         for each in COPIED:
             source = ROOT / each
             if source.is_dir():

@@ -67,7 +67,7 @@ def _of(holder: Any, name: str, seen: set[int]) -> Iterator[Alteration]:
     elif isinstance(holder, list | deque):
         yield from _of_sequence(holder, name, seen)
     else:
-        for attribute in _attributes(holder):
+        for attribute in attributes_of(holder):
             value = getattr(holder, attribute)
             yield from _of_value(
                 value,
@@ -120,6 +120,9 @@ def _is_ours(value: Any) -> bool:
     return type(value).__module__.startswith("coordinator.")
 
 
-def _attributes(holder: Any) -> list[str]:
-    slots = [each for kind in type(holder).__mro__ for each in getattr(kind, "__slots__", ())]
-    return sorted({*slots, *getattr(holder, "__dict__", {})})
+def attributes_of(holder: Any) -> list[str]:
+    """Return the names of what an object holds, whether its class is compiled or not."""
+    kinds = type(holder).__mro__
+    slots = [each for kind in kinds for each in getattr(kind, "__slots__", ())]
+    compiled = [each for kind in kinds for each in getattr(kind, "__mypyc_attrs__", ())]
+    return sorted({*slots, *compiled, *getattr(holder, "__dict__", {})} - {"__dict__"})

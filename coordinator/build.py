@@ -1,0 +1,47 @@
+"""The build that runs: Python as it is, or with modules compiled from the same source.
+
+Both do the same; the compiled one is faster. ``make compiled`` and the compiled wheel make it
+(``setup.py``). In a checkout the source may have changed since: then the older one runs, and this
+says so.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+_COMPILED = "coordinator.state.machine"
+"""A module of every compiled build."""
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def is_compiled() -> bool:
+    """Whether compiled modules run."""
+    spec = find_spec(_COMPILED)
+    return spec is not None and isinstance(spec.loader, importlib.machinery.ExtensionFileLoader)
+
+
+def changed_since() -> list[str]:
+    """Return the files of a checkout that were changed since they were compiled."""
+    if not (_PACKAGE.parent / "pyproject.toml").exists():
+        return []  # installed: what was compiled came with its source
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
+    changed: list[str] = []
+    for compiled in sorted(_PACKAGE.rglob(f"*{suffix}")):
+        source = compiled.with_name(compiled.name.removesuffix(suffix) + ".py")
+        if not source.exists() or source.stat().st_mtime > compiled.stat().st_mtime:
+            changed.append(str(source.relative_to(_PACKAGE.parent)))
+    return changed
+
+
+def described() -> str:
+    """Say which build this is, for people."""
+    python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    if not is_compiled():
+        return f"{python}, not compiled"
+    changed = changed_since()
+    if not changed:
+        return f"{python}, compiled"
+    return f"{python}, compiled before {changed[0]} was changed: run `make compiled` again"
