@@ -161,7 +161,8 @@ class AsyncClient(LockVerbs, OperatorVerbs):
             UnavailableError: no member answered in time.
         """
         query = read_mode(stale, at_least_zxid)
-        return await self._read(packed("GET", tree_target(path, query)), reader(Znode))
+        call = packed("GET", tree_target(path, query), is_for_any=bool(query))
+        return await self._read(call, reader(Znode))
 
     @answering
     async def set(
@@ -246,7 +247,8 @@ class AsyncClient(LockVerbs, OperatorVerbs):
             query.append(("limit", str(limit)))
         if with_stat:
             query.append(("stat", ""))
-        return await self._read(packed("GET", tree_target(path, query)), reader(Children))
+        call = packed("GET", tree_target(path, query), is_for_any=stale)
+        return await self._read(call, reader(Children))
 
     async def multi(
         self,

@@ -20,28 +20,40 @@ PACKED = Encoding.MSGPACK
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What to ask; ``target`` is percent-encoded. ``body`` is a value of the model, or plain; None
-    sends none."""
+    """What to ask; ``target`` is percent-encoded.
+
+    ``body`` is a value of the model, or plain; None sends none. ``encoding`` None leaves it to the
+    transport. ``is_for_any``: the leader answers it no better than any other member.
+    """
 
     method: str
     target: str
     body: Any = None
-    encoding: Encoding = Encoding.JSON
+    encoding: Encoding | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    accept: str = Encoding.JSON.value
+    accept: str = ""
+    is_for_any: bool = False
 
-    def request(self, timeout_ms: int | None, ids: RequestIds | None) -> Request:
-        """Return the request that says this, with the deadline and the id it is sent under."""
-        headers = {"Accept": self.accept, **self.headers}
+    def request(
+        self,
+        timeout_ms: int | None,
+        ids: RequestIds | None,
+        usual: Encoding = Encoding.JSON,
+    ) -> Request:
+        """Return the request that says this, with the deadline and the id it is sent under.
+
+        ``usual`` is how bodies travel that may travel in either way."""
+        encoding = self.encoding or usual
+        headers = {"Accept": self.accept or encoding.value, **self.headers}
         if timeout_ms is not None:
             headers[TIMEOUT_HEADER] = str(timeout_ms)
         if ids is not None:
             headers.update(ids.headers())
         body = None
         if self.body is not None:
-            headers["Content-Type"] = self.encoding.value
+            headers["Content-Type"] = encoding.value
             try:
-                body = encoded(self.body, self.encoding)
+                body = encoded(self.body, encoding)
             except UnicodeEncodeError as error:
                 raise _not_text(error) from None
         return Request(self.method, self.target, headers, body)
@@ -68,9 +80,9 @@ def target_of(*segments: str) -> str:
     return "/v1/" + "/".join(quoted(segment) for segment in segments)
 
 
-def packed(method: str, target: str, body: Any = None) -> Call:
+def packed(method: str, target: str, body: Any = None, *, is_for_any: bool = False) -> Call:
     """Return a call whose bodies are msgpack, both ways."""
-    return Call(method, target, body, encoding=PACKED, accept=PACKED.value)
+    return Call(method, target, body, encoding=PACKED, is_for_any=is_for_any)
 
 
 def tree_target(path: str, query: Sequence[tuple[str, str]] = ()) -> str:

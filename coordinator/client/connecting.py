@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from yarl import URL
 
@@ -15,14 +15,22 @@ from coordinator.client.lease import MARGIN_RATIO
 from coordinator.client.probing import Probe
 from coordinator.client.retry import RetryPolicy
 from coordinator.client.settings import ClientSettings
+from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.sync_client import Client
 from coordinator.client.transport import HttpTransport, Transport
 from coordinator.clock import Clock, SystemClock
 from coordinator.errors import BadArgumentsError
+from coordinator.wire.encoding import Encoding
 
 ENDPOINTS_VARIABLE = "COORDINATOR_ENDPOINTS"
+TRANSPORT_VARIABLE = "COORDINATOR_TRANSPORT"
 DEFAULT_ENDPOINT = "http://127.0.0.1:7071"
+DEFAULT_TRANSPORT = "http"
 TIMEOUT_S_MAX = 1e9
+
+TransportName: TypeAlias = Literal["auto", "stream", "http"]
+_NAMES: tuple[TransportName, ...] = ("auto", "stream", "http")
 
 
 @answering
@@ -34,7 +42,7 @@ def connect(
     label: str | None = None,
     retry: RetryPolicy | None = None,
     lease_margin_ratio: float = MARGIN_RATIO,
-    transport: Transport | None = None,
+    transport: Transport | TransportName | None = None,
     clock: Clock | None = None,
     probe: Probe | Callable[[], object] | None = None,
     operator: str = "",
@@ -54,7 +62,10 @@ def connect(
         retry: how to try again; see RetryPolicy.
         lease_margin_ratio: share of the session timeout by which the client gives up earlier
             than the cluster (0.025 covers clocks that run 1 % apart; at least 50 ms are taken).
-        transport: what to send over instead of HTTP; it belongs to the client that opens it.
+        transport: how requests travel. ``auto`` is the stream (docs/stream.md), and HTTP at members
+            that do not know it; ``stream`` and ``http`` are one of them alone. None takes that of
+            ``COORDINATOR_TRANSPORT`` from the environment, then ``http``. Another one may be passed
+            as an object; it belongs to the client that opens it.
         clock: for tests; the machine's own otherwise.
         probe: asked from time to time whether this program is well. Once it fails too often its
             session is ended as a loss, and it gets another one only when it is well; see Probe.
@@ -82,10 +93,19 @@ def connect(
         probe=probe if probe is None or isinstance(probe, Probe) else Probe(probe),
         operator=operator,
     )
+    transport = _transport(transport)
     urls, retry, clock = _urls(endpoints, transport), retry or RetryPolicy(), clock or SystemClock()
 
     async def open_client() -> AsyncClient:
-        delivery = Delivery(transport or HttpTransport(), urls, clock, retry)
+        if isinstance(transport, str) and transport != "http":
+            http = HttpTransport() if transport == "auto" else None
+            leader = KnownLeader()
+            stream = StreamTransport(leader, label=settings.label, http=http)
+            packed = Encoding.MSGPACK
+            delivery = Delivery(stream, urls, clock, retry, leader, encoding=packed)
+        else:
+            sent_over = HttpTransport() if isinstance(transport, str) else transport
+            delivery = Delivery(sent_over, urls, clock, retry)
         return AsyncClient(delivery, settings)
 
     return Connector(open_client)
@@ -140,7 +160,23 @@ async def _with_the_loop(client: AsyncClient) -> AsyncGenerator[None, None]:
         await client.close()
 
 
-def _urls(endpoints: str | Sequence[str] | None, transport: Transport | None) -> list[str]:
+def _transport(transport: Transport | TransportName | None) -> Transport | TransportName:
+    if transport is None:
+        name = os.environ.get(TRANSPORT_VARIABLE) or DEFAULT_TRANSPORT
+    elif isinstance(transport, str):
+        name = transport
+    else:
+        return transport
+    for each in _NAMES:
+        if name == each:
+            return each
+    raise BadArgumentsError(
+        f"connect: expected transport (or {TRANSPORT_VARIABLE}) to be one of {', '.join(_NAMES)}, "
+        f"found {name!r}"
+    )
+
+
+def _urls(endpoints: str | Sequence[str] | None, transport: Transport | TransportName) -> list[str]:
     if endpoints is None:  # an InProcessTransport knows them
         endpoints = getattr(transport, "endpoints", None)
     if endpoints is None:

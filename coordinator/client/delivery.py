@@ -28,6 +28,7 @@ from typing import Any, Protocol, TypeVar
 from coordinator.client.calls import Call
 from coordinator.client.request_ids import RequestIdPool, RequestIds
 from coordinator.client.retry import RetryPolicy
+from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.transport import Request, Response, ResponseStream, Transport
 from coordinator.clock import Clock
 from coordinator.errors import (
@@ -120,7 +121,14 @@ class Delivery:
     """All calls of one client go through here."""
 
     def __init__(
-        self, transport: Transport, endpoints: Sequence[str], clock: Clock, retry: RetryPolicy
+        self,
+        transport: Transport,
+        endpoints: Sequence[str],
+        clock: Clock,
+        retry: RetryPolicy,
+        leader: KnownLeader | None = None,
+        *,
+        encoding: Encoding = Encoding.JSON,
     ) -> None:
         self.clock = clock
         self.retry = retry
@@ -135,6 +143,8 @@ class Delivery:
         self.readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         """The readers of streams, notified when no more lines will come."""
         self._transport = transport
+        self._leader = KnownLeader() if leader is None else leader
+        self._encoding = encoding
         self._closed = asyncio.Event()
 
     async def read(self, call: Call, parse: Callable[[Any], T], timeout_ms: int) -> T:
@@ -153,16 +163,17 @@ class Delivery:
     async def attempt(
         self, call: Call, parse: Callable[[Any], T], timeout_ms: int, ids: RequestIds | None = None
     ) -> T:
-        """Send once, to the current member; raises what it answers, and leaves it if it fails."""
-        endpoint = self.endpoints.current
+        """Send once, to the leader or the current member; raises what it answers, and leaves it if
+        it fails."""
+        endpoint = self._endpoint(call)
         try:
-            request = call.request(_server_ms(timeout_ms), ids)
+            request = call.request(_server_ms(timeout_ms), ids, self._encoding)
             response = await self._transport.request(endpoint, request, timeout_ms)
             parsed = self._parsed(endpoint, response, parse)
         except (UnavailableError, OutcomeUnknownError) as error:
             self.last_failure = error
             if not isinstance(error, RequestForgottenError):
-                self.endpoints.avoid(endpoint)
+                self.leave(endpoint)
             raise
         self.last_failure = None
         return parsed
@@ -180,9 +191,18 @@ class Delivery:
         ``is_bounded``: the member is asked to answer in that time; if not, only its headers have to
         arrive.
         """
-        endpoint = self.endpoints.current
-        request = call.request(_server_ms(timeout_ms) if is_bounded else None, ids)
+        endpoint = self._endpoint(call)
+        request = call.request(_server_ms(timeout_ms) if is_bounded else None, ids, self._encoding)
         return Streaming(self, endpoint, request, timeout_ms)
+
+    def leave(self, endpoint: str) -> None:
+        """Go on with another member, after ``endpoint`` has failed."""
+        self._leader.leave(endpoint)
+        self.endpoints.avoid(endpoint)
+
+    def _endpoint(self, call: Call) -> str:
+        leader = self._leader.url
+        return self.endpoints.current if leader is None or call.is_for_any else leader
 
     def open_stream(
         self, endpoint: str, request: Request, timeout_ms: int
@@ -249,7 +269,9 @@ class Delivery:
         try:
             # A third even of a short time: a silent member must leave some for the write itself.
             attempt_ms = min(self.attempt_ms(timeout_ms, timeout_ms), max(1, timeout_ms // 3))
-            await self.attempt(Call("GET", "/v1/status"), lambda body: None, attempt_ms)
+            await self.attempt(
+                Call("GET", "/v1/status", is_for_any=True), lambda body: None, attempt_ms
+            )
         except CoordinatorError:
             pass  # the floor stays 0, which is true, and at worst forgotten sooner
 
@@ -258,7 +280,7 @@ class Delivery:
         if response.status >= 400:
             raise problem_in(endpoint, response)
         try:
-            return parse(decode(response.body, _encoding_of(response)))
+            return parse(decode(response.body, encoding_of(response.headers)))
         except BadArgumentsError as error:
             raise OutcomeUnknownError(
                 f"{endpoint}: the answer could not be read: {error.message}"
@@ -313,7 +335,7 @@ class Streaming:
         if isinstance(error, UnavailableError | OutcomeUnknownError) and not isinstance(
             error, RequestForgottenError
         ):
-            self._delivery.endpoints.avoid(self._endpoint)
+            self._delivery.leave(self._endpoint)
 
     async def _problem(self, stream: ResponseStream) -> CoordinatorError:
         try:
@@ -333,7 +355,7 @@ def _server_ms(timeout_ms: int) -> int:
 def problem_in(endpoint: str, response: Response) -> CoordinatorError:
     """Return the error in a response; one that is not a problem of ours is indefinite."""
     try:
-        body = decode(response.body, _encoding_of(response))
+        body = decode(response.body, encoding_of(response.headers))
         if isinstance(body, Mapping) and "code" in body:
             error = from_problem(body)
             if isinstance(error, _EXPECTED):
@@ -346,6 +368,7 @@ def problem_in(endpoint: str, response: Response) -> CoordinatorError:
     )
 
 
-def _encoding_of(response: Response) -> Encoding:
-    media_type = response.headers.get("content-type", "").split(";")[0].strip()
+def encoding_of(headers: Mapping[str, str]) -> Encoding:
+    """Return how a body with these headers is encoded."""
+    media_type = headers.get("content-type", "").split(";")[0].strip()
     return Encoding.MSGPACK if media_type == Encoding.MSGPACK.value else Encoding.JSON

@@ -17,102 +17,8 @@ import aiohttp
 from aiohttp import web
 from aiohttp.client_proto import ResponseHandler
 
+from coordinator.client.memory_pipe import PipeEnd, joined
 from coordinator.client.transport import HttpTransport, Request, Response, ResponseStream
-
-_HIGH_WATER_BYTES = 256 * 1024
-
-
-class _PipeEnd(asyncio.Transport):
-    """One end of an in-memory connection; what is written here is received over there."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__({"peername": ("127.0.0.1", 0), "sockname": ("127.0.0.1", 0)})
-        self._loop = loop
-        self._protocol: Any = None
-        self._peer: _PipeEnd = self
-        self._inbox = bytearray()
-        self._is_paused = False
-        self._is_flushing = False
-        self._is_peer_held = False
-        self._is_closing = False
-        self._is_lost = False
-
-    def join(self, protocol: asyncio.Protocol, peer: _PipeEnd) -> None:
-        self._protocol, self._peer = protocol, peer
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        if not self._is_closing:
-            self._peer._receive(bytes(data))
-
-    def _receive(self, data: bytes) -> None:
-        if self._is_lost:
-            return
-        self._inbox += data
-        if len(self._inbox) > _HIGH_WATER_BYTES and not self._is_peer_held:
-            self._is_peer_held = True
-            self._peer._protocol.pause_writing()
-        self._schedule()
-
-    def _schedule(self) -> None:
-        if not self._is_flushing and not self._is_paused:
-            self._is_flushing = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._is_flushing = False
-        if self._is_paused or self._is_lost:
-            return
-        if self._inbox:
-            data = bytes(self._inbox)
-            self._inbox.clear()
-            self._protocol.data_received(data)
-            if self._is_peer_held:
-                self._is_peer_held = False
-                self._peer._protocol.resume_writing()
-        if self._peer._is_closing and not self._inbox:
-            self._lose()
-
-    def close(self) -> None:
-        if not self._is_closing:
-            self._is_closing = True
-            self._loop.call_soon(self._lose)
-            self._peer._schedule()
-
-    def abort(self) -> None:
-        self.close()
-
-    def _lose(self) -> None:
-        if not self._is_lost:
-            self._is_lost = self._is_closing = True
-            self._protocol.connection_lost(None)
-
-    def is_closing(self) -> bool:
-        return self._is_closing
-
-    def pause_reading(self) -> None:
-        self._is_paused = True
-
-    def resume_reading(self) -> None:
-        self._is_paused = False
-        self._schedule()
-
-    def is_reading(self) -> bool:
-        return not self._is_paused
-
-    def get_protocol(self) -> Any:
-        return self._protocol
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._protocol = protocol
-
-    def get_write_buffer_size(self) -> int:
-        return len(self._peer._inbox)
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """The mark is fixed."""
-
-    def can_write_eof(self) -> bool:
-        return False
 
 
 class _MemoryConnector(aiohttp.BaseConnector):
@@ -121,7 +27,7 @@ class _MemoryConnector(aiohttp.BaseConnector):
     def __init__(
         self,
         serve: Callable[[str], asyncio.Protocol | None],
-        on_connected: Callable[[str, _PipeEnd], None],
+        on_connected: Callable[[str, PipeEnd], None],
     ) -> None:
         super().__init__(limit=0)
         self._serve = serve
@@ -135,12 +41,7 @@ class _MemoryConnector(aiohttp.BaseConnector):
             raise aiohttp.ClientConnectorError(key, ConnectionRefusedError(111, "no such member"))
         loop = asyncio.get_running_loop()
         client = ResponseHandler(loop)
-        near, far = _PipeEnd(loop), _PipeEnd(loop)
-        near.join(client, far)
-        far.join(server, near)
-        server.connection_made(far)
-        client.connection_made(near)
-        self._on_connected(url, near)
+        self._on_connected(url, joined(loop, client, server))
         return client
 
 
@@ -181,7 +82,7 @@ class InProcessTransport:
         self._http = HttpTransport(connector=lambda: _MemoryConnector(self._connect, self._keep))
         self._starting = asyncio.Lock()
         self._is_started = False
-        self._pipes: dict[str, list[_PipeEnd]] = {}
+        self._pipes: dict[str, list[PipeEnd]] = {}
 
     @property
     def endpoints(self) -> list[str]:
@@ -226,6 +127,6 @@ class InProcessTransport:
             return None
         return runner.server()
 
-    def _keep(self, url: str, pipe: _PipeEnd) -> None:
+    def _keep(self, url: str, pipe: PipeEnd) -> None:
         pipes = [each for each in self._pipes.get(url, []) if not each.is_closing()]
         self._pipes[url] = [*pipes, pipe]

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, TypeVar
 
 from coordinator.client.calls import Call
-from coordinator.client.delivery import Delivery, Trouble
+from coordinator.client.delivery import Delivery, Trouble, encoding_of
 from coordinator.client.transport import ResponseStream
 from coordinator.errors import (
     BadArgumentsError,
@@ -127,7 +127,8 @@ class Lines(Generic[T]):
     async def _line(self, silence_ms: int) -> T:
         assert self._stream is not None, "a line is read from an open stream"
         while True:
-            self._silence = asyncio.timeout(0 if self._delivery.is_closed else silence_ms / 1000)
+            limit_s = None if self._stream.watches_silence else silence_ms / 1000
+            self._silence = asyncio.timeout(0 if self._delivery.is_closed else limit_s)
             try:
                 async with self._silence:
                     raw = await self._stream.line()
@@ -138,7 +139,7 @@ class Lines(Generic[T]):
             if not raw.strip():
                 continue  # a keep-alive
             try:
-                said = self._parse(decode(raw))
+                said = self._parse(decode(raw, encoding_of(self._stream.headers)))
             except BadArgumentsError as error:
                 raise ConnectionLostError(f"a line could not be read: {error.message}") from error
             if isinstance(said, StreamError):

@@ -22,7 +22,7 @@ class OperatorVerbs(Asking):
         Raises:
             UnavailableError: no member answered in time.
         """
-        return await self._read(Call("GET", "/v1/status"), reader(Status))
+        return await self._read(Call("GET", "/v1/status", is_for_any=True), reader(Status))
 
     async def limits(self) -> LimitsView:
         """Return the limits of the cluster: how much there may be of everything.

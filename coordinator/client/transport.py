@@ -52,6 +52,14 @@ class ResponseStream(Protocol):
     """A response whose body is read line by line while it is being written."""
 
     @property
+    def watches_silence(self) -> bool:
+        """Whether ``line`` raises ConnectionLostError by itself when the member falls silent.
+
+        If not, a stream without a line, be it blank, for some seconds is to be given up.
+        """
+        ...
+
+    @property
     def status(self) -> int:
         """The HTTP status."""
         ...
@@ -89,6 +97,8 @@ class Transport(Protocol):
 
 
 class _HttpStream:
+    watches_silence = False
+
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self._buffer = bytearray()

@@ -56,9 +56,7 @@ class ChangeStream:
         self._has_begun = False
         self._selectors = tuple(selectors)
         self._is_one_shot = is_one_shot
-        self._lines: Lines[WatchLine] = Lines(
-            delivery, self._call, _read_line, contact_timeout_ms
-        )
+        self._lines: Lines[WatchLine] = Lines(delivery, self._call, _read_line, contact_timeout_ms)
         self._is_finished = False
 
     async def open(self) -> ChangeStream:
@@ -120,7 +118,7 @@ class ChangeStream:
 
     def _call(self) -> Call:
         request = WatchRequest(self._selectors, self.zxid, self._is_one_shot)
-        return Call("POST", "/v1/watch", request, accept=NDJSON_TYPE)
+        return Call("POST", "/v1/watch", request, accept=NDJSON_TYPE, is_for_any=True)
 
 
 def _read_line(body: Any) -> WatchLine:

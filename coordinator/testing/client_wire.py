@@ -175,6 +175,8 @@ class _WireStreaming:
 class _WireStream:
     """A stream of lines over a wire; a line that is under way when it is cut comes late."""
 
+    watches_silence = False
+
     def __init__(self, stream: ResponseStream, wire: Wire, endpoint: str, request: Request) -> None:
         self._stream = stream
         self._wire = wire

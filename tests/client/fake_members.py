@@ -59,6 +59,8 @@ Happening = Response | CoordinatorError | None
 class FakeStream:
     """A stream of the lines that the test puts into it; None ends it, an error breaks it."""
 
+    watches_silence = False
+
     def __init__(self, status: int = 200) -> None:
         self.status = status
         self.headers: Mapping[str, str] = {"coordinator-index": "7"}

@@ -104,6 +104,8 @@ class Network:
 class _Faulty:
     """A stream over the faulty network."""
 
+    watches_silence = False
+
     def __init__(self, stream: ResponseStream, request: Request, network: Network) -> None:
         self._stream = stream
         self._request = request

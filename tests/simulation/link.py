@@ -229,6 +229,8 @@ class _Call:
 class _Stream:
     """One response that goes on; the client's end of it."""
 
+    watches_silence = False
+
     def __init__(
         self, link: ClientLink, member: SimulatedMember, loop: asyncio.AbstractEventLoop
     ) -> None:

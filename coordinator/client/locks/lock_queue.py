@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from coordinator.client.calls import Call, quoted
 from coordinator.client.chores import Chores
-from coordinator.client.delivery import Delivery, Trouble
+from coordinator.client.delivery import Delivery, Trouble, encoding_of
 from coordinator.client.locks.acquire_request import AcquireRequest
 from coordinator.client.locks.acquired import Acquired
 from coordinator.client.locks.leftovers import Leftovers
@@ -350,7 +350,9 @@ class LockQueue:
                 while True:
                     if self._delivery.clock.monotonic_ms() - opened_ms > _ASK_AGAIN_MS:
                         raise _AskAgain
-                    limit_ms = min(self._remaining_ms(attempt) + _GRACE_MS, _SILENCE_MS_MAX)
+                    limit_ms = self._remaining_ms(attempt) + _GRACE_MS
+                    if not stream.watches_silence:
+                        limit_ms = min(limit_ms, _SILENCE_MS_MAX)
                     try:
                         async with asyncio.timeout(max(limit_ms, 0) / 1000):
                             line = await stream.line()
@@ -364,7 +366,7 @@ class LockQueue:
                         )
                     if not line.strip():
                         continue  # a keep-alive
-                    grant = _read(line, attempt, on_position)
+                    grant = _read(line, encoding_of(stream.headers), attempt, on_position)
                     if grant is not None:
                         return grant
         except (LockTimeoutError, SessionExpiredError, LockLostError):
@@ -382,7 +384,8 @@ class LockQueue:
             names=self.names if len(self.names) > 1 else (),
             **asdict(request),
         )
-        return Call("POST", self._target, acquire.to_body(Encoding.JSON), accept=NDJSON_TYPE)
+        body = acquire.to_body(Encoding.JSON)
+        return Call("POST", self._target, body, encoding=Encoding.JSON, accept=NDJSON_TYPE)
 
     def _remaining_ms(self, attempt: _Attempt) -> int:
         if attempt.deadline_ms is None:
@@ -461,10 +464,13 @@ class LockQueue:
 
 
 def _read(
-    line: bytes, attempt: _Attempt, on_position: Callable[[int], None] | None
+    line: bytes,
+    encoding: Encoding,
+    attempt: _Attempt,
+    on_position: Callable[[int], None] | None,
 ) -> GrantReply | None:
     try:
-        said = union_from_body(AcquireLine, decode(line), "line")
+        said = union_from_body(AcquireLine, decode(line, encoding), "line")
     except BadArgumentsError as error:
         raise ConnectionLostError(f"the stream could not be read: {error.message}") from error
     match said:

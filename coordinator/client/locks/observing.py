@@ -23,7 +23,8 @@ class ElectionStream:
 
     def __init__(self, delivery: Delivery, name: str, contact_timeout_ms: int | None) -> None:
         self.zxid: int | None = None
-        call = Call("GET", target_of("elections", name) + "?observe", accept=NDJSON_TYPE)
+        target = target_of("elections", name) + "?observe"
+        call = Call("GET", target, accept=NDJSON_TYPE, is_for_any=True)
         self._lines: Lines[Elected] = Lines(delivery, lambda: call, _read_line, contact_timeout_ms)
         self._last: Elected | None = None
         self._is_finished = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from coordinator.client.asking import Asking
-from coordinator.client.calls import Call, target_of
+from coordinator.client.calls import PACKED, Call, packed, target_of
 from coordinator.client.conditions import Conditions, conditions_of
 from coordinator.client.hints import LockQuestion, answering
 from coordinator.model.grants import (
@@ -148,5 +148,6 @@ class LockVerbs(Asking):
         """
         held = if_held_body(conditions_of(if_held))
         target = target_of("elections", name, "grants", grant_id)
-        call = Call("PUT", target, {**to_body(ProclaimRequest(value)), **held})
+        body = {**to_body(ProclaimRequest(value), PACKED), **held}
+        call = packed("PUT", target, body)
         await self._write(call, lambda body: None)

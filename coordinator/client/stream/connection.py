@@ -1,0 +1,399 @@
+"""One connection of the stream on a socket of an event loop.
+
+1. The frames of one pass of the loop leave in one send; the first of a quiet connection at once.
+2. Deadlines cost no task and no timer of their own: requests are put into slots of ``_SLOT_S``, and
+   one timer looks at each slot when it is due. So a deadline is kept up to ``_SLOT_S`` late.
+3. While somebody waits for lines, a server that says nothing is asked (PING), and taken for dead
+   when it does not answer. So is one that let a deadline pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from coordinator.client.stream.conversation import Conversation, Waiter
+from coordinator.client.transport import Request, Response
+from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
+from coordinator.wire.stream.frames import PREFACE, WINDOW_BYTES
+
+_SLOT_S = 0.025
+_QUIET_S = 2.0
+"""After so much silence a server whose lines are waited for is asked whether it is there."""
+_SILENCE_S_MAX = 7.0
+"""A server that has not answered for so long is taken for dead."""
+_PROOF_S = 1.0
+"""How long a server that let a deadline pass has to show that it is there."""
+
+
+class Connection(asyncio.Protocol):
+    """Made by ``loop.create_connection``.
+
+    ``began`` is done once WELCOME was read, or never will be; ``is_http`` says then that the other
+    side does not know the stream.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        label: str,
+        on_leader: Callable[[Connection, str | None], None],
+        on_lost: Callable[[Connection], None],
+    ) -> None:
+        self.endpoint = endpoint
+        self.is_http = False
+        self.leader_url: str | None = None
+        """Who leads, as this server has said last."""
+        self._conversation = Conversation(endpoint, self._note_leader)
+        self._label = label
+        self._on_leader = on_leader
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self.began: asyncio.Future[None] = self._loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._is_flush_due = False
+        self._is_paused = False
+        self._slots: dict[int, list[tuple[int, int]]] = {}
+        """Requests and how many ms they had, by the slot in which their deadline is."""
+        self._slot_timer: asyncio.TimerHandle | None = None
+        self._line_timer: asyncio.TimerHandle | None = None
+        self._ping_timer: asyncio.TimerHandle | None = None
+        self._proof_timer: asyncio.TimerHandle | None = None
+        self._line_streams = 0
+        self._heard_s = self._loop.time()
+        self._began_s = self._heard_s
+
+    def takes(self, request: Request) -> bool:
+        """Whether ``request`` may be asked now."""
+        conversation = self._conversation
+        return conversation.has_room and not self._is_paused and conversation.fits(request)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether requests are taken at all."""
+        conversation = self._conversation
+        return (
+            conversation.welcome is not None
+            and conversation.problem is None
+            and not conversation.is_over
+        )
+
+    @property
+    def problem(self) -> CoordinatorError | None:
+        """Why the server takes no requests, if it has said so."""
+        return self._conversation.problem
+
+    def fits(self, request: Request) -> bool:
+        """Whether the server reads a frame as long as that of ``request``."""
+        return self._conversation.fits(request)
+
+    # --- requests
+
+    async def ask(self, request: Request, timeout_ms: int) -> Response:
+        """Send ``request`` and return its whole response."""
+        waiter = _Whole(self._loop.create_future())
+        number = self._begin(request, waiter, timeout_ms)
+        try:
+            return await waiter.future
+        except asyncio.CancelledError:
+            self.give_up(number)
+            raise
+
+    def open_lines(self, request: Request, timeout_ms: int) -> Lines:
+        """Send ``request``; its response is read from what is returned."""
+        lines = Lines(self)
+        self._line_streams += 1
+        lines.number = self._begin(request, lines, timeout_ms)
+        if self._line_timer is None:
+            self._line_timer = self._loop.call_later(_QUIET_S, self._look_at_lines)
+        return lines
+
+    def lines_closed(self, number: int) -> None:
+        """Nobody reads the lines of request ``number`` any more."""
+        self._line_streams -= 1
+        self.give_up(number)
+
+    def give_up(self, number: int) -> None:
+        """Let go of request ``number``; the server is told if it may still be at it."""
+        if self._conversation.cancel(number):
+            self._flush_soon()
+
+    def credit(self, number: int, amount: int) -> None:
+        """Let more lines of request ``number`` come."""
+        if not self._conversation.is_over:
+            self._conversation.credit(number, amount)
+            self._flush_soon()
+
+    def close(self, why: str) -> None:
+        """End it; what is under way fails."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._lose(why)
+
+    def _begin(self, request: Request, waiter: Waiter, timeout_ms: int) -> int:
+        conversation = self._conversation
+        is_quiet = not conversation.waiting
+        number = conversation.ask(request, waiter)
+        self._await_deadline(number, timeout_ms)
+        if is_quiet and not self._is_flush_due:
+            self._flush()
+        else:
+            self._flush_soon()
+        return number
+
+    # --- what asyncio reports
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._conversation.hello(self._label)
+        transport.write(PREFACE + self._conversation.take())
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_s = self._loop.time()
+        conversation = self._conversation
+        try:
+            conversation.receive(data)
+        except BadArgumentsError as error:
+            self.is_http = conversation.welcome is None
+            self.close(error.message)
+            return
+        if not self.began.done() and (conversation.welcome or conversation.problem):
+            self._welcomed()
+        if conversation.problem is not None and not conversation.waiting:
+            self.close(conversation.problem.message)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        conversation = self._conversation
+        self.is_http = self.is_http or (conversation.welcome is None and exc is None)
+        said = "" if exc is None else str(exc) or type(exc).__name__
+        self._lose(said or "the server closed it")
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+
+    # --- in between
+
+    def _welcomed(self) -> None:
+        self.began.set_result(None)
+        welcome = self._conversation.welcome
+        if welcome is not None:
+            self._ping_timer = self._loop.call_later(welcome.idle_ms / 3000, self._ping)
+
+    def _note_leader(self, url: str | None) -> None:
+        self.leader_url = url
+        self._on_leader(self, url)
+
+    def _lose(self, why: str) -> None:
+        timers = (self._slot_timer, self._line_timer, self._ping_timer, self._proof_timer)
+        for timer in timers:
+            if timer is not None:
+                timer.cancel()
+        if not self._conversation.is_over:
+            self._conversation.lose(why)
+            self._on_lost(self)
+        if not self.began.done():
+            self.began.set_result(None)
+
+    def _flush_soon(self) -> None:
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        if self._transport is not None and not self._conversation.is_over:
+            self._transport.write(self._conversation.take())
+
+    def _ping(self) -> None:
+        welcome = self._conversation.welcome
+        assert welcome is not None, "pings begin with WELCOME"
+        self._ping_timer = self._loop.call_later(welcome.idle_ms / 3000, self._ping)
+        self._conversation.ping()
+        self._flush_soon()
+
+    # --- deadlines
+
+    def _await_deadline(self, number: int, timeout_ms: int) -> None:
+        slot = int((self._loop.time() - self._began_s + timeout_ms / 1000) / _SLOT_S) + 1
+        numbers = self._slots.get(slot)
+        if numbers is None:
+            self._slots[slot] = [(number, timeout_ms)]
+            timer = self._slot_timer
+            if timer is None or timer.when() > self._due_s(slot):
+                self._next_slot()
+        else:
+            numbers.append((number, timeout_ms))
+
+    def _due_s(self, slot: int) -> float:
+        return self._began_s + slot * _SLOT_S
+
+    def _next_slot(self) -> None:
+        if self._slot_timer is not None:
+            self._slot_timer.cancel()
+        self._slot_timer = None
+        if self._slots:
+            due_s = self._due_s(min(self._slots))
+            self._slot_timer = self._loop.call_at(due_s, self._look_at_slots)
+
+    def _look_at_slots(self) -> None:
+        """Fail the requests whose deadline is over; the connection too, if nothing came since."""
+        now_s, waiting = self._loop.time(), self._conversation.waiting
+        late: list[tuple[Waiter, int]] = []
+        for slot in [each for each in self._slots if self._due_s(each) <= now_s + 1e-6]:
+            for number, timeout_ms in self._slots.pop(slot):
+                waiter = waiting.get(number)
+                if waiter is not None and not (isinstance(waiter, Lines) and waiter.has_begun):
+                    late.append((waiter, timeout_ms))
+                    self.give_up(number)
+        self._slot_timer = None
+        for waiter, timeout_ms in late:
+            said = f"{self.endpoint}: no answer within {timeout_ms} ms"
+            waiter.on_failure(ConnectionLostError(said, endpoint=self.endpoint))
+        if late and self._proof_timer is None:
+            self._ask_for_proof()
+        self._next_slot()
+
+    def _ask_for_proof(self) -> None:
+        """Let the server show that it is there; if it is not, nobody else is to wait for it."""
+        asked_s = self._loop.time()
+
+        def look() -> None:
+            self._proof_timer = None
+            if self._heard_s < asked_s:
+                self.close(f"the server said nothing for {self._loop.time() - self._heard_s:.1f} s")
+
+        self._proof_timer = self._loop.call_later(_PROOF_S, look)
+        self._conversation.ping()
+        self._flush_soon()
+
+    def _look_at_lines(self) -> None:
+        self._line_timer = None
+        silence_s = self._loop.time() - self._heard_s
+        if silence_s >= _SILENCE_S_MAX:
+            self.close(f"the server said nothing for {_SILENCE_S_MAX:g} s")
+        elif self._line_streams:
+            if silence_s >= _QUIET_S / 2:
+                self._conversation.ping()
+                self._flush_soon()
+            self._line_timer = self._loop.call_later(_QUIET_S, self._look_at_lines)
+
+
+class _Whole:
+    """Waits for one whole response."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[Response]) -> None:
+        self.future = future
+
+    def on_answer(self, response: Response) -> None:
+        if not self.future.done():
+            self.future.set_result(response)
+
+    def on_failure(self, error: CoordinatorError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
+        self.on_failure(ConnectionLostError(f"expected one answer, found lines (status {status})"))
+
+    def on_line(self, body: bytes) -> None:
+        """Of what failed already."""
+
+    def on_end(self) -> None:
+        """Of what failed already."""
+
+
+class Lines:
+    """A response that is read line by line; the ``ResponseStream`` of this transport."""
+
+    watches_silence = True
+
+    def __init__(self, connection: Connection) -> None:
+        self.number = 0
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self.has_begun = False
+        self._connection = connection
+        self._lines: deque[bytes] = deque()
+        self._taken_bytes = 0
+        self._is_ended = False
+        self._error: CoordinatorError | None = None
+        self._wakened: asyncio.Future[None] | None = None
+
+    async def begun(self) -> None:
+        """Return once status and headers are there; raises what came instead."""
+        while not self.has_begun:
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+
+    async def line(self) -> bytes | None:
+        """Return the next line, None at the end of the stream."""
+        while not self._lines:
+            if self._error is not None:
+                raise self._error
+            if self._is_ended:
+                return None
+            await self._wait()
+        line = self._lines.popleft()
+        self._taken_bytes += len(line)
+        if self._taken_bytes >= WINDOW_BYTES // 2 and not self._is_ended:
+            self._connection.credit(self.number, self._taken_bytes)
+            self._taken_bytes = 0
+        return line
+
+    async def read(self) -> bytes:
+        """Return the whole rest."""
+        parts = []
+        while (line := await self.line()) is not None:
+            parts.append(line)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Nobody reads any more."""
+        self._connection.lines_closed(self.number)
+        self._is_ended = True
+
+    # --- what the connection brings
+
+    def on_answer(self, response: Response) -> None:
+        self.on_head(response.status, response.headers)
+        if response.body:
+            self._lines.append(response.body)
+        self.on_end()
+
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status, self.headers, self.has_begun = status, headers, True
+        self._wake()
+
+    def on_line(self, body: bytes) -> None:
+        self._lines.append(body)
+        self._wake()
+
+    def on_end(self) -> None:
+        self._is_ended = True
+        self._wake()
+
+    def on_failure(self, error: CoordinatorError) -> None:
+        self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._wakened is not None and not self._wakened.done():
+            self._wakened.set_result(None)
+
+    async def _wait(self) -> None:
+        self._wakened = asyncio.get_running_loop().create_future()
+        try:
+            await self._wakened
+        finally:
+            self._wakened = None

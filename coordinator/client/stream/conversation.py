@@ -1,0 +1,232 @@
+"""What is said on one connection of the stream, from the client's side. No I/O, no clock.
+
+1. A request that was written and not answered when the connection ends is indefinite, one that was
+   not written yet definite. ``sent`` says up to where frames were written.
+2. An answer to a request that was given up is skipped; one to a request that was never sent is a
+   mistake of the server, and ends the connection.
+3. After GOAWAY nothing is asked; those under way may still be answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from coordinator.client.transport import Request, Response
+from coordinator.errors import (
+    BadArgumentsError,
+    ConnectionLostError,
+    CoordinatorError,
+    UnavailableError,
+    from_problem,
+)
+from coordinator.wire.encoding import Encoding
+from coordinator.wire.stream import frames
+
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+_PACKED = Encoding.MSGPACK.value
+_PLAIN_HEADERS = {"content-type": _PACKED}
+
+
+class Waiter(Protocol):
+    """Who waits for what comes of one request."""
+
+    def on_answer(self, response: Response) -> None:
+        """Take the whole response."""
+        ...
+
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
+        """Take the begin of a response that goes on."""
+        ...
+
+    def on_line(self, body: bytes) -> None:
+        """Take one line of it."""
+        ...
+
+    def on_end(self) -> None:
+        """Nothing more comes."""
+        ...
+
+    def on_failure(self, error: CoordinatorError) -> None:
+        """Nothing comes: the connection has ended."""
+        ...
+
+
+class Conversation:
+    """Requests out, frames in. Its owner locks it if several threads use it."""
+
+    def __init__(self, endpoint: str, on_leader: Callable[[str | None], None]) -> None:
+        self.endpoint = endpoint
+        self.writer = frames.FrameWriter()
+        """What is to be sent; the owner takes it."""
+        self.welcome: frames.WelcomeSettings | None = None
+        self.waiting: dict[int, Waiter] = {}
+        """The requests under way, by id."""
+        self.problem: CoordinatorError | None = None
+        """Why no more requests are taken; None while they are."""
+        self.is_over = False
+        self._reader = frames.from_server(ANSWER_BYTES_MAX)
+        self._on_leader = on_leader
+        self._last_id = 0
+        self._sent_id = 0
+        self._pings = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another request may be asked now."""
+        welcome = self.welcome
+        return (
+            welcome is not None
+            and self.problem is None
+            and not self.is_over
+            and len(self.waiting) < welcome.requests_max
+        )
+
+    # --- out
+
+    def hello(self, label: str) -> None:
+        """Begin."""
+        self.writer.add(frames.Hello(frames.VERSION, frames.HelloSettings(label=label[:256])))
+
+    def ask(self, request: Request, waiter: Waiter) -> int:
+        """Put ``request`` behind what is to be sent; return its id. There is room for it."""
+        self._last_id = number = self._last_id + 1
+        self.waiting[number] = waiter
+        headers = _short(request.headers)
+        self.writer.add(
+            frames.Request(number, request.method, request.target, headers, request.body)
+        )
+        return number
+
+    def fits(self, request: Request) -> bool:
+        """Whether the server reads a frame as long as that of ``request``."""
+        assert self.welcome is not None, "a conversation begins with its welcome"
+        body_bytes_max = self.welcome.frame_bytes_max - frames.REQUEST_OVERHEAD_BYTES
+        return request.body is None or len(request.body) <= body_bytes_max
+
+    def cancel(self, number: int) -> bool:
+        """Give up request ``number``; True if the server is to be told."""
+        if self.waiting.pop(number, None) is None or self.is_over:
+            return False
+        self.writer.add(frames.Cancel(number))
+        return True
+
+    def credit(self, number: int, amount: int) -> None:
+        """Let more lines of request ``number`` come."""
+        if number in self.waiting:
+            self.writer.add(frames.Credit(number, amount))
+
+    def ping(self) -> None:
+        """Ask whether the server is there."""
+        self._pings += 1
+        self.writer.add(frames.Ping(self._pings))
+
+    def take(self) -> bytearray:
+        """Return what is to be sent; from now on it counts as sent."""
+        self._sent_id = self._last_id
+        return self.writer.take()
+
+    # --- in
+
+    def receive(self, data: bytes) -> None:
+        """Take what the connection brought, and notify who waits for it.
+
+        Raises:
+            BadArgumentsError: it is not what docs/stream.md allows; the connection is of no use.
+        """
+        reader, waiting = self._reader, self.waiting
+        reader.feed(data)
+        while taken := reader.take():
+            for frame in taken:
+                if type(frame) is frames.Answer:
+                    waiter = waiting.pop(frame.id, None)
+                    if waiter is None:
+                        self._check_given_up(frame.id)
+                    else:
+                        headers = frame.headers
+                        headers.setdefault("content-type", _PACKED)
+                        waiter.on_answer(Response(frame.status, headers, frame.body))
+                else:
+                    self._take_other(frame)
+
+    def lose(self, why: str) -> None:
+        """Fail what is under way: the connection has ended."""
+        if self.is_over:
+            return
+        self.is_over = True
+        waiting = dict(self.waiting)
+        self.waiting.clear()
+        for number, waiter in waiting.items():
+            waiter.on_failure(self._loss(why, is_sent=number <= self._sent_id))
+
+    def _loss(self, why: str, *, is_sent: bool) -> CoordinatorError:
+        if not is_sent:
+            return UnavailableError(
+                f"{self.endpoint}: {why}; nothing was sent", endpoint=self.endpoint
+            )
+        return ConnectionLostError(
+            f"{self.endpoint}: the connection broke before the answer: {why}",
+            endpoint=self.endpoint,
+        )
+
+    def _take_other(self, frame: frames.FromServer) -> None:
+        match frame:
+            case frames.Line(number, body):
+                waiter = self.waiting.get(number)
+                if waiter is None:
+                    self._check_given_up(number)
+                elif body:
+                    waiter.on_line(body)
+            case frames.Head(number, status, headers):
+                waiter = self.waiting.get(number)
+                if waiter is None:
+                    self._check_given_up(number)
+                else:
+                    waiter.on_head(status, {**_PLAIN_HEADERS, **headers})
+            case frames.End(number):
+                waiter = self.waiting.pop(number, None)
+                if waiter is None:
+                    self._check_given_up(number)
+                else:
+                    waiter.on_end()
+            case frames.Leader(url):
+                self._on_leader(url)
+            case frames.Pong():
+                pass
+            case frames.Welcome(version, settings):
+                self._begin(version, settings)
+            case frames.GoAway(problem):
+                self._go_away(problem)
+        if self.welcome is None and self.problem is None:
+            raise BadArgumentsError("stream: expected WELCOME first, found another frame")
+
+    def _begin(self, version: int, settings: frames.WelcomeSettings) -> None:
+        if version != frames.VERSION or self.welcome is not None:
+            raise BadArgumentsError(
+                f"stream: expected WELCOME of version {frames.VERSION} once, found version "
+                f"{version} or a second one"
+            )
+        self.welcome = settings
+        self._on_leader(settings.leader_url)
+
+    def _go_away(self, problem: Mapping[str, Any]) -> None:
+        error = from_problem(problem)
+        if not isinstance(error, UnavailableError):
+            error = UnavailableError(f"{self.endpoint}: {error.message}", endpoint=self.endpoint)
+        self.problem = error
+
+    def _check_given_up(self, number: int) -> None:
+        if number > self._last_id or self.welcome is None:
+            raise BadArgumentsError(
+                f"stream: expected an answer to a request up to {self._last_id}, found one to "
+                f"{number}"
+            )
+
+
+def _short(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return ``headers`` without what goes without saying, their names in lower case."""
+    return {
+        name: value
+        for name, value in zip(map(str.lower, headers), headers.values(), strict=True)
+        if value != _PACKED
+    }

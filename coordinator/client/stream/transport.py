@@ -1,0 +1,329 @@
+"""Members over the stream, and over HTTP where they do not know it.
+
+1. A member has one connection, and another when as many requests are under way as it allows.
+2. Requests are sent after WELCOME, never with the preface: until then nothing was sent, so what
+   fails before is definite, and a member without the stream gets the request by HTTP instead. That
+   is remembered for a while.
+3. Whom a member names as leader is connected to in the background, and preferred only once that
+   has succeeded; so a leader that cannot be reached costs no request anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from coordinator.client.stream.connection import Connection, Lines
+from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.transport import (
+    Request,
+    Response,
+    ResponseStream,
+    Transport,
+)
+from coordinator.errors import ClientClosedError, UnavailableError
+
+_CONNECT_S_MAX = 2.0
+_WELCOME_S_MAX = 2.0
+_HTTP_S = 60.0
+"""For how long a member that answered in HTTP is not asked for the stream again."""
+_MAYBE_HTTP_S = 5.0
+"""The same for one that closed, or said nothing."""
+_LEADER_AGAIN_S = 1.0
+"""A leader that failed is not preferred again before."""
+
+Connect: TypeAlias = Callable[[str, Callable[[], asyncio.Protocol]], Awaitable[object]]
+"""Connects a protocol to an endpoint; a test passes its own."""
+
+
+class StreamTransport:
+    """One connection for each member; belongs to one event loop.
+
+    Args:
+        leader: is kept up to date.
+        label: who this client is, for people.
+        http: what members without the stream are reached by; None if they are not.
+        connect: what opens a connection; TCP if it is None.
+    """
+
+    def __init__(
+        self,
+        leader: KnownLeader | None = None,
+        *,
+        label: str = "",
+        http: Transport | None = None,
+        connect: Connect | None = None,
+    ) -> None:
+        self._leader = KnownLeader() if leader is None else leader
+        self._leader.on_left = self._leader_left
+        self._label = label
+        self._http = http
+        self._connect = _by_tcp if connect is None else connect
+        self._ready: dict[str, Connection] = {}
+        """Of each member the connection that takes the next request."""
+        self._connections: dict[str, list[Connection]] = {}
+        self._opening: dict[str, asyncio.Task[Connection | None]] = {}
+        self._http_until_s: dict[str, float] = {}
+        self._left_s: dict[str, float] = {}
+        """When a leader failed, by its URL."""
+        self._seeking: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
+        """Send a request once and return the whole response."""
+        connection = self._ready.get(endpoint)
+        if connection is None or not connection.takes(request):
+            loop = asyncio.get_running_loop()
+            began_s = loop.time()
+            connection = await self._connection(endpoint, request, timeout_ms)
+            timeout_ms = max(1, timeout_ms - int((loop.time() - began_s) * 1000))
+            if connection is None:
+                return await self._by_http(endpoint).request(endpoint, request, timeout_ms)
+        return await connection.ask(request, timeout_ms)
+
+    def stream(self, endpoint: str, request: Request, timeout_ms: int) -> _Streaming:
+        """Send a request once and return its response line by line."""
+        return _Streaming(self, endpoint, request, timeout_ms)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._is_closed = True
+        if self._seeking is not None:
+            self._seeking.cancel()
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        for connections in list(self._connections.values()):
+            for connection in list(connections):
+                connection.close("this client was closed")
+        if opening:
+            await asyncio.wait(opening, timeout=_CONNECT_S_MAX)
+        if self._http is not None:
+            await self._http.close()
+
+    async def lines(
+        self, endpoint: str, request: Request, timeout_ms: int
+    ) -> Lines | tuple[Transport, int]:
+        """Return the stream of lines once it has begun; or what to use instead, and its timeout."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        connection = await self._connection(endpoint, request, timeout_ms)
+        timeout_ms = max(1, timeout_ms - int((loop.time() - began_s) * 1000))
+        if connection is None:
+            return self._by_http(endpoint), timeout_ms
+        lines = connection.open_lines(request, timeout_ms)
+        try:
+            await lines.begun()
+        except BaseException:
+            lines.close()
+            raise
+        return lines
+
+    def _by_http(self, endpoint: str) -> Transport:
+        if self._http is None:
+            raise UnavailableError(
+                f"{endpoint}: expected a member that speaks the stream, found one that does not, "
+                f"or a body longer than it takes there; transport='auto' goes on with HTTP",
+                endpoint=endpoint,
+            )
+        return self._http
+
+    # --- connections
+
+    async def _connection(
+        self, endpoint: str, request: Request, timeout_ms: int
+    ) -> Connection | None:
+        """Return a connection that takes ``request``, None if it is to be sent by HTTP."""
+        loop = asyncio.get_running_loop()
+        limit_s = min(_CONNECT_S_MAX, timeout_ms / 2000)
+        until_s = loop.time() + limit_s
+        while not self._is_closed:
+            connection = self._ready.get(endpoint)
+            if connection is not None and connection.is_usable:
+                if not connection.fits(request):
+                    return None
+                if (taking := self._taking(endpoint, request)) is not None:
+                    return taking
+            if endpoint.startswith("https:") or self._http_until_s.get(endpoint, 0) > loop.time():
+                return None
+            opening = self._open_soon(endpoint)
+            await asyncio.wait({opening}, timeout=max(0, until_s - loop.time()))
+            if not opening.done():
+                raise UnavailableError(
+                    f"{endpoint}: cannot connect within {limit_s:g} s", endpoint=endpoint
+                )
+            if not opening.cancelled() and opening.result() is None:
+                return None
+        raise ClientClosedError("the transport of this client is closed")
+
+    def _taking(self, endpoint: str, request: Request) -> Connection | None:
+        """Return one of the connections to ``endpoint`` that has room."""
+        for connection in self._connections[endpoint]:
+            if connection.takes(request):
+                self._ready[endpoint] = connection
+                return connection
+        return None
+
+    def _open_soon(self, endpoint: str) -> asyncio.Task[Connection | None]:
+        opening = self._opening.get(endpoint)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_task(
+                self._open(endpoint), name=f"connect to {endpoint}"
+            )
+            self._opening[endpoint] = opening
+            opening.add_done_callback(lambda task: self._opened(endpoint, task))
+        return opening
+
+    def _opened(self, endpoint: str, task: asyncio.Task[Connection | None]) -> None:
+        del self._opening[endpoint]
+        if not task.cancelled():
+            task.exception()  # whoever waits for it sees it; in the background it is no matter
+
+    async def _open(self, endpoint: str) -> Connection | None:
+        connections: list[Connection] = []
+
+        def make() -> asyncio.Protocol:
+            connections.append(Connection(endpoint, self._label, self._on_leader, self._on_lost))
+            return connections[-1]
+
+        try:
+            async with asyncio.timeout(_CONNECT_S_MAX):
+                await self._connect(endpoint, make)
+        except TimeoutError:
+            raise UnavailableError(
+                f"{endpoint}: cannot connect within {_CONNECT_S_MAX:g} s", endpoint=endpoint
+            ) from None
+        except (OSError, ValueError) as error:
+            raise UnavailableError(
+                f"{endpoint}: cannot connect: {_why_not(error)}", endpoint=endpoint
+            ) from None
+        connection = connections[-1]
+        try:
+            await asyncio.wait({connection.began}, timeout=_WELCOME_S_MAX)
+        except BaseException:
+            connection.close("nobody waits for it any more")
+            raise
+        return self._welcomed(endpoint, connection)
+
+    def _welcomed(self, endpoint: str, connection: Connection) -> Connection | None:
+        now_s = asyncio.get_running_loop().time()
+        if connection.is_usable:
+            self._connections.setdefault(endpoint, []).append(connection)
+            self._ready[endpoint] = connection
+            self._on_leader(connection, connection.leader_url)
+            return connection
+        has_answered = connection.began.done()
+        connection.close("it has not begun")
+        if connection.problem is not None:
+            raise connection.problem
+        is_sure = has_answered and connection.is_http
+        self._http_until_s[endpoint] = now_s + (_HTTP_S if is_sure else _MAYBE_HTTP_S)
+        return None
+
+    def _on_lost(self, connection: Connection) -> None:
+        endpoint = connection.endpoint
+        others = self._connections.get(endpoint, [])
+        if connection in others:
+            others.remove(connection)
+        if self._ready.get(endpoint) is connection:
+            del self._ready[endpoint]
+            if others:
+                self._ready[endpoint] = others[-1]
+            elif not self._is_closed:
+                self._leader.leave(endpoint)
+
+    # --- the leader
+
+    def _on_leader(self, connection: Connection, url: str | None) -> None:
+        if self._is_closed or self._ready.get(connection.endpoint) is not connection:
+            return  # one that is not ready yet is asked again when it is
+        named = None if url is None else url.rstrip("/")
+        if named != connection.endpoint and self._leader.url == connection.endpoint:
+            self._leader.url = None  # it says itself that it does not lead any more
+        if named is not None:
+            self._prefer(named)
+
+    def _prefer(self, url: str) -> None:
+        if url == self._leader.url:
+            return
+        loop = asyncio.get_running_loop()
+        if self._left_s.get(url, -_LEADER_AGAIN_S) + _LEADER_AGAIN_S > loop.time():
+            self._seek_later()
+        elif url in self._ready:
+            self._left_s.pop(url, None)
+            self._leader.url = url
+        elif url.startswith("http://") and self._http_until_s.get(url, 0) <= loop.time():
+            self._open_soon(url)  # when it is welcomed there it hears whether that one leads
+
+    def _leader_left(self, url: str) -> None:
+        if not self._is_closed:
+            self._left_s[url] = asyncio.get_running_loop().time()
+            self._seek_later()
+
+    def _seek_later(self) -> None:
+        if self._seeking is None:
+            loop = asyncio.get_running_loop()
+            self._seeking = loop.call_later(_LEADER_AGAIN_S, self._seek)
+
+    def _seek(self) -> None:
+        self._seeking = None
+        if self._is_closed or self._leader.url is not None:
+            return
+        named = {each.leader_url for each in self._ready.values() if each.leader_url is not None}
+        for url in sorted(named):
+            self._prefer(url.rstrip("/"))
+
+
+class _Streaming:
+    """``async with`` it to stream."""
+
+    def __init__(
+        self, transport: StreamTransport, endpoint: str, request: Request, timeout_ms: int
+    ) -> None:
+        self._transport = transport
+        self._endpoint = endpoint
+        self._request = request
+        self._timeout_ms = timeout_ms
+        self._lines: Lines | None = None
+        self._http_streaming: AbstractAsyncContextManager[ResponseStream] | None = None
+
+    async def __aenter__(self) -> ResponseStream:
+        opened = await self._transport.lines(self._endpoint, self._request, self._timeout_ms)
+        if isinstance(opened, Lines):
+            self._lines = opened
+            return opened
+        http, timeout_ms = opened
+        streaming = http.stream(self._endpoint, self._request, timeout_ms)
+        stream = await streaming.__aenter__()
+        self._http_streaming = streaming
+        return stream
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._lines is not None:
+            self._lines.close()
+        elif self._http_streaming is not None:
+            await self._http_streaming.__aexit__(kind, error, traceback)
+
+
+async def _by_tcp(endpoint: str, make: Callable[[], asyncio.Protocol]) -> object:
+    parts = urlsplit(endpoint)
+    loop = asyncio.get_running_loop()
+    return await loop.create_connection(make, parts.hostname or "", parts.port or 80)
+
+
+def _why_not(error: OSError | ValueError) -> str:
+    number = error.errno if isinstance(error, OSError) else None
+    if number is not None and number in errno.errorcode:
+        return os.strerror(number)
+    return str(error) or type(error).__name__

@@ -1,0 +1,91 @@
+"""A member made of the codec, in memory: the test says what it answers and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from coordinator.client.memory_pipe import PipeEnd, joined
+from coordinator.wire.stream import frames
+from coordinator.wire.stream.frames import PREFACE, FromClient, FromServer
+
+Respond = Callable[["Peer", FromClient], None]
+
+
+class Peer(asyncio.Protocol):
+    """The server's end of one connection; hands each frame to ``respond``."""
+
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
+        self._reader = frames.from_client(1 << 20)
+        self._preface = b""
+        self.transport: Any = None
+        self.received: list[FromClient] = []
+        self.is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+
+    def data_received(self, data: bytes) -> None:
+        if len(self._preface) < len(PREFACE):
+            self._preface += data
+            assert frames.begins_stream(self._preface) is not False
+            data, self._preface = self._preface[len(PREFACE) :], self._preface[: len(PREFACE)]
+        self._reader.feed(data)
+        while taken := self._reader.take():
+            for frame in taken:
+                self.received.append(frame)
+                self._respond(self, frame)
+
+    def send(self, *said: FromServer) -> None:
+        self.transport.write(b"".join(map(frames.encoded, said)))
+
+    def requests(self) -> list[frames.Request]:
+        return [each for each in self.received if isinstance(each, frames.Request)]
+
+
+class Network:
+    """Members by their URLs; what is not there refuses connections."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, Callable[[], asyncio.Protocol]] = {}
+        self.peers: dict[str, list[Any]] = {}
+        self.pipes: list[PipeEnd] = []
+
+    def add(self, url: str, respond: Respond) -> None:
+        self.members[url] = lambda: Peer(respond)
+
+    async def connect(self, endpoint: str, make: Callable[[], asyncio.Protocol]) -> object:
+        serve = self.members.get(endpoint)
+        if serve is None:
+            raise ConnectionRefusedError(111, "refused")
+        client, server = make(), serve()
+        self.peers.setdefault(endpoint, []).append(server)
+        self.pipes.append(joined(asyncio.get_running_loop(), client, server))
+        return client
+
+    def peer(self, url: str) -> Any:
+        """Return the server's end of the latest connection to ``url``."""
+        return self.peers[url][-1]
+
+
+def welcome(
+    peer: Peer, *, leader_url: str | None = None, requests_max: int = 1024, idle_ms: int = 60_000
+) -> None:
+    settings = frames.WelcomeSettings("n1", leader_url, requests_max=requests_max, idle_ms=idle_ms)
+    peer.send(frames.Welcome(frames.VERSION, settings))
+
+
+def echo(peer: Peer, frame: FromClient) -> None:
+    """Welcome, answer each request with its target, and each PING."""
+    match frame:
+        case frames.Hello():
+            welcome(peer)
+        case frames.Request(number, _, target, _, _):
+            peer.send(frames.Answer(number, 200, {}, target.encode()))
+        case frames.Ping(number):
+            peer.send(frames.Pong(number))
