@@ -12,31 +12,26 @@ A judge applies the log to a machine of its own and looks after every entry. Wha
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import Any
 
 import pytest
 
-from coordinator.config import Config, SessionConfig
-from coordinator.errors import CoordinatorError, OutcomeUnknownError, RequestError, SessionError
+from coordinator.errors import CoordinatorError, OutcomeUnknownError
 from coordinator.model.contention import HolderInfo
 from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER
 from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.queues import Wish
-from coordinator.service.member import Member
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, Kind, RequestId
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import HoldEnded
 from tests.met import Met
-from tests.service.fake_cluster import World, cluster, settle, soon
+from tests.service.fake_cluster import World, cluster, soon
 from tests.service.locks.lock_scenes import looked
+from tests.service.locks.storm import CONFIG, SEEDS, Passed, Storm, commands_met
 from tests.state.exercised import Exercised
 
-SESSIONS = SessionConfig(timeout_ms_default=600_000)
-"""Without heartbeats a session would not last; those that are to, last longer than the storm."""
-SEEDS = range(20)
 LOCKS = ("a", "b", "c", "s")
 WANTED: tuple[tuple[str | tuple[str, ...], Kind], ...] = (
     ("a", Kind.EXCLUSIVE), ("a", Kind.SHARED), ("b", Kind.SHARED), ("b", Kind.EXCLUSIVE),
@@ -117,69 +112,50 @@ class MixedStorm:
 
     def __init__(self, world: World, judge: Judge, seed: int) -> None:
         self.world, self.judge = world, judge
-        self.chosen = random.Random(seed)
-        self.session_ids: list[str] = []
-        self.tasks: dict[asyncio.Task[None], None] = {}
-        self.held: list[GrantReply] = []
+        self.storm = Storm(world, seed)
+        self.chosen = self.storm.chosen
         self.requests: list[tuple[Any, ...]] = []
         self.ended_unknown: dict[RequestId, str] = {}
         """With one of the names that each was an attempt at."""
-        self.broken: list[BaseException] = []
         self.grant_count = 0
-
-    @property
-    def member(self) -> Member:
-        return self.chosen.choice(list(self.world.members.values()))
 
     @property
     def asked(self) -> Asked:
         return Asked(request=None, deadline_ms=self.world.deadline(5_000))
 
     def step(self) -> None:
-        chosen, world = self.chosen, self.world
+        chosen, storm = self.chosen, self.storm
         action = chosen.choices(
-            [
-                "acquire",
-                "retry",
-                "release",
-                "cancel",
-                "elect",
-                "lag",
-                "change",
-                "resize",
-                "close",
-                "open",
-            ],
+            ["acquire", "retry", "release", "cancel", "elect", "lag", "change", "resize", "close",
+             "open"],
             weights=[40, 8, 30, 8, 3, 6, 12, 3, 1, 6],
-        )[0]
+        )[0]  # fmt: skip
         if action == "acquire":
             name, kind = chosen.choice(WANTED)
             request = RequestId(f"c{len(self.requests)}", 1)
-            session_id = chosen.choice(self.session_ids)
+            session_id = chosen.choice(storm.session_ids)
             self.requests.append((session_id, name, self.wish(kind), request))
-            self.run(self.acquire(*self.requests[-1]))
+            storm.run(self.acquire(*self.requests[-1]))
         elif action == "retry" and self.requests:
-            self.run(self.acquire(*chosen.choice(self.requests[-10:])))
-        elif action in ("release", "change") and self.held:
-            grant = self.held.pop(chosen.randrange(len(self.held)))
-            self.run(self.release(grant) if action == "release" else self.change(grant))
+            storm.run(self.acquire(*chosen.choice(self.requests[-10:])))
+        elif action in ("release", "change") and storm.held:
+            grant = storm.held.pop(chosen.randrange(len(storm.held)))
+            storm.run(self.release(grant) if action == "release" else self.change(grant))
         elif action == "resize":
-            resize = self.member.holding.resize("s", chosen.choice([1, 2, 3]), self.asked)
-            self.run(self.quietly(resize))
-        elif action == "cancel" and self.tasks:
-            chosen.choice(list(self.tasks)).cancel()
+            resize = storm.member.holding.resize("s", chosen.choice([1, 2, 3]), self.asked)
+            storm.run(self.quietly(resize))
+        elif action == "cancel" and storm.tasks:
+            storm.cancel()
         elif action == "elect":
-            world.elect(chosen.choice(["1", "2", "3", "1", "2", "3", None]))
+            storm.elect()
         elif action == "lag":
-            engine = world.engines[chosen.choice(["1", "2", "3"])]
-            engine.is_applying = not engine.is_applying or engine.is_leader
-            engine.catch_up()
-        elif action == "close" and len(self.session_ids) > 2:
-            session_id = self.session_ids.pop()
-            close = self.member.close_session(session_id, None, world.deadline(5_000))
-            self.run(self.quietly(close))
+            storm.lag()
+        elif action == "close" and len(storm.session_ids) > 2:
+            session_id = storm.session_ids.pop()
+            close = storm.member.close_session(session_id, None, self.world.deadline(5_000))
+            storm.run(self.quietly(close))
         elif action == "open":
-            self.run(self.hold_in_silence())
+            storm.run(self.hold_in_silence())
 
     def wish(self, kind: Kind, lock_delays: tuple[int, ...] = (0, 0, 1_000)) -> Wish:
         max_hold_ms = self.chosen.choice([0, 0, 500, 2_000])
@@ -194,10 +170,12 @@ class MixedStorm:
     async def hold_in_silence(self) -> None:
         """Acquire in a session whose client never sends a heartbeat: what it holds is lost."""
         try:
-            opened = await self.member.open_session(1_000, "", None, self.world.deadline(5_000))
+            opened = await self.storm.member.open_session(
+                1_000, "", None, self.world.deadline(5_000)
+            )
         except CoordinatorError:
             return
-        self.session_ids.insert(0, opened.session_id)
+        self.storm.session_ids.insert(0, opened.session_id)
         free = [
             (name, kind)
             for name, kind in WANTED
@@ -208,20 +186,10 @@ class MixedStorm:
         self.requests.append((opened.session_id, name, self.wish(kind, (0, 1_000)), request))
         await self.acquire(*self.requests[-1])
 
-    def run(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self.tasks[task] = None
-        task.add_done_callback(self.ended)
-
-    def ended(self, task: asyncio.Task[None]) -> None:
-        del self.tasks[task]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.broken.append(error)
-
     async def acquire(self, session_id: str, name: Any, wish: Wish, request: RequestId) -> None:
         wait_ms = self.chosen.choice([0, 200, 2_000, 20_000])
         try:
-            grant = await self.member.locks.acquire(
+            grant = await self.storm.member.locks.acquire(
                 name,
                 session_id=session_id,
                 request=request,
@@ -240,23 +208,15 @@ class MixedStorm:
         else:
             self.judge.check_grant(grant)
             self.grant_count += 1
-            self.held.append(grant)
+            self.storm.held.append(grant)
 
     async def release(self, grant: GrantReply) -> None:
-        release = self.member.locks.release(
-            grant.lock, grant.grant_id, None, self.world.deadline(5_000)
-        )
-        try:
-            await release
-        except SessionError:
-            pass  # it had ended
-        except (CoordinatorError, asyncio.CancelledError):
-            self.held.append(grant)
+        await self.storm.release(grant, self.storm.member)
 
     async def change(self, grant: GrantReply) -> None:
         """Downgrade it, note something, or force it out; it may still hold afterwards."""
-        self.held.append(grant)
-        holding, lock = self.member.holding, grant.lock
+        self.storm.held.append(grant)
+        holding, lock = self.storm.member.holding, grant.lock
         match self.chosen.choice(["downgrade", "note", "revoke"]):
             case "downgrade":
                 await self.quietly(holding.downgrade(lock, grant.grant_id, self.asked))
@@ -268,75 +228,49 @@ class MixedStorm:
     async def quietly(self, work: Any) -> None:
         try:
             await work
-        except (RequestError, SessionError, CoordinatorError):
+        except CoordinatorError:
             pass
 
     async def calm_down(self) -> None:
         world = self.world
-        world.fault = lambda _sender, _receiver, _kind: None
-        world.elect("1")
-        for engine in world.engines.values():
-            engine.is_applying = True
-            engine.catch_up()
-        for task in list(self.tasks):
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.storm.calm_down()
         for request, name in self.ended_unknown.items():
             locks = world.leader.locks
             await soon(locks.abandon(name, request.client_id, request.number, 0, world.deadline()))
-        for grant in list(self.held):
-            await self.release(grant)
-        await world.advance(3_000)
+        await self.storm.release_all()
 
 
 async def storm_of(seed: int) -> Met:
     """Let one storm of 300 steps pass; return what it met."""
-    async with cluster(config=Config(sessions=SESSIONS)) as world:
+    async with cluster(config=CONFIG) as world:
         judge = Judge(world)
         storm = MixedStorm(world, judge, seed)
-        for _ in range(6):
-            opened = await soon(world.leader.open_session(None, "", None, world.deadline()))
-            storm.session_ids.append(opened.session_id)
-        faults = [None] * 12 + ["unsent", "request", "reply"]
-        world.fault = lambda _sender, _receiver, _kind: storm.chosen.choice(faults)
-        for _ in range(300):
-            storm.step()
-            await settle()
-            if storm.chosen.random() < 0.2:
-                await world.advance(100)
+        await storm.storm.pass_over(storm.step)
 
         await storm.calm_down()
 
-        assert storm.broken == []
+        storm.storm.check()
         assert storm.grant_count > 5
         for name in LOCKS:
             view = await looked(world, name, at=world.leader)
             assert (view.holders, view.queue) == ((), ())
-        digests = {each._replica.machine.digest() for each in world.members.values()}
-        assert len(digests) == 1
-    met = judge.exercised.facts
+    met = commands_met(judge.exercised)
     met["answered"], met["ended unknown"] = storm.grant_count, len(storm.ended_unknown)
-    for (command, outcome, sort), count in judge.exercised.cells.items():
-        met[f"{command} {outcome}"] += count
-        met[f"{command} {outcome} {sort}"] += count
     return met
 
 
-PASSED: dict[int, Met] = {}
-"""What the storms met that have passed in this process."""
+PASSED = Passed(storm_of)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_storm_of_all_kinds_keeps_them_apart_and_leaves_nothing(seed: int) -> None:
     """Twenty seeds of 300 steps; the name of a failed run is its seed."""
-    PASSED[seed] = await storm_of(seed)
+    await PASSED.one(seed)
 
 
 async def test_the_storms_held_what_they_are_about() -> None:
     """All of them together: every way in which a lock changes hands, of every kind."""
-    met = Met()
-    for seed in SEEDS:
-        met.update(PASSED.get(seed) or await storm_of(seed))
+    met = await PASSED.all()
 
     met.check(
         answered=300, ended_unknown=200, Enter_repeat=200, Abandon_holder=30, Release_holder=250,
