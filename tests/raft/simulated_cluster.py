@@ -241,6 +241,11 @@ class SimulatedCluster:
                 await member.stop()
         assert not self.violations, self.violations
 
+    async def kill(self) -> None:
+        """Kill all members at once."""
+        for member in self.members:
+            await member.kill()
+
     def leaders(self) -> list[Member]:
         return [member for member in self.members if member.is_leading]
 
@@ -281,3 +286,25 @@ class SimulatedCluster:
 
     def describe(self) -> list[Any]:
         return [member.engine.status() for member in self.members]
+
+
+async def settled(count: int = 3, **raft: object) -> tuple[SimulatedCluster, Member]:
+    """Return a cluster that has a history, none of its members recovering, and its leader."""
+    cluster = await SimulatedCluster(count, **raft).start()
+    leader = await cluster.leader()
+    for number in range(5):
+        await leader.engine.propose(b"%d" % number)
+    await cluster.equal()
+    await cluster.until(lambda: not any(member.is_unproven for member in cluster.members))
+    return cluster, leader
+
+
+async def with_full_follower(left_bytes: int = 0) -> tuple[SimulatedCluster, Member, Member]:
+    """Return a cluster with one entry, its leader, and a follower whose disk has been filled."""
+    cluster = await SimulatedCluster(3).start()
+    leader = await cluster.leader()
+    full = cluster.others(leader)[0]
+    await leader.engine.propose(b"before")
+    await cluster.equal()
+    full.disk.fill(left_bytes)
+    return cluster, leader, full

@@ -18,7 +18,6 @@ from coordinator.raft.storage.journal import Journal
 from coordinator.raft.storage.ownership import Owner
 from coordinator.raft.storage.snapshot_store import SnapshotStore
 from tests.raft.storage.simulated_disk import SimulatedDisk
-from tests.raft.storage.test_full_disk import fill
 
 HINTS = frozenset({"synced", "term.spare", "term.before"})
 """Names that nothing depends on."""
@@ -68,7 +67,7 @@ def a_vote(disk: SimulatedDisk) -> None:
 def a_vote_without_room(disk: SimulatedDisk) -> None:
     term.save(disk, "data/log", term.TermState(3, "2"))
     term.prepare(disk, "data/log")
-    fill(disk)
+    disk.fill()
     assert not term.save(disk, "data/log", term.TermState(4, "3"))
 
 
@@ -87,7 +86,7 @@ def recovery_begun(disk: SimulatedDisk) -> None:
 def recovery_begun_without_room(disk: SimulatedDisk) -> None:
     incarnation_record.save(disk, "data", b"")
     own = Recovering(disk, "data", "1", 3, is_new=False)
-    fill(disk)
+    disk.fill()
     own.begin("a test")
     assert disk.exists(f"data/{recovering.NAME}")
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import fields
 
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from coordinator.model.limits import MachineLimits
@@ -38,6 +39,13 @@ from tests.state.locks.lock_histories import lock_history
 from tests.state.locks.lock_strategies import conditions, lock_operations
 from tests.state.znode_histories import mixed_history, znode_history
 
+thorough = settings(
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[phase for phase in Phase if phase is not Phase.explain],
+)
+"""How the laws of locks are tried."""
 SMALL_LIMITS = MachineLimits(
     data_bytes_max=8,
     path_bytes_max=64,

@@ -24,11 +24,9 @@ from coordinator.raft.rejoin.incarnation_record import (
 )
 from coordinator.raft.rejoin.incarnations import INCARNATION_MS
 from coordinator.raft.rejoin.recovering import Proof
-from tests.raft.rejoin.test_recovering import settled
-from tests.raft.simulated_cluster import Member, SimulatedCluster
+from tests.raft.simulated_cluster import Member, SimulatedCluster, settled
 from tests.raft.simulated_loop import run
 from tests.raft.storage.simulated_disk import SimulatedDisk
-from tests.raft.storage.test_full_disk import fill
 
 
 def a_record(count: int, seed: int = 0) -> IncarnationRecord:
@@ -395,7 +393,7 @@ def test_a_member_with_a_full_disk_can_be_started_again() -> None:
         full = cluster.others(leader)[0]
         await full.kill()
         before = load(full.disk, "data").number
-        fill(full.disk)
+        full.disk.fill()
 
         await full.start()
         await asyncio.sleep(3)

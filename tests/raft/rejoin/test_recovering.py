@@ -17,21 +17,10 @@ from coordinator.raft.rejoin.recovering import (
     RecoveryStage,
     ask_after_ms,
 )
-from tests.raft.simulated_cluster import Member, SimulatedCluster
+from tests.raft.simulated_cluster import SimulatedCluster, settled
 from tests.raft.simulated_loop import run
 from tests.raft.storage.simulated_disk import SimulatedDisk
 from tests.raft.test_engine_rows import Bench
-
-
-async def settled(count: int = 3, **raft: object) -> tuple[SimulatedCluster, Member]:
-    """Return a cluster that has a history, none of its members recovering, and its leader."""
-    cluster = await SimulatedCluster(count, **raft).start()
-    leader = await cluster.leader()
-    for number in range(5):
-        await leader.engine.propose(b"%d" % number)
-    await cluster.equal()
-    await cluster.until(lambda: not any(member.is_unproven for member in cluster.members))
-    return cluster, leader
 
 
 def a_new_member_of_some_age() -> Bench:

@@ -17,8 +17,7 @@ from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage import ownership
 from coordinator.raft.storage.ownership import Owner
 from coordinator.raft.term_bounds import TERM_JUMP_MAX
-from tests.raft.rejoin.test_recovering import settled
-from tests.raft.simulated_cluster import ListReplica, Member, SimulatedCluster
+from tests.raft.simulated_cluster import ListReplica, Member, SimulatedCluster, settled
 from tests.raft.simulated_loop import run
 from tests.raft.storage.simulated_disk import SimulatedDisk
 
@@ -42,10 +41,30 @@ def found_again(member: Member) -> None:
 async def without_votes(count: int = 3, **limits: int) -> SimulatedCluster:
     """Return a cluster that has a history, whole disks, and no votes; none of it runs."""
     cluster, _ = await settled(count, **limits)
+    await cluster.kill()
     for member in cluster.members:
-        await member.kill()
         recovering.replace_file(member.disk, "data", recovering.NAME, b"joining")
     return cluster
+
+
+async def begin_again(cluster: SimulatedCluster) -> Member:
+    """Start a cluster that does not run from what its first member holds; return that one."""
+    founder, *others = cluster.members
+    found_again(founder)
+    for member in others:
+        await member.lose_disk()
+    await cluster.start()
+    return founder
+
+
+async def kill_with_terms(cluster: SimulatedCluster, number: int) -> None:
+    """Kill all members, and leave the term ``number`` on their disks."""
+    await cluster.kill()
+    for member in cluster.members:
+        state = term.load(member.disk, "data/log")
+        assert state is not None
+        state = replace(state, term=number, voted_for=None)
+        term.save(member.disk, "data/log", state)
 
 
 @pytest.mark.parametrize("count", [3, 5])
@@ -62,12 +81,7 @@ def test_a_cluster_without_votes_says_so_and_begins_again(count: int) -> None:
             assert "have no vote" in member.engine.status().obstacle
             await member.kill()
 
-        founder, *others = cluster.members
-        found_again(founder)
-        for member in others:
-            await member.lose_disk()
-        for member in cluster.members:
-            await member.start()
+        founder = await begin_again(cluster)
 
         assert await cluster.leader() is founder
         await founder.engine.propose(b"again")
@@ -86,18 +100,8 @@ def test_terms_that_were_driven_to_their_end_begin_again() -> None:
 
     async def scenario() -> None:
         cluster, _ = await settled()
-        for member in cluster.members:
-            await member.kill()
-            state = term.load(member.disk, "data/log")
-            assert state is not None
-            state = term.TermState(INTEGER_MAX, None, state.first_sequence, state.last_sequence)
-            term.save(member.disk, "data/log", state)
-        founder, *others = cluster.members
-        found_again(founder)
-        for member in others:
-            await member.lose_disk()
-        for member in cluster.members:
-            await member.start()
+        await kill_with_terms(cluster, INTEGER_MAX)
+        await begin_again(cluster)
 
         leader = await cluster.leader()
         assert leader.term < 100
@@ -112,24 +116,12 @@ def test_terms_that_an_emptied_member_would_not_believe_begin_again() -> None:
 
     async def scenario() -> None:
         cluster, _ = await settled()
-        for member in cluster.members:
-            await member.kill()
-            state = term.load(member.disk, "data/log")
-            assert state is not None
-            state = replace(state, term=TERM_JUMP_MAX + 5, voted_for=None)
-            term.save(member.disk, "data/log", state)
-        for member in cluster.members:
-            await member.start()
+        await kill_with_terms(cluster, TERM_JUMP_MAX + 5)
+        await cluster.start()
         await (await cluster.leader()).engine.propose(b"in a far term")
         await cluster.equal()
-        for member in cluster.members:
-            await member.kill()
-        founder, *others = cluster.members
-        found_again(founder)
-        for member in others:
-            await member.lose_disk()
-        for member in cluster.members:
-            await member.start()
+        await cluster.kill()
+        await begin_again(cluster)
 
         leader = await cluster.leader()
         assert leader.term < 100
@@ -196,11 +188,7 @@ def test_deaths_while_it_begins_again_lose_nothing(seed: int, count: int) -> Non
             count, snapshot_every_entries=8, keep_entries_after_snapshot=2
         )
         chance = random.Random(seed)
-        found_again(cluster.members[0])
-        for member in cluster.members[1:]:
-            await member.lose_disk()
-        for member in cluster.members:
-            await member.start()
+        await begin_again(cluster)
         acknowledged = [b"%d" % number for number in range(5)]
         for number in range(12):
             await asyncio.sleep(chance.choice((0.05, 0.2, 0.5, 1.5)))

@@ -308,6 +308,11 @@ class SimulatedDisk:
     def content(self, path: str) -> bytes:
         return bytes(self._inode(path).data)
 
+    def fill(self, left_bytes: int = 0) -> None:
+        """Let another program take all but ``left_bytes``; ``capacity_bytes = None`` ends that."""
+        self.capacity_bytes = 0
+        self.capacity_bytes = -self.room_bytes() + left_bytes
+
     def room_bytes(self, path: str = "") -> int:
         if self.capacity_bytes is None:
             return 1 << 60

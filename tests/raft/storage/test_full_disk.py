@@ -15,19 +15,30 @@ from coordinator.raft.engine import Role
 from coordinator.raft.network.messages import Message, SnapshotPiece, VoteGrant
 from coordinator.raft.storage.journal import Journal
 from coordinator.raft.storage.sync import LogSync
-from tests.raft.simulated_cluster import SimulatedCluster
+from tests.raft.simulated_cluster import SimulatedCluster, with_full_follower
 from tests.raft.simulated_loop import run
 from tests.raft.storage.simulated_disk import SimulatedDisk
 
 
-def fill(disk: SimulatedDisk, left_bytes: int = 0) -> None:
-    """Somebody else takes all but ``left_bytes``."""
-    disk.capacity_bytes = 0
-    disk.capacity_bytes = -disk.room_bytes() + left_bytes
-
-
 def a_journal(disk: SimulatedDisk, segment_bytes: int = 4_000) -> Journal:
     return Journal("data", disk, segment_bytes=segment_bytes, draw_salt=lambda: 7)
+
+
+def a_journal_without_room(disk: SimulatedDisk, left_bytes: int) -> Journal:
+    """Return one with an entry on a disk that was filled then, and a longer one to be written."""
+    journal = a_journal(disk)
+    journal.add(b"a", 1, 0)
+    journal.sync()
+    disk.fill(left_bytes)
+    journal.add(bytes(1_000), 2, 0)
+    return journal
+
+
+async def with_short_logs() -> SimulatedCluster:
+    """Return a cluster in which who was away for long needs a snapshot."""
+    return await SimulatedCluster(
+        3, snapshot_every_entries=50, keep_entries_after_snapshot=5, snapshot_piece_bytes=512
+    ).start()
 
 
 def indexes(journal: Journal) -> list[int]:
@@ -38,11 +49,7 @@ def indexes(journal: Journal) -> list[int]:
 def test_what_finds_no_room_waits_and_is_written_when_there_is_some(left_bytes: int) -> None:
     """It is not stable meanwhile, not even in part; then it is, in its order."""
     disk = SimulatedDisk()
-    journal = a_journal(disk)
-    journal.add(b"a", 1, 0)
-    journal.sync()
-    fill(disk, left_bytes)
-    journal.add(bytes(1_000), 2, 0)
+    journal = a_journal_without_room(disk, left_bytes)
 
     journal.sync()
     journal.add(b"c", 3, 0)
@@ -66,12 +73,7 @@ def test_a_member_that_dies_with_a_full_disk_has_what_was_synced(left_bytes: int
     """What was written in part is not damage."""
     for seed in range(20):
         disk = SimulatedDisk(seed)
-        journal = a_journal(disk)
-        journal.add(b"a", 1, 0)
-        journal.sync()
-        fill(disk, left_bytes)
-        journal.add(bytes(1_000), 2, 0)
-        journal.sync()
+        a_journal_without_room(disk, left_bytes).sync()
 
         disk.crash()
         disk.capacity_bytes = None
@@ -86,7 +88,7 @@ def test_a_cut_that_finds_no_room_counts_at_once() -> None:
     for index in (1, 2, 3):
         journal.add(b"old", index, 0)
     journal.sync()
-    fill(disk)
+    disk.fill()
 
     journal.deleteEntriesFrom(1)
     journal.add(b"new", 2, 0)
@@ -108,7 +110,7 @@ def test_a_term_that_finds_no_room_is_not_stable_and_holds_up_what_was_added_sin
     journal = a_journal(disk)
     journal.add(b"a", 1, 0)
     journal.sync()
-    fill(disk)
+    disk.fill()
 
     journal.setCurrentTerm(3, "2")
     journal.add(b"b", 2, 3)
@@ -133,7 +135,7 @@ def test_a_term_has_room_kept_for_it_and_what_waits_behind_it_goes_on_waiting() 
     journal = a_journal(disk)
     journal.add(b"a", 1, 0)
     journal.sync()
-    fill(disk)
+    disk.fill()
     journal.add(b"b", 2, 0)
     journal.sync()
 
@@ -178,7 +180,7 @@ def test_a_term_that_finds_no_room_is_not_tried_without_a_pause() -> None:
             on_durable=lambda: asyncio.get_running_loop().call_soon(log_sync.sync),
             on_failure=pytest.fail,
         )
-        fill(disk)
+        disk.fill()
         journal.setCurrentTerm(3, "2")
         log_sync.hold("2", VoteGrant(3))
 
@@ -235,7 +237,7 @@ def test_a_hint_that_finds_no_room_is_left_out() -> None:
     journal = a_journal(disk)
     journal.add(b"a", 1, 0)
     journal.sync()
-    fill(disk)
+    disk.fill()
 
     journal.onOneSecondTimer()
 
@@ -250,7 +252,7 @@ def test_a_leader_with_a_full_disk_hands_over_and_comes_back() -> None:
         leader = await cluster.leader()
         await leader.engine.propose(b"before")
         term = leader.term
-        fill(leader.disk, 10)
+        leader.disk.fill(10)
 
         with pytest.raises(LeaderChangedError):  # nobody knows: it may be on the others' disks
             await leader.engine.propose(b"x" * 1_000)
@@ -281,7 +283,7 @@ def test_a_follower_with_a_full_disk_is_heard_and_acknowledges_nothing() -> None
         full, away = cluster.others(leader)
         await leader.engine.propose(b"before")
         await away.kill()
-        fill(full.disk)
+        full.disk.fill()
 
         waiting = asyncio.ensure_future(leader.engine.propose(b"waits"))
         await asyncio.sleep(5)
@@ -306,7 +308,7 @@ def test_a_follower_with_a_full_disk_that_fell_behind_catches_up() -> None:
         cluster = await SimulatedCluster(3, append_batch_bytes=500).start()
         leader = await cluster.leader()
         full, other = cluster.others(leader)
-        fill(full.disk)
+        full.disk.fill()
         for number in range(500):
             await leader.engine.propose(b"%d" % number)
         assert "full" in full.engine.status().trouble
@@ -339,7 +341,7 @@ def test_where_all_disks_are_full_reads_go_on_and_writes_are_refused_definitely(
         leader = await cluster.leader()
         await leader.engine.propose(b"before")
         for member in cluster.members:
-            fill(member.disk)
+            member.disk.fill()
 
         unknown = asyncio.ensure_future(leader.engine.propose(b"unknown"))
         await asyncio.sleep(1)
@@ -373,9 +375,9 @@ def test_a_leader_with_a_full_disk_stays_where_the_others_have_hardly_more_room(
         await leader.engine.propose(b"before")
         await cluster.equal()
         term = leader.term
-        fill(leader.disk)
+        leader.disk.fill()
         for member in cluster.others(leader):
-            fill(member.disk, left_bytes)
+            member.disk.fill(left_bytes)
 
         for _ in range(10):
             proposal = asyncio.ensure_future(leader.engine.propose(bytes(200)))
@@ -399,7 +401,7 @@ def test_a_member_alone_with_a_full_disk_reads_and_refuses_and_comes_back() -> N
         cluster = await SimulatedCluster(1).start()
         leader = await cluster.leader()
         await leader.engine.propose(b"before")
-        fill(leader.disk)
+        leader.disk.fill()
 
         unknown = asyncio.ensure_future(leader.engine.propose(b"unknown"))
         await asyncio.sleep(1)
@@ -421,12 +423,9 @@ def test_a_member_with_a_full_disk_votes() -> None:
     """The leader dies, one has a full disk: with a term on its disk it still has a vote."""
 
     async def scenario() -> None:
-        cluster = await SimulatedCluster(3).start()
-        leader = await cluster.leader()
-        full, other = cluster.others(leader)
-        await leader.engine.propose(b"before")
-        await cluster.equal()
-        fill(full.disk, 2_000)  # a term fits, this entry does not
+        cluster, leader, full = await with_full_follower(2_000)
+        (other,) = {*cluster.others(leader)} - {full}
+        # A term fits, this entry does not.
         await leader.engine.propose(b"x" * 4_000)
         await leader.kill()
 
@@ -468,16 +467,14 @@ def test_a_snapshot_that_cannot_be_received_for_lack_of_room_is_asked_for_again(
     """A follower that needs one goes on, and installs it when there is room."""
 
     async def scenario() -> None:
-        cluster = await SimulatedCluster(
-            3, snapshot_every_entries=50, keep_entries_after_snapshot=5, snapshot_piece_bytes=512
-        ).start()
+        cluster = await with_short_logs()
         leader = await cluster.leader()
         behind = cluster.others(leader)[0]
         await behind.kill()
         for number in range(200):
             await leader.engine.propose(b"%d" % number * 20)
         await behind.start()
-        fill(behind.disk, 1_500)
+        behind.disk.fill(1_500)
         await asyncio.sleep(20)
         assert behind.replica.restored_total == 0
 
@@ -496,16 +493,14 @@ def test_a_member_that_lacks_room_for_a_snapshot_says_that_its_disk_is_full() ->
     in vain. Nothing is written to its log meanwhile, so that does not tell (row 12)."""
 
     async def scenario() -> None:
-        cluster = await SimulatedCluster(
-            3, snapshot_every_entries=50, keep_entries_after_snapshot=5, snapshot_piece_bytes=512
-        ).start()
+        cluster = await with_short_logs()
         leader = await cluster.leader()
         behind = cluster.others(leader)[0]
         await cluster.until(lambda: behind.engine.status().is_ready)
         cluster.network.isolate(behind.member_id)
         for number in range(200):
             await leader.engine.propose(b"%d" % number * 20)
-        fill(behind.disk, 1_500)
+        behind.disk.fill(1_500)
         cluster.network.heal()
         await asyncio.sleep(20)
         status = behind.engine.status()

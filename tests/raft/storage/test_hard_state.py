@@ -15,7 +15,7 @@ from coordinator.raft.engine import Role
 from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.hard_state import FILE_BYTES, NAME, SPARE, TermState
-from tests.raft.simulated_cluster import SimulatedCluster
+from tests.raft.simulated_cluster import with_full_follower
 from tests.raft.simulated_loop import run
 from tests.raft.storage.simulated_disk import SimulatedCrashError, SimulatedDisk
 
@@ -31,11 +31,6 @@ def a_disk(seed: int = 0, *, is_orderly: bool = True) -> SimulatedDisk:
     return disk
 
 
-def fill(disk: SimulatedDisk) -> None:
-    disk.capacity_bytes = 0
-    disk.capacity_bytes = -disk.room_bytes()
-
-
 def stored(disk: SimulatedDisk) -> TermState | None:
     return term.load(disk, "data")
 
@@ -47,7 +42,7 @@ def test_what_was_saved_is_read() -> None:
     for state in states:
         assert term.save(disk, "data", state) is True
         assert stored(disk) == state
-    fill(disk)
+    disk.fill()
     for state in states:
         assert term.save(disk, "data", state) is False
         assert stored(disk) == state
@@ -56,7 +51,7 @@ def test_what_was_saved_is_read() -> None:
 def test_a_full_disk_takes_one_term_after_the_other() -> None:
     """Two files change places; what was saved survives the loss of power each time."""
     disk = a_disk()
-    fill(disk)
+    disk.fill()
     for number in range(2, 40):
         state = TermState(number, str(number % 3), 1, 1)
         term.save(disk, "data", state)
@@ -78,11 +73,11 @@ def test_a_crash_at_any_step_leaves_what_was_saved_or_what_was_being_saved(
     for seed in range(300):
         disk = a_disk(seed, is_orderly=is_orderly)
         if seed % 2:
-            fill(disk)
+            disk.fill()
             term.save(disk, "data", FIRST)
             disk.capacity_bytes = None
         if is_full:
-            fill(disk)
+            disk.fill()
         before, after = stored(disk), TermState(5, "3", 1, 2)
         disk.crash_at_step = disk.step_count + 1 + seed % 12
         with_crash = False
@@ -100,7 +95,7 @@ def test_a_crash_at_any_step_leaves_what_was_saved_or_what_was_being_saved(
         found = stored(disk)
         disk.crash()
         assert stored(disk) == found
-        fill(disk)
+        disk.fill()
         term.save(disk, "data", replace(after, term=9))
         disk.crash()
         assert stored(disk) == replace(after, term=9), f"seed {seed}"
@@ -111,7 +106,7 @@ def test_where_the_spare_does_not_help_nothing_has_changed(operation: str) -> No
     """No room for a second name, or copy on write: as a full disk without a spare; then it helps
     again."""
     disk = a_disk()
-    fill(disk)
+    disk.fill()
     skip = 1 if operation == "write" else 0  # the first is that of the new file
     disk.fail(operation, error=errno.ENOSPC, skip=skip)
 
@@ -130,7 +125,7 @@ def test_files_of_one_name_have_no_spare() -> None:
     """Some file systems know no second names: the disk is full, and nothing has changed."""
     disk = a_disk()
     disk.has_one_name_only = True
-    fill(disk)
+    disk.fill()
 
     with pytest.raises(DiskFullError):
         term.save(disk, "data", TermState(2, "2", 1, 1))
@@ -141,7 +136,7 @@ def test_files_of_one_name_have_no_spare() -> None:
 def test_a_lost_name_of_the_spare_is_no_failure() -> None:
     """The term is stable before the file of before becomes the spare."""
     disk = a_disk()
-    fill(disk)
+    disk.fill()
     disk.fail("rename", error=errno.ENOSPC, skip=1)
 
     assert term.save(disk, "data", TermState(2, "2", 1, 1)) is False
@@ -152,7 +147,7 @@ def test_a_lost_name_of_the_spare_is_no_failure() -> None:
     assert stored(disk) == TermState(2, "2", 1, 1)
     disk.capacity_bytes = None
     term.prepare(disk, "data")
-    fill(disk)
+    disk.fill()
     assert term.save(disk, "data", TermState(3, "2", 1, 1)) is False
 
 
@@ -161,7 +156,7 @@ def test_a_spare_without_room_for_it_is_left_out() -> None:
     disk = SimulatedDisk()
     disk.make_directory("data")
     term.save(disk, "data", FIRST)
-    fill(disk)
+    disk.fill()
 
     term.prepare(disk, "data")
 
@@ -181,7 +176,7 @@ def test_nothing_depends_on_the_spare() -> None:
 def test_a_failed_sync_of_the_spare_is_a_failed_sync() -> None:
     """It is no full disk: the member stops, as after any other."""
     disk = a_disk()
-    fill(disk)
+    disk.fill()
     disk.fail("sync", path_part=SPARE)
 
     with pytest.raises(StorageError, match="made to fail") as failure:
@@ -238,12 +233,8 @@ def test_a_member_without_one_byte_of_room_votes_and_follows() -> None:
     """The others need its vote: there is a leader in a new term, which it hears and answers."""
 
     async def scenario() -> None:
-        cluster = await SimulatedCluster(3).start()
-        leader = await cluster.leader()
-        full, other = cluster.others(leader)
-        await leader.engine.propose(b"before")
-        await cluster.equal()
-        fill(full.disk)
+        cluster, leader, full = await with_full_follower()
+        (other,) = {*cluster.others(leader)} - {full}
         await leader.kill()
 
         await cluster.until(lambda: other.engine.status().role is Role.LEADER)

@@ -11,11 +11,9 @@ from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft.entries import FOUNDING
 from coordinator.raft.storage import ownership
 from coordinator.raft.storage.ownership import Owner, Ownership
-from tests.raft.rejoin.test_recovering import settled
-from tests.raft.simulated_cluster import SimulatedCluster
+from tests.raft.simulated_cluster import SimulatedCluster, settled
 from tests.raft.simulated_loop import run
 from tests.raft.storage.simulated_disk import SimulatedCrashError, SimulatedDisk
-from tests.raft.storage.test_full_disk import fill
 
 ONE = Owner("coordinator", "1")
 MEMBER_IDS = ("1", "2", "3")
@@ -276,7 +274,7 @@ def test_without_room_the_id_is_learned_again_in_the_next_life() -> None:
     """It holds in this life, and nothing stops for it."""
     disk = an_empty_disk()
     own = taken(disk)
-    fill(disk)
+    disk.fill()
 
     own.learn(b"\x01" * 16)
 

@@ -13,7 +13,7 @@ from coordinator.service.locks.queues import Wish
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.state.commands import Kind
-from tests.service.fake_cluster import World, soon
+from tests.service.fake_cluster import World, settle, soon
 
 SHARED = Wish(kind=Kind.SHARED)
 WITHOUT_LEASES = Config()
@@ -47,6 +47,24 @@ def acquiring(world: World, *arguments: Any, **options: Any) -> asyncio.Task[Gra
 
 async def released(world: World, grant: GrantReply) -> None:
     await soon(world.leader.locks.release(grant.lock, grant.grant_id, None, world.deadline()))
+
+
+def lagging(world: World) -> Member:
+    """Return a follower that applies nothing from now on."""
+    member_id = next(each for each in reversed(world.members) if each != world.leader_id)
+    world.engines[member_id].is_applying = False
+    return world.members[member_id]
+
+
+async def answered_late(world: World, behind: Member, *, catches_up: bool) -> None:
+    """Let two seconds pass, in which the member that lags catches up, or does not."""
+    await settle()
+    if catches_up:
+        engine = world.engines[behind.labels()[0]]
+        engine.is_applying = True
+        engine.catch_up()
+    for _ in range(20):
+        await world.advance(100)
 
 
 async def looked(world: World, name: str = "daily", *, at: Member | None = None) -> LockView:

@@ -16,6 +16,7 @@ from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.state.commands import RequestId
 from tests.service.fake_cluster import World, cluster, settle, soon
+from tests.service.locks.lock_scenes import answered_late, lagging
 
 NAME = "scheduler"
 
@@ -117,9 +118,7 @@ async def test_a_refused_resignation_names_nobody_who_has_resigned(catches_up: b
         lost = await soon(campaigned(world, first))
         await world.leader.close_session(first, None, world.deadline())
         former = await soon(campaigned(world, second))
-        behind_id = next(each for each in reversed(world.members) if each != world.leader_id)
-        behind, engine = world.members[behind_id], world.engines[behind_id]
-        engine.is_applying = False
+        behind = lagging(world)
         elections = world.leader.elections
         await soon(elections.release(NAME, former.grant_id, None, world.deadline()))
         elected = await soon(campaigned(world, third))
@@ -127,12 +126,7 @@ async def test_a_refused_resignation_names_nobody_who_has_resigned(catches_up: b
         refused = asyncio.create_task(
             behind.elections.release(NAME, lost.grant_id, None, world.deadline(1_000))
         )
-        await settle()
-        if catches_up:
-            engine.is_applying = True
-            engine.catch_up()
-        for _ in range(20):
-            await world.advance(100)
+        await answered_late(world, behind, catches_up=catches_up)
 
         with pytest.raises(NotOwnerError) as caught:
             await soon(refused)

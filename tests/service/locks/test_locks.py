@@ -29,28 +29,24 @@ from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, CreateMode, Delete, RequestId
 from tests.service.fake_cluster import World, cluster, counted, settle, soon
+from tests.service.locks.lock_scenes import (
+    WITHOUT_LEASES,
+    acquired,
+    acquiring,
+    answered_late,
+    lagging,
+    opened,
+)
 
-LOCK = "daily-report"
-WITHOUT_LEASES = Config()  # sessions of 10 s: they outlive the tests that do not advance
-
-
-async def opened(world: World) -> str:
-    session = await soon(world.leader.open_session(None, "job", None, world.deadline()))
-    return session.session_id
-
-
-async def acquired(
-    world: World, session_id: str, *, at: Member | None = None, **options: Any
-) -> GrantReply:
-    options.setdefault("request", None)
-    options.setdefault("wait_deadline_ms", world.deadline())
-    options.setdefault("holder", HolderInfo("worker", "host-1", 42, "trace-7"))
-    member = at or world.leader
-    return await member.locks.acquire(options.pop("name", LOCK), session_id=session_id, **options)
+LOCK = "daily"
 
 
-def waiting(world: World, session_id: str, **options: Any) -> asyncio.Task[GrantReply]:
-    return asyncio.create_task(acquired(world, session_id, **options))
+async def leave_a_contender(world: World, session_id: str, request: RequestId) -> None:
+    """Wait, and go without the contender: the same request finds its place again."""
+    wait = acquiring(world, session_id, request=request, leave_on_cancel=False)
+    await settle()
+    wait.cancel()
+    await settle()
 
 
 async def queue_of(world: World, name: str = LOCK) -> list[str]:
@@ -76,7 +72,7 @@ async def test_an_acquire_and_a_release_without_contention_are_two_proposals() -
 
         assert len(world.log) - before == 2
         assert world.engines["1"].barrier_count == 0
-        assert grant.path == "/locks/daily-report/lock-0000000000"
+        assert grant.path == "/locks/daily/lock-0000000000"
         assert grant.grant_id == f"0-{grant.fencing_token}"
 
 
@@ -87,7 +83,7 @@ async def test_contenders_are_granted_in_the_order_of_arrival_with_growing_token
         members = list(world.members.values())
         tasks = []
         for number in range(20):
-            tasks.append(waiting(world, session_id, at=members[number % 3]))
+            tasks.append(acquiring(world, session_id, at=members[number % 3]))
             await settle()
         tokens = []
         for task in tasks:
@@ -104,7 +100,7 @@ async def test_a_release_wakes_one_of_a_thousand_waiters() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         holder = await soon(acquired(world, session_id))
-        tasks = [waiting(world, session_id) for _ in range(1_000)]
+        tasks = [acquiring(world, session_id) for _ in range(1_000)]
         for _ in range(20):
             await settle()
         before = counted(world.leader, "contender_wakeups_total")
@@ -123,7 +119,7 @@ async def test_whoever_leaves_the_middle_of_the_queue_grants_nobody() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         first = await soon(acquired(world, session_id))
-        second, third = waiting(world, session_id), waiting(world, session_id)
+        second, third = acquiring(world, session_id), acquiring(world, session_id)
         await settle()
         _, middle, last = await queue_of(world)
         await soon(world.leader.locks.release(LOCK, middle, None, world.deadline()))
@@ -141,7 +137,7 @@ async def test_a_predecessor_that_goes_at_once_is_not_missed() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         first = await soon(acquired(world, session_id))
-        second = waiting(world, session_id)
+        second = acquiring(world, session_id)
         await release(world, first)
 
         assert (await soon(second)).fencing_token > first.fencing_token
@@ -152,7 +148,7 @@ async def test_the_end_of_a_session_grants_the_next() -> None:
     async with cluster() as world:
         dead, alive = await opened(world), await opened(world)
         await soon(acquired(world, dead))
-        second = waiting(world, alive, at=world.follower)
+        second = acquiring(world, alive, at=world.follower)
         for _ in range(11):
             await world.advance(200)
             await soon(world.leader.heartbeat(alive, world.deadline()))
@@ -166,7 +162,7 @@ async def test_a_waiter_whose_session_ended_is_told_so_and_never_granted() -> No
     async with cluster() as world:
         holder, waiter = await opened(world), await opened(world)
         grant = await soon(acquired(world, holder))
-        second = waiting(world, waiter)
+        second = acquiring(world, waiter)
         await settle()
         await world.leader.close_session(waiter, None, world.deadline())
         await release(world, grant)
@@ -181,7 +177,7 @@ async def test_a_member_that_was_paused_does_not_grant_what_has_ended_meanwhile(
         holder, waiter = await opened(world), await opened(world)
         grant = await soon(acquired(world, holder))
         engine = world.engines["3"]
-        second = waiting(world, waiter, at=world.members["3"])
+        second = acquiring(world, waiter, at=world.members["3"])
         await settle()
         engine.is_applying = False
         await release(world, grant)
@@ -223,21 +219,14 @@ async def test_a_refusal_names_nobody_who_has_given_it_back(is_try: bool, catche
     async with cluster(config=WITHOUT_LEASES) as world:
         first, second, third = [await opened(world) for _ in range(3)]
         former = await soon(acquired(world, first))
-        behind_id = next(each for each in reversed(world.members) if each != world.leader_id)
-        behind, engine = world.members[behind_id], world.engines[behind_id]
-        engine.is_applying = False
+        behind = lagging(world)
         await soon(world.leader.locks.release(LOCK, former.grant_id, None, world.deadline()))
         holder = await soon(acquired(world, second))
 
-        refused = waiting(
+        refused = acquiring(
             world, third, at=behind, is_try=is_try, wait_deadline_ms=world.deadline(100)
         )
-        await settle()
-        if catches_up:
-            engine.is_applying = True
-            engine.catch_up()
-        for _ in range(20):
-            await world.advance(100)
+        await answered_late(world, behind, catches_up=catches_up)
 
         with pytest.raises((LockTimeoutError, OutcomeUnknownError)) as caught:
             await soon(refused)
@@ -252,10 +241,7 @@ async def test_a_try_that_repeats_a_wait_answers_at_once_too() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id, request = await opened(world), RequestId("client", 1)
         holder = await soon(acquired(world, session_id))
-        second = waiting(world, session_id, request=request, leave_on_cancel=False)
-        await settle()
-        second.cancel()
-        await settle()
+        await leave_a_contender(world, session_id, request)
         assert len(await queue_of(world)) == 2
 
         with pytest.raises(LockTimeoutError):
@@ -289,9 +275,9 @@ async def test_a_wait_that_ends_leaves_the_queue() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         holder = await soon(acquired(world, session_id))
-        earlier = [waiting(world, session_id) for _ in range(3)]
+        earlier = [acquiring(world, session_id) for _ in range(3)]
         await settle()
-        late = waiting(world, session_id, wait_deadline_ms=world.deadline(3_000))
+        late = acquiring(world, session_id, wait_deadline_ms=world.deadline(3_000))
         for _ in range(3):  # predecessors leave one by one; the deadline is not started anew
             await world.advance(700)
             queue = await queue_of(world)
@@ -311,7 +297,7 @@ async def test_a_cancelled_wait_leaves_the_queue() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         holder = await soon(acquired(world, session_id))
-        second = waiting(world, session_id, at=world.follower)
+        second = acquiring(world, session_id, at=world.follower)
         await settle()
         second.cancel()
         await asyncio.wait({second})
@@ -326,13 +312,10 @@ async def test_a_wait_may_stay_when_its_client_goes() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id, request = await opened(world), RequestId("client", 1)
         holder = await soon(acquired(world, session_id))
-        second = waiting(world, session_id, request=request, leave_on_cancel=False)
+        await leave_a_contender(world, session_id, request)
+        third = acquiring(world, session_id)
         await settle()
-        second.cancel()
-        await settle()
-        third = waiting(world, session_id)
-        await settle()
-        again = waiting(world, session_id, request=request, at=world.follower)
+        again = acquiring(world, session_id, request=request, at=world.follower)
         await release(world, holder)
 
         grant = await soon(again)
@@ -361,7 +344,7 @@ async def test_a_grant_is_known_to_every_later_leader() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         grant = await soon(acquired(world, session_id))
-        second = waiting(world, session_id, at=world.members["3"])
+        second = acquiring(world, session_id, at=world.members["3"])
         await settle()
         for leader_id in ("2", "3", "1"):
             world.elect(leader_id)
@@ -449,21 +432,14 @@ async def test_a_refused_release_names_nobody_who_has_given_it_back(catches_up: 
         lost = await soon(acquired(world, first))
         await world.leader.close_session(first, None, world.deadline())
         former = await soon(acquired(world, second))
-        behind_id = next(each for each in reversed(world.members) if each != world.leader_id)
-        behind, engine = world.members[behind_id], world.engines[behind_id]
-        engine.is_applying = False
+        behind = lagging(world)
         await release(world, former)
         holder = await soon(acquired(world, third))
 
         refused = asyncio.create_task(
             behind.locks.release(LOCK, lost.grant_id, None, world.deadline(1_000))
         )
-        await settle()
-        if catches_up:
-            engine.is_applying = True
-            engine.catch_up()
-        for _ in range(20):
-            await world.advance(100)
+        await answered_late(world, behind, catches_up=catches_up)
 
         with pytest.raises(NotOwnerError) as caught:
             await soon(refused)
@@ -477,7 +453,7 @@ async def test_without_a_quorum_an_acquire_ends_with_an_error_and_no_grant() -> 
         session_id = await opened(world)
         world.elect(None)
         late_ms = world.deadline(1_000)
-        task = waiting(world, session_id, wait_deadline_ms=late_ms, at=world.follower)
+        task = acquiring(world, session_id, wait_deadline_ms=late_ms, at=world.follower)
         await world.advance(1_000)
 
         with pytest.raises(NoLeaderError):
@@ -489,7 +465,7 @@ async def test_an_acquire_under_way_without_a_quorum_is_unknown() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         world.has_quorum = False
-        task = waiting(world, session_id, wait_deadline_ms=world.deadline(1_000))
+        task = acquiring(world, session_id, wait_deadline_ms=world.deadline(1_000))
         await world.advance(2_500)
 
         with pytest.raises(ProposalTimeoutError):
@@ -501,14 +477,14 @@ async def test_a_stopping_member_ends_its_waits_and_leaves_the_contenders() -> N
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id, request = await opened(world), RequestId("client", 1)
         holder = await soon(acquired(world, session_id))
-        second = waiting(world, session_id, request=request, at=world.members["3"])
+        second = acquiring(world, session_id, request=request, at=world.members["3"])
         await settle()
         await world.members["3"].stop()
 
         with pytest.raises(ConnectionLostError) as caught:
             await soon(second)
-        assert caught.value.path == "/locks/daily-report/lock-0000000001"
-        again = waiting(world, session_id, request=request, at=world.members["2"])
+        assert caught.value.path == "/locks/daily/lock-0000000001"
+        again = acquiring(world, session_id, request=request, at=world.members["2"])
         await release(world, holder)
         assert (await soon(again)).grant_id.startswith("1-")
 
@@ -519,7 +495,7 @@ async def test_a_snapshot_makes_every_waiter_look_again() -> None:
         session_id = await opened(world)
         grant = await soon(acquired(world, session_id))
         engine = world.engines["3"]
-        second = waiting(world, session_id, at=world.members["3"])
+        second = acquiring(world, session_id, at=world.members["3"])
         await settle()
         engine.is_applying = False
         await release(world, grant)
@@ -536,10 +512,10 @@ async def test_positions_are_told_as_they_change() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         first = await soon(acquired(world, session_id))
-        tasks = [waiting(world, session_id) for _ in range(2)]
+        tasks = [acquiring(world, session_id) for _ in range(2)]
         await settle()
         seen: list[int] = []
-        last = waiting(world, session_id, at=world.follower, on_position=seen.append)
+        last = acquiring(world, session_id, at=world.follower, on_position=seen.append)
         await settle()
         await release(world, first)
         for task in tasks:
@@ -555,10 +531,10 @@ async def test_a_queue_that_moves_fast_tells_positions_twice_a_second() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         first = await soon(acquired(world, session_id))
-        tasks = [waiting(world, session_id) for _ in range(20)]
+        tasks = [acquiring(world, session_id) for _ in range(20)]
         await settle()
         seen: list[int] = []
-        last = waiting(world, session_id, at=world.follower, on_position=seen.append)
+        last = acquiring(world, session_id, at=world.follower, on_position=seen.append)
         await settle()
         grants = [first]
 
@@ -584,7 +560,7 @@ async def test_very_many_are_told_more_seldom() -> None:
         def count(_position: int) -> None:
             told[0] += 1
 
-        many = [waiting(world, session_id, on_position=count) for _ in range(2_000)]
+        many = [acquiring(world, session_id, on_position=count) for _ in range(2_000)]
         await settle()
         while told[0] < len(many):
             await settle()
@@ -604,8 +580,9 @@ async def test_a_lock_shows_who_holds_and_who_waits() -> None:
     """With host, pid, label and trace id: two acquisitions of one session are two grants."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
-        grant = await soon(acquired(world, session_id))
-        second = waiting(world, session_id, holder=HolderInfo("other"))
+        worker = HolderInfo("worker", "host-1", 42, "trace-7")
+        grant = await soon(acquired(world, session_id, holder=worker))
+        second = acquiring(world, session_id, holder=HolderInfo("other"))
         await settle()
 
         view = (await world.follower.lock_views.query(LOCK, STALE, world.deadline())).value
@@ -678,7 +655,7 @@ async def test_contenders_made_over_the_plain_tree_stand_in_the_same_queue() -> 
         )
         created = await world.leader.submit(create, request=None, deadline_ms=world.deadline())
         by_hand: Any = created.outcome.unwrap()
-        second = waiting(world, session_id)
+        second = acquiring(world, session_id)
         await settle()
         names = (await world.leader.children(f"/locks/{LOCK}", STALE, world.deadline())).value.names
 
@@ -694,7 +671,7 @@ async def test_waiters_are_limited() -> None:
     async with cluster(config=config) as world:
         session_id = await opened(world)
         await soon(acquired(world, session_id))
-        second = waiting(world, session_id)
+        second = acquiring(world, session_id)
         await settle()
 
         with pytest.raises(ThrottledError):

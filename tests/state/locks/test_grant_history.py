@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 
 from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import Command, Enter, Kind, OpenSession, Release
@@ -11,14 +11,7 @@ from coordinator.state.locks.grant_history import GrantQuery, KeptGrant
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered
 from tests.state.exercised import EXERCISED, about
-from tests.state.strategies import SMALL_LIMITS, lock_histories
-
-thorough = settings(
-    max_examples=80,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[phase for phase in Phase if phase is not Phase.explain],
-)
+from tests.state.strategies import SMALL_LIMITS, lock_histories, thorough
 
 
 def is_asked_for(grant: KeptGrant, query: GrantQuery) -> bool:

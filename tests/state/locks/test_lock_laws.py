@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 
 from coordinator.model import queue_order as contention
 from coordinator.model.events import EventType
@@ -22,19 +22,8 @@ from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, SessionEnded
 from tests.state.exercised import EXERCISED, about, records
 from tests.state.locks.lock_histories import DIRECTORIES
-from tests.state.strategies import SMALL_LIMITS, lock_histories
-
-thorough = settings(
-    max_examples=80,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[phase for phase in Phase if phase is not Phase.explain],
-)
-
-
-def queues_of(machine: StateMachine) -> dict[str, tuple[Contender, ...]]:
-    locks = machine.locks
-    return {each: locks.contenders(each) for each in sorted(locks.directories())}
+from tests.state.locks.lock_rule import check_holders, check_next, queues_of
+from tests.state.strategies import SMALL_LIMITS, lock_histories, thorough
 
 
 def holders_of(machine: StateMachine) -> dict[tuple[str, int], Contender]:
@@ -55,30 +44,6 @@ def steps(history: list[Command]) -> list[tuple[StateMachine, Command]]:
 
 def apply(machine: StateMachine, command: Command) -> Outcome:
     return EXERCISED.apply(machine, command)
-
-
-def closed_from(machine: StateMachine, directory: str) -> int | None:
-    """Return the lowest number of what closes the queue, by the names alone."""
-    numbers = [
-        number
-        for name in machine.children(directory) or ()
-        if name.startswith("delay-") and (number := number_of(name)) is not None
-    ]
-    return min(numbers, default=None)
-
-
-def may_hold(machine: StateMachine, directory: str, at: int) -> bool:
-    """Say by the rule alone, as it is written down, whether a contender may hold."""
-    contenders = machine.locks.contenders(directory)
-    mine, before = contenders[at], contenders[:at]
-    closed = closed_from(machine, directory)
-    if closed is not None and closed < mine.number:
-        return False
-    if not before:
-        return True
-    if any(each.kind is not mine.kind for each in before) or mine.kind is Kind.EXCLUSIVE:
-        return False
-    return mine.kind is Kind.SHARED or len(before) < (machine.locks.size(directory) or 1)
 
 
 @about(granted=100, waits=50, made=8, waiter_ended=25)
@@ -120,30 +85,8 @@ def test_who_holds_follows_the_rule(history: list[Command]) -> None:
         apply(machine, command)
 
         for directory, contenders in queues_of(machine).items():
-            held = len(machine.locks.holders(directory))
-            assert all(each.is_holder for each in contenders[:held])
-            assert not any(each.is_holder for each in contenders[held:])
-            kinds = {each.kind for each in contenders[:held]}
-            assert len(kinds) <= 1
-            assert held <= 1 or kinds != {Kind.EXCLUSIVE}
+            check_holders(machine, directory, contenders)
             check_next(machine, directory)
-
-
-def check_next(machine: StateMachine, directory: str) -> bool:
-    """Return whether the one behind the holders may hold, and a command that follows grants it.
-
-    Fail if it may hold and nothing is left to grant: in one of its queues, for a multi-lock.
-    """
-    contenders = machine.locks.contenders(directory)
-    held = len(machine.locks.holders(directory))
-    if held == len(contenders) or not may_hold(machine, directory, held):
-        return False
-    first = contenders[held]
-    if not all(is_first(machine, path) for path in first.group):
-        return False
-    queues = {directory, *(path.rpartition("/")[0] for path in first.group)}
-    assert queues & set(machine._locks.ungranted), f"{first.path} may hold, and waits for ever"
-    return True
 
 
 @about(granted=100, waits=50, handed_over=25, compared=300)
@@ -169,12 +112,6 @@ def test_the_recipe_over_plain_znodes_decides_alike(history: list[Command]) -> N
             for each in contenders:
                 place = contention.place_of(names, each.name, size)
                 assert place.position == machine.locks.standing(each.path).position
-
-
-def is_first(machine: StateMachine, path: str) -> bool:
-    directory = path.rpartition("/")[0]
-    contenders = machine.locks.contenders(directory)
-    return contenders[0].path == path and may_hold(machine, directory, 0)
 
 
 @about(granted=100, handed_over=25)

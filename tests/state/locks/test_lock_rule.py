@@ -9,17 +9,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from coordinator.state.commands import Kind, Release
+from coordinator.state.commands import Release
 from coordinator.state.locks.contender import Contender
 from coordinator.state.machine import StateMachine
 from tests.state.drawn_history import TERM
 from tests.state.exercised import records
 from tests.state.locks.lock_histories import lock_history
-from tests.state.locks.test_lock_laws import (
-    check_next,
-    closed_from,
-    queues_of,
-)
+from tests.state.locks.lock_rule import check_holders, check_next, closed_from, queues_of
 from tests.state.strategies import SMALL_LIMITS
 
 HISTORIES = 400
@@ -29,12 +25,7 @@ COMMANDS = 40
 def check_queues(machine: StateMachine, met: Counter[str]) -> None:
     """Fail unless those hold who may, or will by the next commands; count what is seldom met."""
     for directory, contenders in queues_of(machine).items():
-        held = len(machine.locks.holders(directory))
-        assert all(each.is_holder for each in contenders[:held])
-        assert not any(each.is_holder for each in contenders[held:])
-        kinds = {each.kind for each in contenders[:held]}
-        assert len(kinds) <= 1
-        assert held <= 1 or kinds != {Kind.EXCLUSIVE}
+        held = check_holders(machine, directory, contenders)
         if held == len(contenders):
             continue
         met["waits"] += 1
