@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from coordinator.clock import ManualClock
+from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.elections import ElectionService
 from coordinator.service.locks.views import LockViews
+from coordinator.service.reads import STALE, ReadMode, ReadReply
+from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Command, Enter, Kind, OpenSession
 from coordinator.state.machine import StateMachine
 from tests.loop_meter import HELD_MS_MAX, metered
 
 LONG = 20_000
 DATA = b'{"label":"report 7","host":"worker-7.example.com","pid":4711}'
+
+
+class Reads:
+    """Reads that are fresh at once."""
+
+    async def fresh(self, _mode: ReadMode, _deadline_ms: int) -> int:
+        return 0
+
+    def reply(self, value: Any, age_ms: int | None) -> ReadReply[Any]:
+        return ReadReply(value, 0, 0, age_ms)
 
 
 def long_queue(directory: str, prefix: str) -> StateMachine:
@@ -31,21 +44,21 @@ def long_queue(directory: str, prefix: str) -> StateMachine:
 def test_no_look_at_a_long_queue_holds_the_loop(what: str) -> None:
     """What is one step takes no more than a copy; the view of each is made in slices."""
     nothing: Any = None
+    reads = cast("Any", Reads())
     if what == "lock":
         machine = long_queue("/locks/q", "lock-")
-        replica = cast("Any", SimpleNamespace(machine=machine))
-        denials = cast("Any", SimpleNamespace(of=lambda _: None))
-        views = LockViews(nothing, replica, nothing, denials, nothing)
+        replica = MachineReplica(machine)
+        denials = Denials(ManualClock())
+        views = LockViews(reads, replica, nothing, denials, nothing)
     else:
         machine = long_queue("/elections/q", "candidate-")
-        replica = cast("Any", SimpleNamespace(machine=machine))
-        elections = ElectionService(nothing, nothing, replica, nothing, nothing)
+        elections = ElectionService(nothing, reads, MachineReplica(machine), nothing, nothing)
 
     async def look() -> int:
         if what == "lock":
-            view = await views._look("q", "/locks/q")
+            view = (await views.query("q", STALE, 0, is_whole=False)).value
             return len(view.holders) + len(view.queue)
-        seen = await elections._view("q")
+        seen = (await elections.who("q", STALE, 0)).value
         return (seen.elected is not None) + len(seen.candidates)
 
     with metered() as loop:
