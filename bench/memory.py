@@ -16,12 +16,13 @@ import random
 import time
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from coordinator.clock import SystemClock
 from coordinator.config import Config
-from coordinator.model.contention import HolderInfo
+from coordinator.model.acquire import AcquireRequest
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.locks.holder_info import holder_data
-from coordinator.service.locks.queues import Wish
 from coordinator.service.member import Member
 from coordinator.state.commands import Command, Enter, Kind, OpenSession, Release, RequestId
 from coordinator.state.locks.grant_history import GrantQuery
@@ -32,13 +33,14 @@ PAIRS = 40
 GRANTS = 10_000
 LOCKS = 1_000
 DEADLINE_MS = 10_000
-HOLDER = HolderInfo(label="bench", host="here", pid=1)
 
-KINDS: dict[str, tuple[tuple[str, ...], Wish]] = {
-    "lock": (("a",), Wish()),
-    "shared": (("b",), Wish(Kind.SHARED)),
-    "slot": (("c",), Wish(Kind.SLOT, size=10)),
-    "two": (("d", "e"), Wish()),
+ASKED = AcquireRequest(label="bench", host="here", pid=1)
+
+KINDS: dict[str, tuple[tuple[str, ...], AcquireRequest]] = {
+    "lock": (("a",), ASKED),
+    "shared": (("b",), replace(ASKED, kind=Kind.SHARED)),
+    "slot": (("c",), replace(ASKED, kind=Kind.SLOT, size=10)),
+    "two": (("d", "e"), ASKED),
 }
 PREFIXES = {Kind.EXCLUSIVE: "lock-", Kind.SHARED: "read-", Kind.SLOT: "slot-"}
 
@@ -56,7 +58,7 @@ class InService:
         self._number += 1
         return RequestId("bench", self._number)
 
-    async def pairs(self, names: tuple[str, ...], wish: Wish) -> None:
+    async def pairs(self, names: tuple[str, ...], wish: AcquireRequest) -> None:
         locks = self._member.locks
         for _ in range(PAIRS):
             deadline_ms = self._clock.monotonic_ms() + DEADLINE_MS
@@ -64,9 +66,8 @@ class InService:
                 names[0] if len(names) == 1 else names,
                 session_id=self._session_id,
                 request=self._request(),
-                holder=HOLDER,
                 wait_deadline_ms=deadline_ms,
-                wish=wish,
+                asked=wish,
             )
             await locks.release(grant.lock, grant.grant_id, self._request(), deadline_ms)
 
@@ -77,7 +78,7 @@ class InState:
     def __init__(self) -> None:
         self.machine = StateMachine()
         self._number = 0
-        self._data = holder_data(HOLDER)
+        self._data = holder_data(ASKED)
         self.apply(OpenSession("s", 10_000))
 
     def apply(self, operation: Enter | Release | OpenSession) -> object:
@@ -86,10 +87,11 @@ class InState:
         outcome = self.machine.apply(Command(operation, self._number, request), self._number, 1)
         return outcome.unwrap()
 
-    def pair(self, names: tuple[str, ...], wish: Wish) -> None:
+    def pair(self, names: tuple[str, ...], wish: AcquireRequest) -> None:
         directories = tuple([f"/locks/{name}" for name in names])
+        kind = Kind(wish.kind)
         entered = self.apply(
-            Enter(directories, PREFIXES[wish.kind], wish.kind, "s", self._data, size=wish.size)
+            Enter(directories, PREFIXES[kind], kind, "s", self._data, size=wish.size)
         )
         assert isinstance(entered, Entered), "an enter comes to an Entered"
         created = entered.contenders[0]
@@ -134,7 +136,7 @@ async def measure_pairs(rounds: int) -> None:
 def measure_history(rounds: int) -> None:
     state = InState()
     for number in range(GRANTS):
-        state.pair((f"lock-{number % LOCKS}",), Wish())
+        state.pair((f"lock-{number % LOCKS}",), ASKED)
     locks = state.machine.locks
     token = locks.history(GrantQuery(limit=1))[0].czxid
     queries: dict[str, Callable[[], object]] = {

@@ -7,7 +7,8 @@ import math
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, TypedDict, get_args
 
 from coordinator.client import AsyncClient, Client
@@ -64,7 +65,7 @@ class Options:
     owner: str | None
     guards: tuple[Guard, ...]
     raise_on_acquire: bool
-    _request: AcquireRequest
+    _request: partial[AcquireRequest]
 
     @classmethod
     def of(
@@ -99,7 +100,8 @@ class Options:
             raise BadArgumentsError(
                 f"owner: expected at most {OWNER_CHARACTERS_MAX} characters, found {owner!r}"
             )
-        request = AcquireRequest(
+        request = partial(
+            AcquireRequest,
             label=label,
             trace_id=trace_id,
             kind=kind,
@@ -136,12 +138,12 @@ class Options:
     def request(self, owner: str | None = None) -> AcquireRequest:
         """Return what to ask for now, in the name of ``owner``; None is ``owner_now``."""
         named = self.owner_now() if owner is None else owner
-        return replace(self._request, owner=named, **_this_process())
+        return self._request(owner=named, **_this_process())
 
     def campaign(self, value: bytes) -> AcquireRequest:
         """Return what to ask of an election, which publishes ``value`` when won."""
-        label, trace_id = self._request.label, self._request.trace_id
-        return AcquireRequest(label=label, trace_id=trace_id, value=value, **_this_process())
+        who = {name: self._request.keywords[name] for name in ("label", "trace_id")}
+        return AcquireRequest(**who, value=value, **_this_process())
 
 
 def is_seconds(value: Any) -> bool:

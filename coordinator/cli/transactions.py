@@ -13,7 +13,7 @@ from coordinator.client import AsyncClient, IfHeld
 from coordinator.model.operations import Guarded, MultiReply, Result
 from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding, data_fields, decode
-from coordinator.wire.messages.if_held import read_if_held
+from coordinator.wire.if_held import read_if_held
 from coordinator.wire.multi import read_multi
 
 

@@ -20,6 +20,7 @@ from coordinator.model.operations import Check, Create, SetData
 from coordinator.model.znodes import Stat
 from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding, data_fields
+from coordinator.wire.if_held import if_held_in
 
 _PAGE = 1_000
 
@@ -47,7 +48,7 @@ class IfHeldParam(click.ParamType[IfHeld]):
     def convert(self, value: Any, param: Any, ctx: Any) -> IfHeld:
         """Return NAME:TOKEN as a condition."""
         try:
-            return IfHeld.from_query("if_held", value)
+            return if_held_in("if_held", value)
         except BadArgumentsError:
             self.fail(f"expected NAME:TOKEN, found {value!r}", param, ctx)
 

@@ -54,7 +54,7 @@ from coordinator.model.sessions import SessionList
 from coordinator.model.views import LockList
 from coordinator.model.znodes import Children, Stat, Written, Znode
 from coordinator.wire.codec import reader, to_body
-from coordinator.wire.messages.if_held import if_held_body
+from coordinator.wire.if_held import if_held_body, if_held_query
 
 T = TypeVar("T")
 PageT = TypeVar("PageT", LockList, GrantPage, SessionList)
@@ -203,7 +203,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
             LockLostError: a grant of ``if_held`` does not hold; nothing was changed.
             UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """
-        query = [each.to_query() for each in conditions_of(if_held)]
+        query = [if_held_query(each) for each in conditions_of(if_held)]
         if recursive:
             query.append(("recursive", ""))
         if expected_version != ANY_VERSION:

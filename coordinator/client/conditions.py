@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from coordinator.errors import BadArgumentsError
-from coordinator.wire.messages.if_held import IF_HELD_MAX
-from coordinator.wire.messages.if_held import IfHeld as IfHeld
+from coordinator.model.acquire import IF_HELD_MAX
+from coordinator.model.acquire import IfHeld as IfHeld
 
 
 class HoldsLock(Protocol):

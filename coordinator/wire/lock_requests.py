@@ -1,20 +1,58 @@
-"""Requests about locks whose fields depend on each other."""
+"""Requests about locks and elections whose fields depend on each other, or on the route."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import fields
+
 from coordinator.errors import BadArgumentsError
+from coordinator.model.acquire import Acquire, AcquireSeveral
 from coordinator.model.grants import RevokeRequest
 from coordinator.wire.codec import from_body
-from coordinator.wire.messages.if_held import IF_HELD_FIELD
+from coordinator.wire.if_held import IF_HELD
 
-_BESIDE = frozenset({IF_HELD_FIELD})
+_ELECTION_FIELDS = {
+    *("session_id", "lease_ms", "timeout_ms", "on_disconnect"),
+    *("label", "host", "pid", "trace_id", "value"),
+}
+OF_ONE: dict[str, Any] = {"value": None}
+OF_SEVERAL = {**OF_ONE, "kind": "exclusive", "size": None}
+OF_AN_ELECTION = {
+    each.name: each.default for each in fields(Acquire) if each.name not in _ELECTION_FIELDS
+}
+"""What the request for one lock, for several, or for an election does not say."""
+
+
+def read_acquire(body: Any, *, is_election: bool = False) -> Acquire:
+    """Return what the body of POST /v1/locks/{name} or /v1/elections/{name} asks for."""
+    given = OF_AN_ELECTION if is_election else OF_ONE
+    return _with_a_lease(from_body(Acquire, body, given=given, beside=IF_HELD))
+
+
+def read_acquire_several(body: Any) -> AcquireSeveral:
+    """Return what the body of POST /v1/locks asks for."""
+    asked = from_body(AcquireSeveral, body, given=OF_SEVERAL, beside=IF_HELD)
+    for at, name in enumerate(asked.names):
+        if name in ("", ".", ".."):  # as in a URL, by which it is given back
+            raise BadArgumentsError(f"body.names[{at}]: expected a name, found {name!r}")
+    _with_a_lease(asked)
+    return asked
 
 
 def read_revoke(body: Any) -> RevokeRequest:
     """Return the forced end that the body of POST /v1/locks/{name}/revoke describes."""
-    asked = from_body(RevokeRequest, body, beside=_BESIDE)
+    asked = from_body(RevokeRequest, body, beside=IF_HELD)
     if not asked.by.strip() or not asked.reason.strip():
         raise BadArgumentsError("body: expected by and reason to say something, found blanks")
+    return asked
+
+
+def _with_a_lease(asked: Acquire) -> Acquire:
+    if (asked.session_id is None) == (asked.lease_ms is None):
+        found = "neither" if asked.session_id is None else "both"
+        raise BadArgumentsError(
+            f"body: expected session_id (an open session) or lease_ms (open one for this "
+            f"grant), found {found}; nothing is held without a lease"
+        )
     return asked

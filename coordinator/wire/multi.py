@@ -8,9 +8,8 @@ from typing import Any
 from coordinator.errors import BadArgumentsError
 from coordinator.model.operations import Guarded, Multi
 from coordinator.wire.codec import from_body, unknown_name
-from coordinator.wire.messages.if_held import IF_HELD_FIELD
+from coordinator.wire.if_held import IF_HELD, IF_HELD_FIELD
 
-_BESIDE = frozenset({IF_HELD_FIELD})
 _NAMES = {"operations", "conditions", "then", "otherwise", IF_HELD_FIELD}
 
 
@@ -22,5 +21,5 @@ def read_multi(body: Any) -> Multi | Guarded:
             raise BadArgumentsError(f"body: {unknown_name(unknown, _NAMES, 'field')}")
         raise BadArgumentsError("body: expected operations, or conditions; found neither")
     if is_object and "operations" not in body:
-        return from_body(Guarded, body, beside=_BESIDE)
-    return from_body(Multi, body, beside=_BESIDE)
+        return from_body(Guarded, body, beside=IF_HELD)
+    return from_body(Multi, body, beside=IF_HELD)

@@ -10,7 +10,7 @@ import msgpack  # type: ignore[import-untyped]
 
 from coordinator import secret_file
 from coordinator.errors import CoordinatorError
-from coordinator.model import contention, fields, grants
+from coordinator.model import acquire, contention, fields, grants
 from coordinator.model.contention import HolderInfo
 from coordinator.model.sessions import SessionRequest
 from coordinator.raft.network import agreement, frames
@@ -18,7 +18,8 @@ from coordinator.raft.network.messages import FrameError
 from coordinator.service.locks import contenders, holder_info
 from coordinator.wire import strict_json
 from coordinator.wire.codec import from_body
-from coordinator.wire.messages import acquire, if_held
+from coordinator.wire.if_held import read_if_held
+from coordinator.wire.lock_requests import read_acquire, read_acquire_several
 from coordinator.wire.multi import read_multi
 from coordinator.wire.routes import queries
 from recipes.guards import tokens
@@ -36,7 +37,7 @@ def is_read(read: Callable[[], object]) -> bool:
 
 def acquiring(**changed: Any) -> bool:
     body = {"session_id": "s1", **changed}
-    return is_read(lambda: acquire.Acquire.from_body(body, is_multi="names" in changed))
+    return is_read(lambda: read_acquire_several(body) if "names" in changed else read_acquire(body))
 
 
 def nested(depth: int) -> bytes:
@@ -93,8 +94,8 @@ def of_bodies() -> Iterator[Bound]:
     yield Bound("queries._PARAMETERS_MAX", queries._PARAMETERS_MAX, lambda n: is_read(
         lambda: queries.Query("&".join(["if_held=a:1"] * n), ("if_held",))))  # fmt: skip
     one = {"lock": "a", "fencing_token": 1}
-    yield Bound("if_held.IF_HELD_MAX", if_held.IF_HELD_MAX, lambda n: is_read(
-        lambda: if_held.read_if_held({"if_held": [one] * n})))  # fmt: skip
+    yield Bound("acquire.IF_HELD_MAX", acquire.IF_HELD_MAX, lambda n: is_read(
+        lambda: read_if_held({"if_held": [one] * n})))  # fmt: skip
     yield Bound("fields.VERSION_MAX", fields.VERSION_MAX, lambda n: is_read(
         lambda: read_multi({"operations": [
             {"op": "delete", "path": "/a", "expected_version": n}]})))  # fmt: skip

@@ -43,12 +43,11 @@ from typing import Any, TypeVar
 
 from coordinator.config import Config, MemberLimits, SessionConfig
 from coordinator.errors import CoordinatorError
-from coordinator.model.contention import HolderInfo
+from coordinator.model.acquire import AcquireRequest
 from coordinator.model.events import WatchSelector
 from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER, MachineLimits
 from coordinator.service.locks.admin import Asked
-from coordinator.service.locks.queues import Wish
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, ReadReply, at_least
 from coordinator.service.watch_stream import WatchStream
@@ -316,7 +315,8 @@ class Trace:
     def _acquire(self, words: Words) -> None:
         is_try, is_shared, is_slot = words.has("try"), words.has("shared"), words.has("slot")
         name, lock, session_id = words.given
-        wish = Wish(
+        asked = AcquireRequest(
+            label=name,
             kind=do.Kind.SHARED if is_shared else do.Kind.SLOT if is_slot else do.Kind.EXCLUSIVE,
             owner=words.text("owner"),
             size=words.maybe_number("size"),
@@ -330,10 +330,9 @@ class Trace:
 
         acquiring = self._member(words.text("at")).locks.acquire(
             lock.split(",") if "," in lock else lock,
-            wish=wish,
+            asked=asked,
             session_id=session_id,
             request=request_of(words.text("by")),
-            holder=HolderInfo(label=name),
             wait_deadline_ms=self.world.deadline(words.number("wait", FAR_MS)),
             is_try=is_try,
             on_position=lambda position: self.note(f"{name}: position {position}"),

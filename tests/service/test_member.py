@@ -15,7 +15,7 @@ from coordinator.errors import (
     ShuttingDownError,
     StorageError,
 )
-from coordinator.model.contention import HolderInfo
+from coordinator.model.acquire import AcquireRequest
 from coordinator.model.events import WatchSelector
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
@@ -120,11 +120,11 @@ async def test_nobody_waits_at_a_member_that_has_failed() -> None:
             (await soon(member.open_session(5_000, "", None, deadline_ms))).session_id
             for _ in range(2)
         ]
-        holder = HolderInfo("worker", "host-1", 42, "")
+        asked = AcquireRequest("worker", "host-1", 42, "")
         acquires = [
             asyncio.create_task(
                 member.locks.acquire(
-                    "a", session_id=each, request=None, wait_deadline_ms=deadline_ms, holder=holder
+                    "a", session_id=each, request=None, wait_deadline_ms=deadline_ms, asked=asked
                 )
             )
             for each in ids

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from coordinator.client.locks import Acquired, AcquireRequest, LockQueue
 from coordinator.errors import CoordinatorError, LockTimeoutError, UnavailableError
-from coordinator.wire.messages.if_held import IfHeld
+from coordinator.model.acquire import IfHeld
 from tests.simulation.told import Looked, Written
 
 if TYPE_CHECKING:

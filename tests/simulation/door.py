@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from msgspec.structs import replace
+
 import coordinator.state.commands as commands
 from coordinator.client.transport import Request, Response
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, UnknownRouteError, to_problem
-from coordinator.model.contention import HolderInfo
+from coordinator.model.acquire import AcquireSeveral
 from coordinator.model.events import StreamError, Watching, WatchRequest
 from coordinator.model.grants import (
     AbandonReply,
@@ -32,17 +34,16 @@ from coordinator.model.grants import (
 from coordinator.model.sessions import SessionClosed, SessionLease, SessionRequest
 from coordinator.model.znodes import Children, Written, Znode
 from coordinator.service.locks.admin import Asked
-from coordinator.service.locks.queues import Wish
 from coordinator.service.member import Member
 from coordinator.service.reads import ReadReply
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
 from coordinator.wire.codec import encoded, from_body, to_body
 from coordinator.wire.encoding import Encoding, decode
-from coordinator.wire.lock_requests import read_revoke
-from coordinator.wire.messages import acquire
+from coordinator.wire.if_held import IF_HELD
+from coordinator.wire.lock_requests import read_acquire, read_acquire_several, read_revoke
 from coordinator.wire.multi import read_multi
-from coordinator.wire.routes.conditions import IF_HELD, conditions
+from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.queries import READ_MODES, Query
 
 DEADLINE_MS = 10_000
@@ -248,9 +249,8 @@ class Door:
     def _acquire(self, request: Request, room: str, name: str = "") -> Lines:
         """Begin to wait for one lock or election, or (without a name) for several locks."""
         is_election = room == "elections"
-        asked = acquire.Acquire.from_body(
-            _body(request), is_election=is_election, is_multi=not name
-        )
+        body = _body(request)
+        asked = read_acquire(body, is_election=is_election) if name else read_acquire_several(body)
         wait_ms = asked.timeout_ms or DEADLINE_MS
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         session_id = asked.session_id
@@ -268,16 +268,10 @@ class Door:
                 return await self._member.elections.campaign(
                     name, value=asked.value or b"", on_position=on_position, **common
                 )
-            info = HolderInfo(asked.label, asked.host, None, asked.trace_id)
-            wish = Wish(
-                commands.Kind(asked.kind),
-                asked.owner,
-                asked.size,
-                asked.lock_delay_ms,
-                asked.max_hold_ms,
-            )
+            names = asked.names if isinstance(asked, AcquireSeveral) else name
+            nobody = replace(asked, pid=None, when_unsure="", purpose="", guard="")
             return await self._member.locks.acquire(
-                name or asked.names, holder=info, wish=wish, on_position=on_position, **common
+                names, asked=nobody, on_position=on_position, **common
             )
 
         return _waiting(begin)

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from coordinator.errors import BadArgumentsError
-from coordinator.model import grants, history, views
+from coordinator.model import acquire, grants, history, views
 from coordinator.model.events import StreamError
+from coordinator.wire import if_held
 from coordinator.wire.codec import from_body, to_body, union_from_body
 from coordinator.wire.encoding import Encoding, decode, encode
-from coordinator.wire.lock_requests import read_revoke
-from coordinator.wire.messages import acquire, if_held
+from coordinator.wire.lock_requests import read_acquire, read_acquire_several, read_revoke
 
 GRANT = grants.GrantReply("42-1337", "daily", 1337, "aa", "/locks/daily/lock-0000000042", 1340)
 PREVIOUS = history.Previous("41-1300", 1300, "expired", b"at 7\x00", 1330)
@@ -74,18 +74,18 @@ def test_replies_survive(encoding: Encoding) -> None:
 def test_requests_survive() -> None:
     """What a client asks is what the server reads."""
     for wish in (
-        acquire.Acquire("aa", None, 0, "me", "h", 7, "t", "stay"),
+        acquire.Acquire("me", "h", 7, "t", session_id="aa", timeout_ms=0, on_disconnect="stay"),
         acquire.Acquire(
-            "aa", kind="slot", owner="o", size=3, lock_delay_ms=1, max_hold_ms=2,
+            session_id="aa", kind="slot", owner="o", size=3, lock_delay_ms=1, max_hold_ms=2,
             when_unsure="continue", purpose="correctness", guard="postgresql",
         ),
     ):  # fmt: skip
-        assert acquire.Acquire.from_body(wish.to_body()) == wish
-    several = acquire.Acquire("aa", names=("b", "a"))
-    assert acquire.Acquire.from_body(several.to_body(), is_multi=True) == several
-    campaign = acquire.Acquire(None, 5_000, value=b"\x00")
-    body = campaign.to_body(Encoding.MSGPACK)
-    assert acquire.Acquire.from_body(body, is_election=True) == campaign
+        assert read_acquire(to_body(wish)) == wish
+    several = acquire.AcquireSeveral(session_id="aa", names=("b", "a"))
+    assert read_acquire_several(to_body(several)) == several
+    campaign = acquire.Acquire(lease_ms=5_000, value=b"\x00")
+    body = to_body(campaign, Encoding.MSGPACK)
+    assert read_acquire(body, is_election=True) == campaign
 
 
 def test_stream_lines_survive() -> None:
@@ -156,13 +156,13 @@ def test_a_note_has_its_limit() -> None:
 
 def test_a_condition_on_a_grant_survives_in_body_and_query() -> None:
     """``if_held`` is one object or several, or a parameter; a name may have colons."""
-    lock, election = if_held.IfHeld("a:b/c", 7), if_held.IfHeld("e", 9, is_election=True)
+    lock, election = acquire.IfHeld("a:b/c", 7), acquire.IfHeld("e", 9, is_election=True)
 
     assert if_held.read_if_held(if_held.if_held_body((lock, election))) == (lock, election)
-    assert if_held.read_if_held({"if_held": lock.to_body()}) == (lock,)
+    assert if_held.read_if_held({"if_held": to_body(lock)}) == (lock,)
     assert if_held.read_if_held({}) == ()
     for each in (lock, election):
-        assert if_held.IfHeld.from_query(*each.to_query()) == each
+        assert if_held.if_held_in(*if_held.if_held_query(each)) == each
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_condition_that_is_none_is_refused(said: Any) -> None:
 def test_a_condition_in_the_query_that_is_none_is_refused(value: str) -> None:
     """The same in the query: a name, a colon, a token."""
     with pytest.raises(BadArgumentsError, match=r"query\.if_held"):
-        if_held.IfHeld.from_query("if_held", value)
+        if_held.if_held_in("if_held", value)
 
 
 def test_a_multi_lock_names_its_locks() -> None:
@@ -195,9 +195,9 @@ def test_a_multi_lock_names_its_locks() -> None:
     lease = {"session_id": "aa"}
     for names in (None, [], [7], ["a"] * 65):
         with pytest.raises(BadArgumentsError, match="names"):
-            acquire.Acquire.from_body({**lease, "names": names}, is_multi=True)
+            read_acquire_several({**lease, "names": names})
     with pytest.raises(BadArgumentsError, match="names"):
-        acquire.Acquire.from_body({**lease, "names": ["a"]})
+        read_acquire({**lease, "names": ["a"]})
 
 
 @pytest.mark.parametrize(
@@ -218,4 +218,4 @@ def test_a_multi_lock_names_its_locks() -> None:
 def test_nothing_is_held_without_a_lease(body: dict[str, Any], said: str) -> None:
     """An acquire names exactly one lease, and nothing that a lock does not know."""
     with pytest.raises(BadArgumentsError, match=said):
-        acquire.Acquire.from_body(body)
+        read_acquire(body)

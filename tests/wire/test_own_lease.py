@@ -97,9 +97,9 @@ async def held(world: MemoryCluster, face: Face) -> AsyncIterator[Any]:
         async def give_back() -> None:
             await member.elections.release("a", elected.grant_id, None, far_ms)
     else:
-        from coordinator.model.contention import HolderInfo
+        from coordinator.model.acquire import AcquireRequest
 
-        grant = await member.locks.acquire("a", holder=HolderInfo(), **given)
+        grant = await member.locks.acquire("a", asked=AcquireRequest(), **given)
 
         async def give_back() -> None:
             await member.locks.release("a", grant.grant_id, None, far_ms)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from coordinator.errors import BadArgumentsError
+from coordinator.model.fields import described
 from coordinator.wire.codec import from_body
 from coordinator.wire.encoding import Encoding, data_fields, decode, encode
-from coordinator.wire.fields import Fields
 from coordinator.wire.strict_json import INTEGER_MAX, INTEGER_MIN, decode_json, decode_msgpack
+
+
+class WithData(Struct, frozen=True, forbid_unknown_fields=True):
+    """A request with bytes in it."""
+
+    data: Annotated[bytes, described("the data")] = b""
+
 
 HOSTILE_JSON = {
     b"": "expecting value",
@@ -130,7 +138,7 @@ def test_data_survives_in_either_form(data: bytes, encoding: Encoding) -> None:
     """Text, control characters and plain bytes all come back as they were."""
     body = decode(encode(data_fields(data, encoding), encoding), encoding)
 
-    assert Fields(body, "body").data() == data
+    assert from_body(WithData, body).data == data
 
 
 def test_data_is_text_only_when_a_terminal_can_show_it() -> None:
@@ -183,7 +191,7 @@ def test_a_wrong_field_is_named_with_what_was_found(body: Any, said: str) -> Non
 def test_data_that_means_two_things_or_none_is_refused(body: dict[str, Any]) -> None:
     """Both forms at once, and base64 that is not, are refused."""
     with pytest.raises(BadArgumentsError):
-        Fields(body, "body").data()
+        from_body(WithData, body)
 
 
 def test_json_is_compact_utf8() -> None:

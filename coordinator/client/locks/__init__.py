@@ -45,18 +45,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coordinator.client.hints import Contending as Contending
-    from coordinator.client.locks.acquire_request import AcquireRequest as AcquireRequest
     from coordinator.client.locks.acquired import Acquired as Acquired
     from coordinator.client.locks.grant_watch import GrantWatch as GrantWatch
     from coordinator.client.locks.lock_queue import LockQueue as LockQueue
     from coordinator.client.locks.owner import current_owner as current_owner
+    from coordinator.model.acquire import AcquireRequest as AcquireRequest
     from coordinator.model.grants import GrantReply as GrantReply
     from coordinator.model.queue_order import holder as holder
     from coordinator.model.queue_order import place_of as place_of
     from coordinator.model.queue_order import sequence_of as sequence_of
 
 _HOMES = {
-    "AcquireRequest": "coordinator.client.locks.acquire_request",
+    "AcquireRequest": "coordinator.model.acquire",
     "Acquired": "coordinator.client.locks.acquired",
     "Contending": "coordinator.client.hints",
     "GrantReply": "coordinator.model.grants",

@@ -17,13 +17,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from coordinator.client.calls import Call, quoted
 from coordinator.client.chores import Chores
 from coordinator.client.delivery import Delivery, Trouble, encoding_of
-from coordinator.client.locks.acquire_request import AcquireRequest
 from coordinator.client.locks.acquired import Acquired
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.unclaimed import unclaimed
@@ -42,6 +41,7 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
+from coordinator.model.acquire import Acquire, AcquireRequest, AcquireSeveral
 from coordinator.model.contention import (
     WAIT_MS_MAX,
 )
@@ -61,7 +61,6 @@ from coordinator.model.views import ElectionView, LockView
 from coordinator.wire.codec import reader, union_from_body
 from coordinator.wire.encoding import Encoding, decode
 from coordinator.wire.messages import NDJSON_TYPE
-from coordinator.wire.messages.acquire import Acquire
 
 T = TypeVar("T")
 
@@ -377,15 +376,15 @@ class LockQueue:
             raise
 
     def _call(self, attempt: _Attempt, request: AcquireRequest, remaining_ms: int) -> Call:
-        acquire = Acquire(
-            session_id=attempt.session.session_id,
-            timeout_ms=0 if attempt.is_try else min(remaining_ms, WAIT_MS_MAX),
-            on_disconnect="stay",
-            names=self.names if len(self.names) > 1 else (),
-            **asdict(request),
-        )
-        body = acquire.to_body(Encoding.JSON)
-        return Call("POST", self._target, body, encoding=Encoding.JSON, accept=NDJSON_TYPE)
+        said = {name: getattr(request, name) for name in AcquireRequest.__struct_fields__}
+        asked = said | {
+            "session_id": attempt.session.session_id,
+            "timeout_ms": 0 if attempt.is_try else min(remaining_ms, WAIT_MS_MAX),
+            "on_disconnect": "stay",
+        }
+        is_one = len(self.names) == 1
+        body = Acquire(**asked) if is_one else AcquireSeveral(**asked, names=self.names)
+        return Call("POST", self._target, body, accept=NDJSON_TYPE)
 
     def _remaining_ms(self, attempt: _Attempt) -> int:
         if attempt.deadline_ms is None:

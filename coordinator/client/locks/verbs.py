@@ -18,7 +18,7 @@ from coordinator.model.grants import (
 from coordinator.model.history import GrantPage, GrantRecord, GrantStory
 from coordinator.model.views import ElectionView, LockList, LockSummary, LockView
 from coordinator.wire.codec import reader, to_body
-from coordinator.wire.messages.if_held import if_held_body
+from coordinator.wire.if_held import if_held_body
 
 
 class LockVerbs(Asking):

@@ -12,6 +12,7 @@ from typing import Any, Unpack
 from msgspec.structs import asdict
 
 from coordinator.errors import BadVersionError, LockLostError, NoNodeError, NotOwnerError
+from coordinator.model.acquire import AcquireRequest
 from coordinator.model.events import Bookmark, Resync, WatchKind, WatchSelector
 from coordinator.model.grants import GrantReply, Proclaimed
 from coordinator.model.views import Candidate, ElectionView
@@ -38,6 +39,9 @@ from coordinator.state.commands import (
     SetData,
 )
 
+_CANDIDATE = AcquireRequest()
+"""A candidate holds alone, on no terms."""
+
 
 class ElectionService(QueueService):
     """The elections as one member serves them: a lock's verbs, and those of a proclaimed value."""
@@ -60,7 +64,7 @@ class ElectionService(QueueService):
         self, name: str, *, value: bytes, **how: Unpack[AcquireOptions]
     ) -> GrantReply:
         """Wait until elected; ``how``, and what is raised, are those of a lock."""
-        (won,) = await self._acquire((name,), value, how)
+        (won,) = await self._acquire((name,), value, _CANDIDATE, how)
         return won
 
     async def proclaim(

@@ -16,7 +16,8 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 def holder_data(holder: HolderInfo) -> bytes:
     """Return the JSON of what is set."""
-    said = {name: value for name, value in asdict(holder).items() if value not in ("", None)}
+    said = {name: getattr(holder, name) for name in _KINDS}
+    said = {name: value for name, value in said.items() if value not in ("", None)}
     try:
         data = _ENCODER.encode(said).encode()
     except UnicodeEncodeError:

@@ -38,6 +38,7 @@ from coordinator.errors import (
     ThrottledError,
     UnavailableError,
 )
+from coordinator.model.acquire import AcquireRequest
 from coordinator.model.events import EventType
 from coordinator.service.leadership import Leadership
 from coordinator.service.locks.contenders import QueuedContender, Recipe, find, first_holder
@@ -68,22 +69,8 @@ _SEEN_MS_MAX = 250
 """How long a refusal waits to know who holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """In which way to hold, and on which terms; ``state.commands.Enter`` says what each means."""
-
-    kind: Kind = Kind.EXCLUSIVE
-    owner: str = ""
-    size: int | None = None
-    lock_delay_ms: int = 0
-    max_hold_ms: int = 0
-
-
-DEFAULT_WISH = Wish()
-
-
 class Attempt(NamedTuple):
-    """One wish to hold: what (several names: all at once), for which session, until when."""
+    """One request to hold: what (several names: all at once), for which session, until when."""
 
     recipe: Recipe
     names: tuple[str, ...]
@@ -93,7 +80,7 @@ class Attempt(NamedTuple):
     wait_deadline_ms: int
     describe: Callable[[QueuedContender], Mapping[str, Any]]
     """Shows the present holder in a LockTimeoutError."""
-    wish: Wish = DEFAULT_WISH
+    asked: AcquireRequest = AcquireRequest()
     if_held: tuple[IfHeld, ...] = ()
     identity: str = ""
     is_try: bool = False
@@ -231,19 +218,20 @@ class Queues:
 
     async def _enter(self, attempt: Attempt, request: RequestId) -> tuple[_Mine, ...]:
         """Create the contenders, or find those that this request created before."""
-        recipe, wish = attempt.recipe, attempt.wish
+        recipe, asked = attempt.recipe, attempt.asked
+        kind = Kind(asked.kind)
         directories = recipe.directories(attempt.names)
         operation = Enter(
             directories=directories,
-            prefix=recipe.prefixes[wish.kind],
-            kind=wish.kind,
+            prefix=recipe.prefixes[kind],
+            kind=kind,
             session_id=attempt.session_id,
             data=attempt.data,
-            owner=wish.owner,
+            owner=asked.owner,
             is_try=attempt.is_try,
-            lock_delay_ms=wish.lock_delay_ms,
-            max_hold_ms=wish.max_hold_ms,
-            size=wish.size,
+            lock_delay_ms=asked.lock_delay_ms,
+            max_hold_ms=asked.max_hold_ms,
+            size=asked.size,
         )
         deadline_ms = attempt.wait_deadline_ms
         if attempt.is_try:

@@ -13,7 +13,7 @@ from typing import Any, Required, TypedDict, Unpack
 from msgspec.structs import asdict, replace
 
 from coordinator.errors import NotOwnerError
-from coordinator.model.contention import HolderInfo
+from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.model.history import Previous
 from coordinator.service.locks.contenders import (
@@ -24,7 +24,7 @@ from coordinator.service.locks.contenders import (
     grant_id_of,
 )
 from coordinator.service.locks.holder_info import holder_data
-from coordinator.service.locks.queues import Attempt, Queues, Wish
+from coordinator.service.locks.queues import Attempt, Queues
 from coordinator.service.locks.views import Seen
 from coordinator.service.proposals import Proposer
 from coordinator.service.replica import MachineReplica
@@ -47,7 +47,6 @@ class AcquireOptions(TypedDict, total=False):
     session_id: Required[str]
     request: Required[RequestId | None]
     wait_deadline_ms: Required[int]
-    wish: Wish
     is_try: bool
     identity: str
     if_held: tuple[IfHeld, ...]
@@ -66,11 +65,16 @@ class QueueService:
         self._queues = queues
 
     async def _acquire(
-        self, names: tuple[str, ...], data: bytes, how: AcquireOptions
+        self, names: tuple[str, ...], data: bytes, asked: AcquireRequest, how: AcquireOptions
     ) -> tuple[GrantReply, ...]:
         """Wait until this attempt holds in the queues ``names``; ``queues`` says what is raised."""
         attempt = Attempt(
-            recipe=self._recipe, names=names, data=data, describe=self._described, **how
+            recipe=self._recipe,
+            names=names,
+            data=data,
+            asked=asked,
+            describe=self._described,
+            **how,
         )
         won = await self._queues.acquire(attempt)
         machine = self._replica.machine
@@ -147,7 +151,7 @@ class LockService(QueueService):
     _recipe = LOCKS
 
     async def acquire(
-        self, name: str | Sequence[str], *, holder: HolderInfo, **how: Unpack[AcquireOptions]
+        self, name: str | Sequence[str], *, asked: AcquireRequest, **how: Unpack[AcquireOptions]
     ) -> GrantReply:
         """Wait until the lock is granted.
 
@@ -155,7 +159,7 @@ class LockService(QueueService):
             name: of one lock; or the names of several, which are then granted all at once.
         """
         names = (name,) if isinstance(name, str) else tuple(name)
-        grants = await self._acquire(names, holder_data(holder), how)
+        grants = await self._acquire(names, holder_data(asked), asked, how)
         return grants[0] if isinstance(name, str) else replace(grants[0], grants=grants)
 
     def _described(self, holder: QueuedContender) -> Mapping[str, Any]:

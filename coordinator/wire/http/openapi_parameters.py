@@ -6,7 +6,7 @@ from typing import Any
 
 from coordinator.wire import messages
 from coordinator.wire.http.openapi_shapes import BOOLEAN, TEXT, Schema, array, integer
-from coordinator.wire.messages.if_held import IF_HELD_QUERY
+from coordinator.wire.if_held import IF_HELD_QUERY
 
 FLAG: Schema = {**BOOLEAN, "description": "given by its name alone, or as true or false"}
 

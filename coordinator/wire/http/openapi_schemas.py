@@ -6,8 +6,10 @@ Requests are closed (an unknown field is refused); a response may grow fields in
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
+from coordinator.model.acquire import IF_HELD_MAX, Acquire, AcquireSeveral, IfHeld
 from coordinator.model.events import Event, StreamError, WatchLine, WatchRequest
 from coordinator.model.grants import (
     AbandonReply,
@@ -61,18 +63,17 @@ from coordinator.model.views import (
     Spread,
 )
 from coordinator.model.znodes import Child, Children, Stat, Written, Znode
-from coordinator.wire.http.openapi_locks import LOCK_SCHEMAS
 from coordinator.wire.http.openapi_shapes import (
     BOOLEAN,
-    IF_HELD,
     NOT_EMPTY,
     TEXT,
     Schema,
-    body,
+    array,
     integer,
-    response,
+    reference,
 )
 from coordinator.wire.http.schemas import Schemas
+from coordinator.wire.lock_requests import OF_AN_ELECTION, OF_ONE, OF_SEVERAL
 
 KINDS: dict[str, Any] = {
     "Stat": Stat,
@@ -124,33 +125,52 @@ KINDS: dict[str, Any] = {
     "Revoked": RevokeReply,
 }
 """The values of the model that have a schema of their own, by its name."""
-LOCK_KINDS = {"Grant": GrantReply, "GrantReply": AcquireReply, "AcquireLine": AcquireLine}
+LOCK_KINDS = {
+    "IfLockHeld": IfHeld,
+    "Grant": GrantReply,
+    "GrantReply": AcquireReply,
+    "AcquireLine": AcquireLine,
+}
 ELECTION_KINDS = {
+    "IfElected": IfHeld,
     "ElectionGrant": GrantReply,
     "ElectionGrantReply": AcquireReply,
     "CampaignLine": AcquireLine,
 }
-"""The same, where other names are used of an election."""
-REQUESTS: dict[str, Any] = {
-    "Proclaim": ProclaimRequest,
-    "Conditions": DowngradeRequest,
-    "NoteRequest": NoteRequest,
-    "Resize": SizeRequest,
-    "Revoke": RevokeRequest,
-    "Multi": Multi,
-    "Guarded": Guarded,
-    "LimitsChange": LimitsChange,
+"""Those that go by other names for a lock than for an election."""
+WRITES: dict[str, tuple[Any, Collection[str]]] = {
+    "Create": (Create, {"path"}),
+    "SetData": (SetData, {"path"}),
+    "Multi": (Multi, ()),
+    "Guarded": (Guarded, ()),
+    "LimitsChange": (LimitsChange, ()),
+    "Acquire": (Acquire, OF_ONE),
+    "AcquireSeveral": (AcquireSeveral, OF_SEVERAL),
+    "Campaign": (Acquire, OF_AN_ELECTION),
+    "Proclaim": (ProclaimRequest, ()),
+    "Conditions": (DowngradeRequest, ()),
+    "NoteRequest": (NoteRequest, ()),
+    "Resize": (SizeRequest, ()),
+    "Revoke": (RevokeRequest, ()),
 }
-"""Bodies of writes, which may have conditions beside them."""
+"""Bodies of writes, which may have conditions beside them: without which fields."""
+IF_HELD = {
+    "if_held": {
+        "anyOf": [reference("IfHeld"), array(reference("IfHeld")) | {"maxItems": IF_HELD_MAX}],
+        "description": "only while these grants still hold; refused with LockLost otherwise",
+    }
+}
+_schemas = Schemas(KINDS, alone={"Condition": Check})
 _of_locks = Schemas(KINDS | LOCK_KINDS, when=False)
 _of_elections = Schemas(KINDS | ELECTION_KINDS, when=True)
-_schemas = Schemas(KINDS, alone={"Condition": Check})
 CREATE_FIELDS = _schemas.of_fields(Create, "mode", "session_id", "ttl_ms", "parents")
 """What a query says of a znode whose data is the body itself."""
 
 SCHEMAS: dict[str, Schema] = {
-    "Problem": response(
-        {
+    "Problem": {
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "code", "definite"],
+        "properties": {
             "type": TEXT,
             "title": TEXT,
             "status": integer(400, 599),
@@ -160,19 +180,21 @@ SCHEMAS: dict[str, Schema] = {
                 **BOOLEAN,
                 "description": "true: it certainly did not happen; false: unknown",
             },
-        }
-    )
-    | {"additionalProperties": True},
-    "Nothing": {**body({}), "description": "an empty object: its content type says whence it is"},
-    **LOCK_SCHEMAS,
+        },
+        "additionalProperties": True,
+    },
+    "Nothing": _schemas.of(DowngradeRequest)
+    | {"description": "an empty object: its content type says whence it is"},
     **{name: _schemas.of(kind) for name, kind in KINDS.items()},
+    "Deleted": _schemas.of(Deleted, given=("op",)),
+    "Condition": _schemas.of(Check, is_alone=True),
+    "IfHeld": {"oneOf": [reference("IfLockHeld"), reference("IfElected")]},
     **{name: _of_locks.of(kind) for name, kind in LOCK_KINDS.items()},
     **{name: _of_elections.of(kind) for name, kind in ELECTION_KINDS.items()},
-    **{name: _schemas.of(kind, beside=IF_HELD) for name, kind in REQUESTS.items()},
-    "Deleted": _schemas.of(Deleted, given=("op",)),
-    "Create": _schemas.of(Create, given=("path",), beside=IF_HELD),
-    "SetData": _schemas.of(SetData, given=("path",), beside=IF_HELD),
-    "Condition": _schemas.of(Check, is_alone=True),
+    **{
+        name: _schemas.of(kind, given=given, beside=IF_HELD)
+        for name, (kind, given) in WRITES.items()
+    },
 }
-for _name in ("SetData", "NoteRequest"):
+for _name in ("SetData", "Acquire", "Campaign", "NoteRequest"):
     SCHEMAS[_name] |= NOT_EMPTY

@@ -18,13 +18,13 @@ from functools import partial
 from msgspec.structs import replace
 
 from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
+from coordinator.model.acquire import Acquire
 from coordinator.model.grants import AcquireReply, Granted, GrantReply, Queued
 from coordinator.model.sessions import safe_ms
 from coordinator.service.kept_sessions import KeptSession
 from coordinator.service.tasks import let_go
 from coordinator.wire import messages
 from coordinator.wire.codec import to_body
-from coordinator.wire.messages import acquire as shapes
 from coordinator.wire.request import KEEP_ALIVE_S, Answered, LineStream, Request, wants
 from coordinator.wire.routes.door import Door
 
@@ -37,14 +37,14 @@ GiveBack = Callable[[GrantReply, int], Awaitable[object]]
 """Releases a grant that nobody was told of, by a deadline."""
 
 
-class AcquireRequest:
+class AcquireHandler:
     """One of them. ``begin`` enters the queue, ``give_back`` releases what nobody was told of."""
 
     def __init__(
         self,
         door: Door,
         request: Request,
-        asked: shapes.Acquire,
+        asked: Acquire,
         begin: Begin,
         give_back: GiveBack,
     ) -> None:
@@ -201,7 +201,7 @@ def _with_lease(grant: GrantReply, lease_ms: int, remaining_ms: int) -> GrantRep
     return replace(grant, lease_ms=lease_ms, safe_ms=safe, grants=grants)
 
 
-def wait_deadline_ms(door: Door, request: Request, asked: shapes.Acquire) -> int:
+def wait_deadline_ms(door: Door, request: Request, asked: Acquire) -> int:
     """Return until when to wait; a try is bounded as every request is."""
     return door.clock.monotonic_ms() + (asked.timeout_ms or door.timeout_ms(request))
 

@@ -18,9 +18,10 @@ from coordinator.service.locks.service import AcquireOptions
 from coordinator.wire import messages
 from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.messages import acquire
+from coordinator.wire.if_held import IF_HELD
+from coordinator.wire.lock_requests import read_acquire
 from coordinator.wire.request import Answer, Answered, LineStream, Request, wants
-from coordinator.wire.routes.conditions import IF_HELD, conditions
+from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.routes.queues import QueueRoutes, grant_id_in, name_in
 from coordinator.wire.routes.route import Route
@@ -56,7 +57,7 @@ class ElectionRoutes(QueueRoutes):
         query = Query(request.query, CONDITIONS)
         name = name_in(request)
         body = await door.body(request)
-        asked = acquire.Acquire.from_body(body, is_election=True)
+        asked = read_acquire(body, is_election=True)
 
         async def enter(how: AcquireOptions) -> GrantReply:
             return await door.member.elections.campaign(name, value=asked.value or b"", **how)

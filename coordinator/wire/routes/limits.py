@@ -7,8 +7,9 @@ from coordinator.model.limits import LimitsChange, LimitsView
 from coordinator.service.locks.admin import Asked
 from coordinator.state.limits import LimitsRecord
 from coordinator.wire.codec import from_body
+from coordinator.wire.if_held import IF_HELD
 from coordinator.wire.request import Answer, Request
-from coordinator.wire.routes.conditions import IF_HELD, conditions
+from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.routes.route import Route

@@ -7,9 +7,10 @@ from typing import Any
 from coordinator.model.grants import AcquireReply, DowngradeRequest, NoteRequest, SizeRequest
 from coordinator.service.locks.admin import Asked
 from coordinator.wire.codec import from_body
+from coordinator.wire.if_held import IF_HELD
 from coordinator.wire.lock_requests import read_revoke
 from coordinator.wire.request import Answer, Request
-from coordinator.wire.routes.conditions import IF_HELD, conditions
+from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.paths import name_at
 from coordinator.wire.routes.queries import CONDITIONS, Query

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from coordinator.model.contention import HolderInfo
+from coordinator.model.acquire import Acquire
 from coordinator.model.grants import GrantReply
 from coordinator.model.views import LockList, LockView
 from coordinator.service.locks.contenders import LOCKS
-from coordinator.service.locks.queues import Wish
 from coordinator.service.locks.service import AcquireOptions, LockService
-from coordinator.state.commands import IfHeld, Kind
+from coordinator.state.commands import IfHeld
 from coordinator.wire.codec import to_body
-from coordinator.wire.messages import acquire as wishes
+from coordinator.wire.lock_requests import read_acquire, read_acquire_several
 from coordinator.wire.request import Answer, Answered, Request
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
@@ -54,14 +53,14 @@ class LockRoutes(QueueRoutes):
         query = Query(request.query, CONDITIONS)
         name = name_in(request)
         body = await self._door.body(request)
-        asked = wishes.Acquire.from_body(body)
+        asked = read_acquire(body)
         return await self._answer(request, name, asked, conditions(query, body))
 
     async def acquire_several(self, request: Request) -> Answered:
         """Wait until all of the locks are granted at once, or the time is up."""
         query = Query(request.query, CONDITIONS)
         body = await self._door.body(request)
-        asked = wishes.Acquire.from_body(body, is_multi=True)
+        asked = read_acquire_several(body)
         LOCKS.directories(asked.names)  # before a session is opened for it
         return await self._answer(request, asked.names, asked, conditions(query, body))
 
@@ -69,13 +68,11 @@ class LockRoutes(QueueRoutes):
         self,
         request: Request,
         name: str | Sequence[str],
-        asked: wishes.Acquire,
+        asked: Acquire,
         if_held: tuple[IfHeld, ...],
     ) -> Answered:
         async def enter(how: AcquireOptions) -> GrantReply:
-            how["wish"] = _wish(asked)
-            locks = self._door.member.locks
-            return await locks.acquire(name, holder=_holder(asked), **how)
+            return await self._door.member.locks.acquire(name, asked=asked, **how)
 
         return await self._acquire(request, asked, if_held, enter)
 
@@ -120,16 +117,3 @@ def without_lists(view: LockView, token: int | None) -> LockView:
         is_current = token in [each.fencing_token for each in view.holders]
     return replace(view, holders=(), queue=(), is_current=is_current)
 
-
-def _holder(asked: wishes.Acquire) -> HolderInfo:
-    return HolderInfo(*[getattr(asked, name) for name in HolderInfo.__struct_fields__])
-
-
-def _wish(asked: wishes.Acquire) -> Wish:
-    return Wish(
-        kind=Kind(asked.kind),
-        owner=asked.owner,
-        size=asked.size,
-        lock_delay_ms=asked.lock_delay_ms,
-        max_hold_ms=asked.max_hold_ms,
-    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from coordinator.model.acquire import Acquire
 from coordinator.model.grants import AbandonReply, GrantReply, ReleaseReply
 from coordinator.service.locks.service import AcquireOptions, QueueService
 from coordinator.state.commands import IfHeld
-from coordinator.wire.messages import acquire as shapes
 from coordinator.wire.request import Answer, Answered, Request
-from coordinator.wire.routes.acquire import AcquireRequest, wait_deadline_ms
+from coordinator.wire.routes.acquire import AcquireHandler, wait_deadline_ms
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door, checked_client_id
 from coordinator.wire.routes.paths import name_at
@@ -35,7 +35,7 @@ class QueueRoutes:
     async def _acquire(
         self,
         request: Request,
-        asked: shapes.Acquire,
+        asked: Acquire,
         if_held: tuple[IfHeld, ...],
         enter: Enter,
     ) -> Answered:
@@ -67,7 +67,7 @@ class QueueRoutes:
                 spares_repeated=request_id is not None,
             )
 
-        return await AcquireRequest(door, request, asked, begin, give_back).answer()
+        return await AcquireHandler(door, request, asked, begin, give_back).answer()
 
     async def release(self, request: Request) -> Answer:
         """Release a grant, or leave the queue; again if need be, and never another client's."""

@@ -14,9 +14,10 @@ from coordinator.state.outcomes import GuardedDone
 from coordinator.wire import messages
 from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding
+from coordinator.wire.if_held import IF_HELD
 from coordinator.wire.request import Answer, Request
 from coordinator.wire.routes.bodies import DATA
-from coordinator.wire.routes.conditions import IF_HELD, conditions
+from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.etags import (
     Expected,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from msgspec.structs import replace
+
 from coordinator.config import Config
-from coordinator.model.contention import HolderInfo
+from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.model.views import LockView
-from coordinator.service.locks.queues import Wish
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.state.commands import Kind
 from tests.service.fake_cluster import World, settle, soon
 
-SHARED = Wish(kind=Kind.SHARED)
+SHARED = AcquireRequest(kind=Kind.SHARED)
 WITHOUT_LEASES = Config()
 """Sessions of 10 s: they outlive the tests that do not advance."""
 
@@ -29,16 +30,17 @@ async def acquired(
     world: World,
     session_id: str,
     name: str | tuple[str, ...] = "daily",
-    wish: Wish | None = None,
+    wish: AcquireRequest | None = None,
     *,
     at: Member | None = None,
     **options: Any,
 ) -> GrantReply:
     options.setdefault("request", None)
     options.setdefault("wait_deadline_ms", world.deadline())
-    options.setdefault("holder", HolderInfo("worker"))
+    asked = wish or AcquireRequest()
+    asked = replace(asked, label=asked.label or "worker")
     member = at or world.leader
-    return await member.locks.acquire(name, session_id=session_id, wish=wish or Wish(), **options)
+    return await member.locks.acquire(name, session_id=session_id, asked=asked, **options)
 
 
 def acquiring(world: World, *arguments: Any, **options: Any) -> asyncio.Task[GrantReply]:

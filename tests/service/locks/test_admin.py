@@ -17,12 +17,12 @@ from coordinator.errors import (
     NotOwnerError,
     OutcomeUnknownError,
 )
+from coordinator.model.acquire import AcquireRequest
 from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.sessions import LOST_MAX
 from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.contenders import ELECTIONS, LOCKS
 from coordinator.service.locks.history import GrantsWanted
-from coordinator.service.locks.queues import Wish
 from coordinator.service.locks.revocations import TakenGrants
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.service.replica import MachineReplica
@@ -414,7 +414,7 @@ async def test_a_look_says_for_how_long_the_holder_is_safe() -> None:
     async with cluster(config=SHORT_SESSIONS) as world:
         session_id = await opened(world, 10_000)
         await soon(acquired(world, session_id))
-        await soon(acquired(world, session_id, "bounded", Wish(max_hold_ms=4_000)))
+        await soon(acquired(world, session_id, "bounded", AcquireRequest(max_hold_ms=4_000)))
         await world.advance(3_000)
 
         for member in world.members.values():

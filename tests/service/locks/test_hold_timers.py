@@ -13,8 +13,8 @@ import pytest
 
 from coordinator.config import Config, SessionConfig
 from coordinator.errors import CoordinatorError, LockTimeoutError, NoLeaderError
+from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
-from coordinator.service.locks.queues import Wish
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, Reopen
 from tests.service.fake_cluster import STEP_MS, World, cluster, settle, soon
@@ -24,8 +24,8 @@ LONG_SESSIONS = Config(sessions=SessionConfig(timeout_ms_default=600_000))
 SHORT_SESSIONS = Config(sessions=SessionConfig(timeout_ms_default=2_000))
 
 
-def bounded(max_hold_ms: int) -> Wish:
-    return Wish(max_hold_ms=max_hold_ms)
+def bounded(max_hold_ms: int) -> AcquireRequest:
+    return AcquireRequest(max_hold_ms=max_hold_ms)
 
 
 def proposed(world: World, kind: type) -> list[object]:
@@ -203,7 +203,7 @@ async def test_a_queue_is_closed_after_an_unclean_loss_for_its_delay() -> None:
     """Nobody is granted until it is over; a view says what is left, as the leader counts."""
     async with cluster(config=SHORT_SESSIONS) as world:
         dead, alive = await opened(world), await opened(world, 600_000)
-        await soon(acquired(world, dead, wish=Wish(lock_delay_ms=5_000)))
+        await soon(acquired(world, dead, wish=AcquireRequest(lock_delay_ms=5_000)))
         waiting = acquiring(world, alive, at=world.follower)
         await world.advance(2_200)
 
@@ -227,7 +227,7 @@ async def test_who_asks_for_a_closed_lock_is_told_that_nobody_holds_it_and_why()
     """Not granted in time, without a holder: the message says that it is closed."""
     async with cluster(config=SHORT_SESSIONS) as world:
         dead, alive = await opened(world), await opened(world, 600_000)
-        await soon(acquired(world, dead, wish=Wish(lock_delay_ms=5_000)))
+        await soon(acquired(world, dead, wish=AcquireRequest(lock_delay_ms=5_000)))
         await world.advance(2_200)
 
         with pytest.raises(LockTimeoutError, match="closed for a while") as caught:
@@ -239,7 +239,7 @@ async def test_a_clean_end_closes_nothing() -> None:
     """A release and a closed session grant the next at once."""
     async with cluster(config=SHORT_SESSIONS) as world:
         leaving, alive = await opened(world), await opened(world, 600_000)
-        wish = Wish(lock_delay_ms=60_000)
+        wish = AcquireRequest(lock_delay_ms=60_000)
         await released(world, await soon(acquired(world, leaving, wish=wish)))
         await soon(acquired(world, leaving, wish=wish))
         waiting = acquiring(world, alive)
@@ -253,7 +253,7 @@ async def test_a_new_leader_waits_the_whole_delay_again() -> None:
     """It may not know how much of it is over: longer, never shorter."""
     async with cluster(config=SHORT_SESSIONS) as world:
         dead, alive = await opened(world), await opened(world, 600_000)
-        await soon(acquired(world, dead, wish=Wish(lock_delay_ms=3_000)))
+        await soon(acquired(world, dead, wish=AcquireRequest(lock_delay_ms=3_000)))
         waiting = acquiring(world, alive, at=world.members["3"])
         await world.advance(2_200 + 2_000)
         world.elect("2")

@@ -14,9 +14,9 @@ from coordinator.errors import (
     NotOwnerError,
     SessionExpiredError,
 )
+from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.service.locks.admin import Asked
-from coordinator.service.locks.queues import Wish
 from coordinator.state.commands import Kind, RequestId
 from tests.service.fake_cluster import World, cluster, counted, settle, soon
 from tests.service.locks.lock_scenes import (
@@ -30,8 +30,8 @@ from tests.service.locks.lock_scenes import (
 )
 
 
-def slot(size: int) -> Wish:
-    return Wish(kind=Kind.SLOT, size=size)
+def slot(size: int) -> AcquireRequest:
+    return AcquireRequest(kind=Kind.SLOT, size=size)
 
 
 def asked(world: World) -> Asked:
@@ -123,7 +123,7 @@ async def test_a_semaphore_has_as_many_holders_as_its_size_which_may_change() ->
         session_id = await opened(world)
         holding = world.follower.holding
         one = await soon(acquired(world, session_id, wish=slot(2)))
-        two = await soon(acquired(world, session_id, wish=Wish(kind=Kind.SLOT)))
+        two = await soon(acquired(world, session_id, wish=AcquireRequest(kind=Kind.SLOT)))
         waiting = [acquiring(world, session_id, wish=slot(9)) for _ in range(3)]
         await settle()
         assert done(waiting) == [False] * 3
@@ -151,7 +151,7 @@ async def test_a_semaphore_that_nobody_made_has_no_size() -> None:
         session_id = await opened(world)
 
         with pytest.raises(BadArgumentsError, match="size"):
-            await soon(acquired(world, session_id, wish=Wish(kind=Kind.SLOT)))
+            await soon(acquired(world, session_id, wish=AcquireRequest(kind=Kind.SLOT)))
         with pytest.raises(NoNodeError):
             await soon(world.leader.holding.resize("daily", 3, asked(world)))
 
@@ -239,12 +239,15 @@ async def test_names_given_twice_or_shared_are_refused() -> None:
         assert (await looked(world, "a", at=world.leader)).queue == ()
 
 
-@pytest.mark.parametrize("wish", [SHARED, slot(1), Wish()], ids=["shared", "slot", "exclusive"])
-async def test_a_try_of_any_kind_is_one_entry_and_leaves_nothing(wish: Wish) -> None:
+@pytest.mark.parametrize(
+    "wish", [SHARED, slot(1), AcquireRequest()], ids=["shared", "slot", "exclusive"]
+)
+async def test_a_try_of_any_kind_is_one_entry_and_leaves_nothing(wish: AcquireRequest) -> None:
     """Granted in that command or not at all, with who holds."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
-        held = await soon(acquired(world, session_id, wish=slot(1) if wish.size else Wish()))
+        first = slot(1) if wish.size else AcquireRequest()
+        held = await soon(acquired(world, session_id, wish=first))
         before = len(world.log)
 
         with pytest.raises(LockTimeoutError) as caught:
@@ -260,7 +263,7 @@ async def test_a_repeated_request_of_any_kind_finds_its_grant_again() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         for number, (name, wish) in enumerate(
-            [("a", SHARED), ("b", slot(2)), (("c", "d"), Wish())], start=1
+            [("a", SHARED), ("b", slot(2)), (("c", "d"), AcquireRequest())], start=1
         ):
             request = RequestId("client", number)
             first = await soon(acquired(world, session_id, name, wish, request=request))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from coordinator.errors import CoordinatorError, OutcomeUnknownError, RequestForgottenError
-from coordinator.model.contention import HolderInfo
+from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.queue_order import holder
@@ -67,7 +67,7 @@ class LockStorm:
                 LOCK,
                 session_id=session_id,
                 request=request,
-                holder=HolderInfo(),
+                asked=AcquireRequest(),
                 wait_deadline_ms=self.world.deadline(wait_ms),
                 is_try=wait_ms == 0,
             )

@@ -22,7 +22,7 @@ from coordinator.errors import (
     ThrottledError,
 )
 from coordinator.model import queue_order as contention
-from coordinator.model.contention import HolderInfo
+from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.service.locks.positions import EVERY_MS
 from coordinator.service.member import Member
@@ -580,9 +580,9 @@ async def test_a_lock_shows_who_holds_and_who_waits() -> None:
     """With host, pid, label and trace id: two acquisitions of one session are two grants."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
-        worker = HolderInfo("worker", "host-1", 42, "trace-7")
-        grant = await soon(acquired(world, session_id, holder=worker))
-        second = acquiring(world, session_id, holder=HolderInfo("other"))
+        worker = AcquireRequest("worker", "host-1", 42, "trace-7")
+        grant = await soon(acquired(world, session_id, wish=worker))
+        second = acquiring(world, session_id, wish=AcquireRequest("other"))
         await settle()
 
         view = (await world.follower.lock_views.query(LOCK, STALE, world.deadline())).value

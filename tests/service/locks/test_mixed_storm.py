@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 
 from coordinator.errors import CoordinatorError, OutcomeUnknownError
-from coordinator.model.contention import HolderInfo
+from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER
 from coordinator.service.locks.admin import Asked
-from coordinator.service.locks.queues import Wish
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, Kind, RequestId
 from coordinator.state.machine import StateMachine
@@ -157,9 +156,9 @@ class MixedStorm:
         elif action == "open":
             storm.run(self.hold_in_silence())
 
-    def wish(self, kind: Kind, lock_delays: tuple[int, ...] = (0, 0, 1_000)) -> Wish:
+    def wish(self, kind: Kind, lock_delays: tuple[int, ...] = (0, 0, 1_000)) -> AcquireRequest:
         max_hold_ms = self.chosen.choice([0, 0, 500, 2_000])
-        return Wish(
+        return AcquireRequest(
             kind=kind,
             owner=f"{max_hold_ms}/{len(self.requests)}",  # the judge finds the bound here
             size=2 if kind is Kind.SLOT else None,
@@ -186,16 +185,17 @@ class MixedStorm:
         self.requests.append((opened.session_id, name, self.wish(kind, (0, 1_000)), request))
         await self.acquire(*self.requests[-1])
 
-    async def acquire(self, session_id: str, name: Any, wish: Wish, request: RequestId) -> None:
+    async def acquire(
+        self, session_id: str, name: Any, wish: AcquireRequest, request: RequestId
+    ) -> None:
         wait_ms = self.chosen.choice([0, 200, 2_000, 20_000])
         try:
             grant = await self.storm.member.locks.acquire(
                 name,
                 session_id=session_id,
                 request=request,
-                holder=HolderInfo(),
                 wait_deadline_ms=self.world.deadline(wait_ms),
-                wish=wish,
+                asked=wish,
                 is_try=wait_ms == 0,
             )
         except OutcomeUnknownError:

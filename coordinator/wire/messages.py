@@ -1,10 +1,4 @@
-"""Request and response shapes, shared by the server and the client; no I/O.
-
-One module for each noun: ``acquire`` (the wish), ``if_held`` (a condition of any write).
-A shape turns into a body with ``to_body`` and is read back with ``from_body``;
-``coordinator.wire.encoding`` turns a body into bytes, in JSON or msgpack. The names of the headers
-are here.
-"""
+"""The names of the headers and of the media types, shared by the server and the client."""
 
 from __future__ import annotations
 
