@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import select
+import sys
+import threading
+import weakref
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 Result = TypeVar("Result")
+
+_ONE = (1).to_bytes(8, sys.byteorder)
+"""What raises a counter of the kernel by one."""
 
 
 class RunBlocking(Protocol):
@@ -16,10 +23,22 @@ class RunBlocking(Protocol):
     def __call__(self, call: Callable[[], Result], /) -> Awaitable[Result]: ...
 
 
+class Started(Protocol):
+    """A call that was started."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at most so long; return whether it is done, or raise what it raised."""
+        ...
+
+    async def done(self) -> None:
+        """Return when it is done, or raise what it raised; after ``wait`` returned False."""
+        ...
+
+
 class StartBlocking(Protocol):
     """Starts calls that may block, one after another; the caller may wait a while for each."""
 
-    def __call__(self, call: Callable[[], None], /) -> Future[None]: ...
+    def __call__(self, call: Callable[[], None], /) -> Started: ...
 
 
 async def run_in_place(call: Callable[[], Result], /) -> Result:
@@ -32,17 +51,132 @@ async def run_in_thread(call: Callable[[], Result], /) -> Result:
     return await asyncio.to_thread(call)
 
 
-def start_in_place(call: Callable[[], None], /) -> Future[None]:
+class _Ended:
+    """A call that was run in place."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    def wait(self, seconds: float) -> bool:
+        """Return True, or raise what the call raised."""
+        if self._error is not None:
+            raise self._error
+        return True
+
+    async def done(self) -> None:
+        """Return, or raise what the call raised."""
+        self.wait(0)
+
+
+def start_in_place(call: Callable[[], None], /) -> Started:
     """Run ``call`` here and now."""
-    done: Future[None] = Future()
     try:
         call()
-        done.set_result(None)
     except Exception as error:
-        done.set_exception(error)
-    return done
+        return _Ended(error)
+    return _Ended(None)
 
 
-def start_in_thread() -> StartBlocking:
-    """Return a runner with a thread of its own, which starts at the first call."""
-    return ThreadPoolExecutor(1, thread_name_prefix="sync").submit
+class _Signal:
+    """A counter that one thread raises and another one waits for: an eventfd, or a pipe."""
+
+    def __init__(self) -> None:
+        if hasattr(os, "eventfd"):
+            self.fileno = self._giving = os.eventfd(0, os.EFD_CLOEXEC)
+        else:
+            self.fileno, self._giving = os.pipe()
+
+    def give(self) -> None:
+        """Raise it by one."""
+        os.write(self._giving, _ONE)
+
+    def take(self) -> None:
+        """Wait until it is raised, and lower it."""
+        os.read(self.fileno, len(_ONE))
+
+    def close(self) -> None:
+        """Close its descriptors."""
+        for descriptor in {self.fileno, self._giving}:
+            os.close(descriptor)
+
+
+class _Desk:
+    """What the caller and the thread share; not the ``StandingThread``, which ends the thread."""
+
+    def __init__(self) -> None:
+        self.asked, self.done = _Signal(), _Signal()
+        self.call: Callable[[], None] | None = None
+        self.error: Exception | None = None
+
+    def serve(self) -> None:
+        """Run one call after the other, until there is none."""
+        while True:
+            self.asked.take()
+            call = self.call
+            if call is None:
+                self.asked.close()
+                self.done.close()
+                return
+            try:
+                call()
+            except Exception as error:
+                self.error = error
+            self.done.give()
+
+    def end(self) -> None:
+        """Let the thread end after what it is doing."""
+        self.call = None
+        self.asked.give()
+
+
+class StandingThread:
+    """Runs calls in one thread that waits for them; it starts at the first call, ends with this.
+
+    For a sync of 0.2 ms an executor costs half as much again: a future with a condition, a queue,
+    and six switches between threads, where two signals need four. One call at a time.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._desk: _Desk | None = None
+        self._poll = select.poll()
+
+    def __call__(self, call: Callable[[], None], /) -> Started:
+        """Start ``call``; what was started before it must have ended."""
+        desk = self._desk or self._begin()
+        desk.call, desk.error = call, None
+        desk.asked.give()
+        return self
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at most so long for the call; return whether it is done, or raise its error."""
+        if not self._poll.poll(seconds * 1000):
+            return False
+        self._take()
+        return True
+
+    async def done(self) -> None:
+        """Return when the call is done, or raise its error."""
+        assert self._desk is not None
+        loop, done = asyncio.get_running_loop(), self._desk.done.fileno
+        is_done = asyncio.Event()
+        loop.add_reader(done, is_done.set)
+        try:
+            await is_done.wait()
+        finally:
+            loop.remove_reader(done)
+        self._take()
+
+    def _begin(self) -> _Desk:
+        self._desk = desk = _Desk()
+        self._poll.register(desk.done.fileno, select.POLLIN)
+        threading.Thread(target=desk.serve, name=self._name, daemon=True).start()
+        weakref.finalize(self, desk.end).atexit = False
+        return desk
+
+    def _take(self) -> None:
+        assert self._desk is not None
+        self._desk.done.take()
+        if (error := self._desk.error) is not None:
+            self._desk.error = None
+            raise error

@@ -27,10 +27,10 @@ from coordinator.errors import LeaderChangedError, NoLeaderError, ShuttingDownEr
 from coordinator.raft import status as facts
 from coordinator.raft.blocking import (
     RunBlocking,
+    StandingThread,
     StartBlocking,
     run_in_thread,
     start_in_place,
-    start_in_thread,
 )
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.context import RaftContext
@@ -117,7 +117,9 @@ class PySyncObjEngine:
         self._sync_in_place_seconds_max = sync_in_place_ms_max / 1000
         # One who says how to block is a simulation: it has no threads.
         self._run_blocking: RunBlocking = run_blocking or run_in_thread
-        self._start_blocking: StartBlocking = start_in_place if run_blocking else start_in_thread()
+        self._start_blocking: StartBlocking = (
+            start_in_place if run_blocking else StandingThread("sync")
+        )
         self._desk = RequestDesk(self._transport, raft.frame_bytes_max)
         self._reads = ReadIndex(
             self._member_id, timeout_ms=2 * raft.election_timeout_ms_max,

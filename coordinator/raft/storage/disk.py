@@ -194,8 +194,13 @@ class OsFile:
 
     def write(self, data: bytes) -> None:
         """Append ``data``, all of it."""
-        with _naming("write", self._path):
-            self._write_all(data, lambda view, _: os.write(self._descriptor, view))
+        try:
+            done = os.write(self._descriptor, data)
+            if done < len(data):
+                rest = memoryview(data)[done:]
+                self._write_all(rest, lambda view, _: os.write(self._descriptor, view))
+        except OSError as error:
+            raise storage_error("write", self._path, error) from error
 
     def write_at(self, offset: int, data: bytes) -> None:
         """Overwrite ``data`` at ``offset``, all of it."""
@@ -207,7 +212,7 @@ class OsFile:
             descriptor = self._overwriting
             self._write_all(data, lambda view, done: os.pwrite(descriptor, view, offset + done))
 
-    def _write_all(self, data: bytes, write: Callable[[memoryview, int], int]) -> None:
+    def _write_all(self, data: bytes | memoryview, write: Callable[[memoryview, int], int]) -> None:
         view, done = memoryview(data), 0
         while done < len(data):
             count = write(view[done:], done)
@@ -240,8 +245,10 @@ class OsFile:
 
     def sync(self) -> None:
         """Make bytes and length stable (fdatasync)."""
-        with _naming("sync", self._path):
+        try:
             os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise storage_error("sync", self._path, error) from error
 
     def close(self) -> None:
         """Close it; a second call does nothing."""

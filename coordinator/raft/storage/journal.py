@@ -88,13 +88,16 @@ class SyncToken:
         self.is_done = False
 
     def __call__(self) -> None:
-        with self._journal._stopping_on_failure():
+        try:
             if self.term is not None:
                 self._store_term(self.term)
             else:
                 self._file.sync()
                 if self.is_rolling:
                     self._roll()
+        except StorageError as error:
+            self._journal._failure = self._journal._failure or error
+            raise
         self.is_done = True
 
     def _store_term(self, state: term.TermState) -> None:
@@ -370,13 +373,16 @@ class Journal:
                 first_index = min(first_index, index)
         size_bytes = self._size_bytes + sum(map(len, parts))
         data = b"".join((*parts, fill(size_bytes, self._synced_bytes, salt)))
-        with self._stopping_on_failure():
-            try:
-                self._file.write(data)
-            except DiskFullError:
-                self._is_full = True
+        try:
+            self._file.write(data)
+        except DiskFullError:
+            self._is_full = True
+            with self._stopping_on_failure():
                 self._file.truncate(self._size_bytes)
-                return
+            return
+        except StorageError as error:
+            self._failure = self._failure or error
+            raise
         self._is_full = False
         self._pending.clear()
         self._segment.first_index = first_index

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import wait
 
 from coordinator.raft.blocking import RunBlocking, StartBlocking
 from coordinator.raft.network.messages import Appended, Message, ProbeReply, SnapshotReply
@@ -149,11 +148,10 @@ class LogSync:
             under_way: Awaitable[None] = self._run_blocking(token)
         else:
             started = self._start_blocking(token)
-            if wait((started,), PATIENCE_S).done:
-                started.result()
+            if started.wait(PATIENCE_S):
                 self._end(token, held)
                 return True
-            under_way = asyncio.wrap_future(started)
+            under_way = started.done()
         self._syncing = self._loop.create_task(self._sync_elsewhere(token, under_way, held))
         return False
 

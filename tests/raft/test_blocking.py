@@ -1,0 +1,77 @@
+"""The thread that runs syncs: what the loop waits for, and what it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+
+import pytest
+
+from coordinator.raft.blocking import StandingThread
+
+
+def _threads(name: str) -> int:
+    return sum(each.name == name for each in threading.enumerate())
+
+
+def test_calls_run_one_after_the_other_in_one_thread() -> None:
+    """The same one each time; each is done when the wait says so, and an error is its own."""
+    thread, ran = StandingThread("one"), []
+
+    for number in range(100):
+        assert thread(lambda number=number: ran.append((number, threading.get_ident()))).wait(5)
+
+    def fail() -> None:
+        raise OSError("spoiled")
+
+    with pytest.raises(OSError, match="spoiled"):
+        thread(fail).wait(5)
+    assert thread(lambda: None).wait(5)
+    assert [number for number, _ in ran] == list(range(100))
+    assert len({ident for _, ident in ran} - {threading.get_ident()}) == 1
+
+
+async def test_a_call_that_takes_long_is_waited_for_on_the_loop() -> None:
+    """It is not done before it is; its error comes there, too; the next call is as any other."""
+    thread, gate = StandingThread("long"), threading.Event()
+
+    def wait_and_fail() -> None:
+        gate.wait(10)
+        raise OSError("late")
+
+    started = thread(wait_and_fail)
+    assert not started.wait(0.001)
+    done = asyncio.ensure_future(started.done())
+    await asyncio.sleep(0.01)
+    assert not done.done()
+
+    gate.set()
+    with pytest.raises(OSError, match="late"):
+        await asyncio.wait_for(done, 5)
+    assert thread(lambda: None).wait(5)
+
+
+def test_nothing_is_left_of_it() -> None:
+    """Neither the thread nor a descriptor, once it is not used any more; not before a call ends."""
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    thread, gate, ended = StandingThread("left"), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        gate.wait(10)
+        ended.set()
+
+    assert not thread(wait).wait(0.001)
+    del thread
+    gc.collect()
+    gate.set()
+
+    assert ended.wait(5)
+    for _ in range(500):
+        if not _threads("left"):
+            break
+        threading.Event().wait(0.01)
+    assert not _threads("left")
+    if before:
+        assert len(os.listdir("/proc/self/fd")) <= before
