@@ -51,7 +51,11 @@ def recover(disk: Disk, directory: str, draw_salt: Callable[[], int]) -> Recover
             )
         state = term.TermState()
         term.save(disk, directory, state)
-    for sequence in [number for number in sorted(paths) if number < state.first_sequence]:
+    unneeded = [number for number in sorted(paths) if number < state.first_sequence]
+    if unneeded:
+        # Whoever wrote the term file may have died before its name was stable.
+        disk.sync_directory(directory)
+    for sequence in unneeded:
         disk.remove(paths.pop(sequence))
     if not paths and state.last_sequence < state.first_sequence:
         created = segments.create(disk, directory, state.first_sequence, 0, draw_salt())
