@@ -149,6 +149,7 @@ def test_a_command_that_cannot_be_started_says_so(
     assert supervised.wait() == code
 
 
+@pytest.mark.check
 def test_renewals_keep_the_command_running(supervised: Supervised) -> None:
     """As long as the lease is renewed, the command outlives its leases."""
     # Long enough for a machine that is busy: a lease that is missed does end the command.

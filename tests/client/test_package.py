@@ -99,6 +99,7 @@ def test_what_is_not_there_is_an_attribute_error(package: object) -> None:
         package.NoSuchError  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.check
 def test_the_public_typing_is_clean() -> None:
     """mypy --strict accepts the example of each client, and refuses the wrong ones."""
     pytest.importorskip("mypy")

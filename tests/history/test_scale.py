@@ -27,7 +27,7 @@ def _report(name: str, history: list[Operation], seconds: float, steps: int) -> 
 
 
 @pytest.mark.parametrize("unknown_ratio", [0.0, 0.1, 0.4])
-@pytest.mark.parametrize("key_count", [10, 50])
+@pytest.mark.parametrize("key_count", [10, pytest.param(50, marks=pytest.mark.check)])
 def test_a_long_good_history_is_accepted(key_count: int, unknown_ratio: float) -> None:
     """20 000 operations of 16 clients, up to two fifths of the writes unknown, are decided."""
     shape = Shape(OPERATIONS, key_count, CLIENTS, unknown_ratio=unknown_ratio)

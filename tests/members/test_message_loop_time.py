@@ -338,6 +338,7 @@ def test_every_kind_of_message_has_a_row() -> None:
 CASES = [(kind, name) for kind, rows in ROWS.items() for name in rows]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("kind", "name"), CASES, ids=[f"{kind.__name__}-{name}" for kind, name in CASES]
 )

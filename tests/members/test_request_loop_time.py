@@ -27,6 +27,8 @@ from tests.loop_meter import HELD_MS_MAX
 from tests.members.crowd import HOLDERS, LOSERS, SESSIONS, fill
 from tests.members.stage import RAFT, Stage, staged, uncollected
 
+pytestmark = pytest.mark.check
+
 LARGEST = RAFT.frame_bytes_max - 64 * 1024 - 100
 DEADLINE = (5_000).to_bytes(8, "big")
 _NUMBERS = count()

@@ -88,7 +88,10 @@ def test_what_changes_nothing_survives() -> None:
         new="        return len(self._sessions)  # as it was\n",
     )
 
-    result = try_mutant(replace(found, name="harmless", hunks=(harmless,)), LIMIT_S)
+    detectors = ("pytest tests/state/test_paths.py", "pytest tests/state/test_traces.py")
+    result = try_mutant(
+        replace(found, name="harmless", hunks=(harmless,), finds=detectors), LIMIT_S
+    )
 
     assert result.verdict == "survived"
 

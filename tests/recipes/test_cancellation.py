@@ -25,15 +25,19 @@ from tests.recipes.cancelling import (
     standing,
 )
 
-each_attempt = pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
-each_way = pytest.mark.parametrize(
-    "attempt",
-    [
-        pytest.param(attempt, id=name, marks=() if name in APART else pytest.mark.slow)
-        for name, attempt in ATTEMPTS.items()
-    ],
-)
-"""The others share the code of one of these; they are tried as well where there is time."""
+
+def each(others: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    """Try each attempt; ``others`` share the code of one of the four, and are marked so."""
+    return pytest.mark.parametrize(
+        "attempt",
+        [
+            pytest.param(attempt, id=name, marks=() if name in APART else others)
+            for name, attempt in ATTEMPTS.items()
+        ],
+    )
+
+
+each_attempt, each_way = each(pytest.mark.check), each(pytest.mark.slow)
 STEPS_MAX = 2_000
 
 

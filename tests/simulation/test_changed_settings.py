@@ -10,11 +10,16 @@ from tests.simulation.world import SETTINGS_EVERY, Settings, simulate
 JUDGED = ("equal outcomes", "equal digests", "one log", "one release", "one leader", "stays up")
 """What other settings could break first; campaigns judge every promise in these worlds, too."""
 
+LONG = "change_limits"
+"""A world of these takes as long as those of all others together."""
 FEW_GRANTS = 38
 """A seed in which one command grants to one."""
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.check) if each == LONG else each for each in NAMES],
+)
 def test_what_members_differ_in_changes_no_outcome(name: str) -> None:
     """The limits of the state hold, and whoever would decide otherwise gets nowhere."""
     verdict = simulate(3, Settings(seconds=6, only_faults=(name,)))

@@ -91,7 +91,7 @@ async def fails(*_: object) -> None:
     raise RuntimeError("no end")
 
 
-@pytest.mark.parametrize("wrong", [never, fails])
+@pytest.mark.parametrize("wrong", [pytest.param(never, marks=pytest.mark.check), fails])
 def test_a_member_that_can_not_stop_is_found(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends in time, and without an error."""
     monkeypatch.setattr(Member, "stop", wrong)
@@ -99,6 +99,7 @@ def test_a_member_that_can_not_stop_is_found(wrong: Any, monkeypatch: pytest.Mon
     assert first_broken("stop_in_order", seconds=20.0) == "stops in order"
 
 
+@pytest.mark.check
 def test_an_old_copy_that_is_believed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With others that were cut off it elects a leader, and has forgotten that there was one."""
     monkeypatch.setattr(incarnations, "is_older_copy", lambda *_: False)
@@ -131,6 +132,7 @@ def test_a_member_that_answers_before_it_has_seen_so_much_is_found(
     assert first_broken("delete_contender") == "reads show what was asked for"
 
 
+@pytest.mark.check
 def test_a_stale_answer_about_a_lock_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With reads of the tree as they should be."""
     query = LockViews.query

@@ -33,8 +33,8 @@ FOUND: dict[int, str] = {
     70223: "the judgement: the word of a grant came after it was put out by force",
     80096: "the same, by another way",
 }
-"""Seeds that once broke a promise, and by what; each is run again for ever."""
-FEW = sorted({*range(4), *FOUND})
+"""Seeds that once broke a promise, and by what; ``make check`` runs each again for ever."""
+FEW = list(range(4))
 SEEDS = sorted({*range(100), *FOUND})
 HAPPENS = (
     "exclusive", "shared", "slot", "several", "released", "expired", "max_hold", "forced",
@@ -78,7 +78,7 @@ def total_of(seeds: list[int]) -> Total:
 
 @pytest.mark.timeout(1_500)
 def test_a_few_worlds_keep_every_promise() -> None:
-    """The first worlds, and those that once found something, break nothing."""
+    """The first worlds break nothing."""
     total = total_of(FEW)
 
     assert total.locks["exclusive"] > len(FEW)
@@ -87,7 +87,7 @@ def test_a_few_worlds_keep_every_promise() -> None:
 @pytest.mark.check
 @pytest.mark.timeout(3_000)
 def test_every_world_keeps_every_promise() -> None:
-    """A hundred worlds break nothing, and finish."""
+    """A hundred worlds, and those that once found something, break nothing, and finish."""
     total = total_of(SEEDS)
 
     assert not [name for name in HAPPENS if total.locks[name] < len(SEEDS) / 4]
