@@ -96,7 +96,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LockFinding:
     """One sentence about a lock, why it is said, and what helps."""
 
     code: str
@@ -111,7 +111,7 @@ class Diagnosis:
     """A lock's figures and what they say; the worst comes first."""
 
     figures: Figures
-    findings: tuple[Finding, ...] = field(default=())
+    findings: tuple[LockFinding, ...] = field(default=())
 
     def to_body(self) -> dict[str, Any]:
         """Return the answer of ``--json``."""
@@ -171,10 +171,10 @@ def diagnosed(figures: Figures) -> Diagnosis:
 # --- the rules
 
 
-def _never_ends(figures: Figures) -> Finding | None:
+def _never_ends(figures: Figures) -> LockFinding | None:
     if not figures.endless:
         return None
-    return Finding(
+    return LockFinding(
         "never-ends",
         "problem",
         "It is held by what never ends.",
@@ -185,7 +185,7 @@ def _never_ends(figures: Figures) -> Finding | None:
     )
 
 
-def _wait_dominates(figures: Figures) -> Finding | None:
+def _wait_dominates(figures: Figures) -> LockFinding | None:
     waits, holds = figures.waits, figures.holds
     if waits is None or holds is None or waits.p95_ms < WAIT_MS_MIN:
         return None
@@ -195,7 +195,7 @@ def _wait_dominates(figures: Figures) -> Finding | None:
     if figures.span_ms:
         busy = f"; it was held for {min(100, 100 * figures.held_ms // figures.span_ms)} % of the "
         busy += f"{lasting(figures.span_ms)} that the history covers"
-    return Finding(
+    return LockFinding(
         "wait-dominates",
         "problem",
         "Wait dominates: the lock is the bottleneck.",
@@ -206,12 +206,12 @@ def _wait_dominates(figures: Figures) -> Finding | None:
     )
 
 
-def _denied(figures: Figures) -> Finding | None:
+def _denied(figures: Figures) -> LockFinding | None:
     tries, left = figures.tries, figures.left
     if not tries and not left:
         return None
     is_usual = left > figures.grants
-    return Finding(
+    return LockFinding(
         "denied",
         "problem" if is_usual else "note",
         "Most waiters leave without it." if is_usual else "Some requests did not get it.",
@@ -223,13 +223,13 @@ def _denied(figures: Figures) -> Finding | None:
     )
 
 
-def _shorter_than_pauses(figures: Figures) -> Finding | None:
+def _shorter_than_pauses(figures: Figures) -> LockFinding | None:
     silences_ms = figures.silences_ms
     if not silences_ms:
         return None
     lease = "the lease" if figures.lease_ms is None else f"the lease ({lasting(figures.lease_ms)})"
     longest = lasting(max(silences_ms))
-    return Finding(
+    return LockFinding(
         "lease-shorter-than-pauses",
         "warning",
         f"The lease is shorter than observed pauses: {counted(len(silences_ms), 'holder')} lost it "
@@ -242,11 +242,11 @@ def _shorter_than_pauses(figures: Figures) -> Finding | None:
     )
 
 
-def _shorter_than_holds(figures: Figures) -> Finding | None:
+def _shorter_than_holds(figures: Figures) -> LockFinding | None:
     holds, lease_ms = figures.holds, figures.lease_ms
     if holds is None or lease_ms is None or lease_ms >= holds.p99_ms:
         return None
-    return Finding(
+    return LockFinding(
         "lease-shorter-than-holds",
         "note",
         "The lease is shorter than the 99th percentile of holds.",
@@ -257,11 +257,11 @@ def _shorter_than_holds(figures: Figures) -> Finding | None:
     )
 
 
-def _put_out(figures: Figures) -> Finding | None:
+def _put_out(figures: Figures) -> LockFinding | None:
     forced = figures.ends.get("forced", 0) + figures.ends.get("deleted", 0)
     if not forced:
         return None
-    return Finding(
+    return LockFinding(
         "forced-out",
         "warning",
         "People released it by force.",
@@ -272,11 +272,11 @@ def _put_out(figures: Figures) -> Finding | None:
     )
 
 
-def _bounds_reached(figures: Figures) -> Finding | None:
+def _bounds_reached(figures: Figures) -> LockFinding | None:
     reached = figures.ends.get("max_hold", 0)
     if not reached:
         return None
-    return Finding(
+    return LockFinding(
         "bounds-reached",
         "warning",
         "Holders reached their maximum hold.",
@@ -285,12 +285,12 @@ def _bounds_reached(figures: Figures) -> Finding | None:
     )
 
 
-def _never_contended(figures: Figures) -> Finding | None:
+def _never_contended(figures: Figures) -> LockFinding | None:
     if figures.grants < UNCONTENDED_GRANTS_MIN or figures.at_once < figures.grants:
         return None
     if figures.queue_length or figures.tries or figures.left:
         return None
-    return Finding(
+    return LockFinding(
         "never-contended",
         "note",
         "Never contended.",
@@ -301,12 +301,12 @@ def _never_contended(figures: Figures) -> Finding | None:
     )
 
 
-def _nothing(figures: Figures) -> Finding:
+def _nothing(figures: Figures) -> LockFinding:
     if not figures.grants:
-        return Finding(
+        return LockFinding(
             "unknown", "note", "Nothing is known of it.", "The history has no grant of this lock."
         )
-    return Finding(
+    return LockFinding(
         "healthy",
         "note",
         "Nothing is wrong with it.",

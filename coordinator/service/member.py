@@ -62,7 +62,13 @@ from coordinator.service.timers import Timers
 from coordinator.service.watch_stream import WatchStream
 from coordinator.service.watches import WatchHub
 from coordinator.state import paths
-from coordinator.state.commands import CloseSession, IfHeld, OpenSession, Operation, RequestId
+from coordinator.state.commands import (
+    CloseSession,
+    HeldCondition,
+    OpenSession,
+    Operation,
+    RequestId,
+)
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import SessionEnded, SessionOpened, Stat
 from coordinator.state.repeats import check_answers
@@ -212,7 +218,7 @@ class Member:
         identity: str = "",
         deadline_ms: int,
         need_local: bool = True,
-        if_held: tuple[IfHeld, ...] = (),
+        if_held: tuple[HeldCondition, ...] = (),
     ) -> Committed:
         """Propose ``operation`` and return its result; raises its refusal as its error.
 
@@ -287,7 +293,7 @@ class Member:
         address: str = "",
         by: str = "",
         identity: str = "",
-        if_held: tuple[IfHeld, ...] = (),
+        if_held: tuple[HeldCondition, ...] = (),
     ) -> SessionOpened:
         """Open a session under an id drawn here; None is the default timeout.
 
@@ -316,7 +322,7 @@ class Member:
         *,
         failure: str = "",
         identity: str = "",
-        if_held: tuple[IfHeld, ...] = (),
+        if_held: tuple[HeldCondition, ...] = (),
     ) -> SessionEnded:
         """End a session and all its ephemerals, as far as the deadline allows; again if need be.
 

@@ -44,7 +44,7 @@ from coordinator.state.commands import (
     Check,
     CloseSession,
     Command,
-    IfHeld,
+    HeldCondition,
     Operation,
     Release,
     RequestId,
@@ -119,7 +119,7 @@ class Proposer:
         identity: str = "",
         deadline_ms: int,
         need_local: bool = True,
-        if_held: tuple[IfHeld, ...] = (),
+        if_held: tuple[HeldCondition, ...] = (),
     ) -> Committed:
         """Propose ``operation``; return its result, or raise its refusal as its error.
 

@@ -25,7 +25,7 @@ from coordinator.service.timers import Timers
 from coordinator.state.commands import Command
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, Stat
-from coordinator.state.sessions import Session
+from coordinator.state.sessions import SessionRecord
 from coordinator.waiting import Waiters
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class ChildrenPage:
 
 
 def session_info(
-    machine: StateMachine, session: Session, *, is_single: bool = False
+    machine: StateMachine, session: SessionRecord, *, is_single: bool = False
 ) -> SessionInfo:
     """Return an open session as ``machine`` has it; for a single one with its ephemerals."""
     session_id = session.session_id

@@ -1,7 +1,7 @@
 """A dict whose capture costs nothing: later changes are kept beside it until the capture ends.
 
-1. A capture is the dict itself, which does not change while its ``Hold`` is kept. Changes are kept
-   beside it meanwhile, and every look-up considers both.
+1. A capture is the dict itself, which does not change while its ``CaptureHold`` is kept. Changes
+   are kept beside it meanwhile, and every look-up considers both.
 2. After the hold is dropped, each further change merges a few of them into the dict. So no step is
    long, neither at the beginning of a capture nor at its end.
 3. The order is that of a plain dict: by insertion; a key that was deleted and added again is last.
@@ -23,7 +23,7 @@ _GONE: Any = object()
 _MISSING: Any = object()
 
 
-class Hold:
+class CaptureHold:
     """Keeps a capture unchanged as long as it is referenced."""
 
     __slots__ = ("__weakref__",)
@@ -38,17 +38,17 @@ class CapturedMap(MutableMapping[str, V]):
         """The changes since the capture; ``_GONE`` for a deleted key."""
         self._anew: set[str] = set()
         """Keys of the capture that were deleted and added again."""
-        self._hold: weakref.ref[Hold] | None = None
+        self._hold: weakref.ref[CaptureHold] | None = None
         self._length = 0
         self.get: Any = self._base.get
         """The dict's own method while there are no changes beside it."""
 
-    def capture(self) -> tuple[dict[str, V], Hold]:
+    def capture(self) -> tuple[dict[str, V], CaptureHold]:
         """Return all values as they are now, and the hold that keeps them unchanged."""
         if self._hold is not None and self._hold() is not None:
-            return dict(self.items()), Hold()
+            return dict(self.items()), CaptureHold()
         self._merge(len(self._beside or ()))
-        hold = Hold()
+        hold = CaptureHold()
         self._hold = weakref.ref(hold)
         self._beside = OrderedDict()
         self._length = len(self._base)

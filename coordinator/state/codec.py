@@ -33,7 +33,7 @@ from coordinator.state.commands import (
     FinishGrants,
     FinishSession,
     Guarded,
-    IfHeld,
+    HeldCondition,
     Multi,
     Note,
     OpenSession,
@@ -257,13 +257,13 @@ def encode_command(command: Command) -> bytes:
 def decode_command(data: bytes, *, is_bounded: bool = False) -> Command:
     """Decode a command; raises ValueError unless it is one, of a known format, and nothing else."""
     row = formatted(data, "command", COMMAND_FORMAT, is_bounded=is_bounded)
-    if_held: tuple[IfHeld, ...] = ()
+    if_held: tuple[HeldCondition, ...] = ()
     if row[0] == 1:
         _, operation, wall_ms, request, identity = _command_1_shape(row)
     else:
         _, operation, wall_ms, request, identity, conditions = _command_shape(row)
         if conditions:
-            if_held = tuple([IfHeld(*_if_held_shape(each)) for each in conditions])
+            if_held = tuple([HeldCondition(*_if_held_shape(each)) for each in conditions])
     decoded = _FAMILIES[row[0]].decode(operation)
     return Command(
         decoded if row[0] >= _QUEUES_OF_EPHEMERALS_FORMAT else _as_former(decoded),

@@ -298,7 +298,7 @@ class RequestId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class IfHeld:
+class HeldCondition:
     """The condition that a contender created at ``fencing_token`` holds the queue now."""
 
     directory: str
@@ -317,4 +317,4 @@ class Command(NamedTuple):
     wall_ms: int
     request: RequestId | None = None
     identity: str = ""
-    if_held: tuple[IfHeld, ...] = ()
+    if_held: tuple[HeldCondition, ...] = ()

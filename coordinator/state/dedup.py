@@ -32,7 +32,7 @@ from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import RequestId
 from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.outcomes import Entered, GuardedDone, MultiDone, Outcome, ReadDone
-from coordinator.state.sessions import Session
+from coordinator.state.sessions import SessionRecord
 
 CLIENT_ID = re.compile(r"[!-~]{1,64}")
 _OUTCOME_BYTES = 512
@@ -118,7 +118,7 @@ class RequestTable:
         """Whether the client's session has ended (as far back as is remembered)."""
         return client_id in self._ended
 
-    def recall(self, request: RequestId, session: Session | None) -> Outcome | None:
+    def recall(self, request: RequestId, session: SessionRecord | None) -> Outcome | None:
         """Return the first outcome of ``request``; None if it is new and may run.
 
         ``session`` is the open session of the client's id, if there is one.
@@ -147,7 +147,7 @@ class RequestTable:
             )
         return outcome
 
-    def _check_new(self, request: RequestId, session: Session | None) -> None:
+    def _check_new(self, request: RequestId, session: SessionRecord | None) -> None:
         client_id = request.client_id
         if CLIENT_ID.fullmatch(client_id) is None or request.number < 1 or request.floor_index < 0:
             raise _bad_request(request)

@@ -82,7 +82,7 @@ from coordinator.state.outcomes import (
     Stat,
 )
 from coordinator.state.session_operations import SessionOperations
-from coordinator.state.sessions import Session, SessionTable
+from coordinator.state.sessions import SessionRecord, SessionTable
 from coordinator.state.slices import Cursor, Slice, Whole, slice_at
 from coordinator.state.snapshot import Capture, decode_snapshot, digest_of, encode_snapshot
 from coordinator.state.tree import IdleZnode, Tree
@@ -384,11 +384,11 @@ class StateMachine:
             found.append((name, znode.stat()))
         return found
 
-    def session(self, session_id: str) -> Session | None:
+    def session(self, session_id: str) -> SessionRecord | None:
         """Return an open session, None if there is none."""
         return self._sessions.find(session_id)
 
-    def sessions(self, after_zxid: int = 0, limit: int | None = None) -> Iterator[Session]:
+    def sessions(self, after_zxid: int = 0, limit: int | None = None) -> Iterator[SessionRecord]:
         """Iterate over the sessions opened after ``after_zxid``, in that order, and still open."""
         return iter(self._sessions.page(after_zxid, limit))
 

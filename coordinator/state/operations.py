@@ -45,7 +45,7 @@ from coordinator.state.locks.queues import LockTable
 from coordinator.state.outcomes import Checked, Created, DataSet, Deleted, ReadDone, ZnodeResult
 from coordinator.state.paths import ROOT
 from coordinator.state.sessions import SessionTable
-from coordinator.state.tree import EPHEMERAL, SEQUENTIAL, TTL, Tree, Znode, state_bytes_of
+from coordinator.state.tree import EPHEMERAL, SEQUENTIAL, TTL, Tree, ZnodeRecord, state_bytes_of
 
 _ABOVE_QUEUES = tuple([root[:-1] for root in QUEUE_ROOTS])
 _PARENT_MODES = frozenset({CreateMode.PERSISTENT, CreateMode.CONTAINER})
@@ -101,7 +101,7 @@ class ZnodeOperations:
         path: str,
         mode: CreateMode,
         parents: CreateMode | None,
-        child: Znode,
+        child: ZnodeRecord,
         *,
         is_ordinary: bool = True,
     ) -> Created:
@@ -190,7 +190,7 @@ class ZnodeOperations:
         if self._tree.ephemeral_count(session_id) >= self._limits.ephemerals_per_session_max:
             raise _quota(path, "ephemerals_per_session_max", self._limits)
 
-    def _check_parent(self, path: str, parent_path: str, parent: Znode) -> None:
+    def _check_parent(self, path: str, parent_path: str, parent: ZnodeRecord) -> None:
         if parent.ephemeral_owner is not None:
             raise NoChildrenForEphemeralsError(
                 f"create {path}: its parent {parent_path} is ephemeral",
@@ -200,7 +200,7 @@ class ZnodeOperations:
         if parent.num_children >= self._limits.children_max:
             raise _quota(path, "children_max", self._limits)
 
-    def _check_room(self, path: str, child: Znode, *, is_ordinary: bool) -> None:
+    def _check_room(self, path: str, child: ZnodeRecord, *, is_ordinary: bool) -> None:
         tree, limits = self._tree, self._limits
         if len(tree) >= limits.znodes_max:
             raise _quota(path, "znodes_max", limits)
@@ -231,7 +231,7 @@ class ZnodeOperations:
 
     def _create_parents(
         self, path: str, parent_path: str, mode: CreateMode | None, *, is_ordinary: bool
-    ) -> Znode:
+    ) -> ZnodeRecord:
         """Create the missing ancestors of ``path``, outermost first; return the innermost."""
         if mode is None:
             raise NoNodeError(f"create {path}: its parent {parent_path} does not exist", path=path)
@@ -255,11 +255,11 @@ class ZnodeOperations:
         data: bytes = b"",
         owner: str | None = None,
         ttl_ms: int | None = None,
-    ) -> Znode:
+    ) -> ZnodeRecord:
         """Return the znode that this command creates, not yet in the tree."""
         tree = self._tree
         zxid, wall_ms = tree.zxid, tree.wall_ms
-        return Znode(
+        return ZnodeRecord(
             data, zxid, zxid, zxid, wall_ms, wall_ms, 0, 0, 0, tree.sequence_floor,
             mode, owner, ttl_ms,
         )  # fmt: skip
@@ -370,7 +370,7 @@ class ZnodeOperations:
         if self._tree.find(path) is None:
             paths.validate(path, self._limits)
 
-    def _existing(self, path: str, verb: str) -> Znode:
+    def _existing(self, path: str, verb: str) -> ZnodeRecord:
         znode = self._tree.find(path)
         if znode is None:
             raise NoNodeError(f"{verb} {path}: it does not exist", path=path)
@@ -387,7 +387,7 @@ def _absent(path: str, czxid: int | None) -> str:
 
 
 def _check_version(
-    path: str, znode: Znode, expected_version: int, expected_czxid: int | None, verb: str
+    path: str, znode: ZnodeRecord, expected_version: int, expected_czxid: int | None, verb: str
 ) -> None:
     if expected_version not in (ANY_VERSION, znode.version):
         raise BadVersionError(
@@ -419,7 +419,7 @@ def _no_place(path: str, place: str, mode: CreateMode) -> BadArgumentsError:
     )
 
 
-def _not_empty(path: str, znode: Znode, verb: str) -> NotEmptyError:
+def _not_empty(path: str, znode: ZnodeRecord, verb: str) -> NotEmptyError:
     return NotEmptyError(
         f"{verb} {path}: expected no children, found {znode.num_children}",
         path=path,

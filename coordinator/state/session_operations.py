@@ -18,7 +18,7 @@ from coordinator.state.locks.contender import Departure, Ending
 from coordinator.state.locks.operations import LockOperations
 from coordinator.state.locks.queues import LockTable
 from coordinator.state.outcomes import SessionEnded, SessionFinished, SessionOpened
-from coordinator.state.sessions import Session, SessionTable
+from coordinator.state.sessions import SessionRecord, SessionTable
 from coordinator.state.tree import Tree
 
 
@@ -51,7 +51,7 @@ class SessionOperations:
                 session_id=session_id,
             )
         tree = self._tree
-        session = Session(
+        session = SessionRecord(
             session_id, operation.timeout_ms, operation.label, tree.wall_ms, index, tree.zxid,
             operation.address, operation.client_id, operation.by,
         )  # fmt: skip

@@ -30,7 +30,7 @@ BY_CHARACTERS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionRecord:
     """One open session. ``opened_index`` is the log index of the command that opened it; the
     rest is as in ``OpenSession``."""
 
@@ -51,11 +51,11 @@ class SessionTable:
     def __init__(
         self,
         limits: MachineLimits,
-        sessions: Iterable[Session] = (),
+        sessions: Iterable[SessionRecord] = (),
         leaving: Iterable[tuple[str, Departure]] = (),
     ) -> None:
         self.limits = limits
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, SessionRecord] = {}
         self._by_address: dict[str, int] = {}
         self._by_client: dict[str, int] = {}
         for session in sessions:
@@ -71,7 +71,7 @@ class SessionTable:
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._sessions
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[SessionRecord]:
         return iter(tuple(self._sessions.values()))
 
     def shares(self, address: str, client_id: str) -> tuple[int, int]:
@@ -82,7 +82,7 @@ class SessionTable:
         """Return the address with the most sessions, and their number; ("", 0) if none is known."""
         return max(self._by_address.items(), key=itemgetter(1), default=("", 0))
 
-    def page(self, after_zxid: int, limit: int | None) -> list[Session]:
+    def page(self, after_zxid: int, limit: int | None) -> list[SessionRecord]:
         """Return at most ``limit`` of the sessions opened after ``after_zxid``, in their order.
 
         ``limit`` is 0 or more.
@@ -91,11 +91,11 @@ class SessionTable:
         start = bisect_right(sessions, after_zxid, key=attrgetter("opened_zxid"))
         return sessions[start:] if limit is None else sessions[start : start + limit]
 
-    def latest_first(self) -> Iterator[tuple[str, Session]]:
+    def latest_first(self) -> Iterator[tuple[str, SessionRecord]]:
         """Iterate over ids and sessions, in the reverse order of their opening."""
         return reversed(self._sessions.items())
 
-    def find(self, session_id: str) -> Session | None:
+    def find(self, session_id: str) -> SessionRecord | None:
         """Return an open session, None if there is none."""
         return self._sessions.get(session_id)
 
@@ -192,13 +192,13 @@ class SessionTable:
                 client_id=client_id,
             )
 
-    def add(self, session: Session) -> None:
+    def add(self, session: SessionRecord) -> None:
         """Add a session that has just been opened."""
         assert session.session_id not in self._sessions, "checked before"
         self._enter(session)
         self.is_changed = True
 
-    def _enter(self, session: Session) -> None:
+    def _enter(self, session: SessionRecord) -> None:
         self._sessions[session.session_id] = session
         _count(self._by_address, session.address, 1)
         _count(self._by_client, session.client_id, 1)

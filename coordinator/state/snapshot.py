@@ -25,15 +25,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from coordinator.model.limits import NAMES, UNSET, MachineLimits
-from coordinator.state.captured_map import Hold
+from coordinator.state.captured_map import CaptureHold
 from coordinator.state.codec import outcome_of, outcome_row
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
 from coordinator.state.limits import LimitsRecord
-from coordinator.state.locks.contender import Closing, Contender, Departure, Ending
-from coordinator.state.locks.grant_history import Ended
+from coordinator.state.locks.contender import Closing, ContenderRecord, Departure, Ending
+from coordinator.state.locks.grant_history import EndedGrant
 from coordinator.state.locks.queues import LocksCapture
 from coordinator.state.packing import pack, unpack_rows
-from coordinator.state.sessions import Session
+from coordinator.state.sessions import SessionRecord
 from coordinator.state.shapes import (
     BOOL,
     BYTES,
@@ -53,7 +53,7 @@ from coordinator.state.shapes import (
     shape,
     texts_of,
 )
-from coordinator.state.tree import Znode
+from coordinator.state.tree import ZnodeRecord
 
 MAGIC = "coordinator-state"
 FORMAT = 4
@@ -69,15 +69,15 @@ class Capture:
     zxid: int
     limits: LimitsRecord
     sequence_floor: int
-    znodes: dict[str, Znode]
-    sessions: tuple[Session, ...]
+    znodes: dict[str, ZnodeRecord]
+    sessions: tuple[SessionRecord, ...]
     leaving: tuple[tuple[str, Departure], ...]
     """Sessions that have ended but still own znodes, and how they ended."""
     requests: RequestsCapture
     released: tuple[tuple[str, int], ...]
     locks: LocksCapture | None
     """None for format 1: the locks are derived from the znodes then."""
-    hold: Hold | None = None
+    hold: CaptureHold | None = None
     """Keeps the captured znodes unchanged."""
 
 
@@ -111,12 +111,12 @@ def digest_of(capture: Capture) -> str:
     return found.hexdigest()
 
 
-def _path_of(item: tuple[str, Znode]) -> str:
+def _path_of(item: tuple[str, ZnodeRecord]) -> str:
     return item[0]
 
 
 def _rows(
-    capture: Capture, znodes: Iterable[tuple[str, Znode]], applied_index: int
+    capture: Capture, znodes: Iterable[tuple[str, ZnodeRecord]], applied_index: int
 ) -> Iterator[Row]:
     requests, locks = capture.requests, capture.locks
     assert locks is not None, "a state of now has its locks"
@@ -155,7 +155,7 @@ def _rows(
     yield from _lock_rows(locks)
 
 
-def _session_row(session: Session) -> Row:
+def _session_row(session: SessionRecord) -> Row:
     """A session without an origin is written as before sessions had one."""
     origin = (session.address, session.client_id, session.by)
     return (
@@ -179,7 +179,7 @@ def _lock_rows(locks: LocksCapture) -> Iterator[Row]:
         yield (directory,)
 
 
-def _contender_row(contender: Contender) -> Row:
+def _contender_row(contender: ContenderRecord) -> Row:
     path, number, czxid, kind, *values = contender
     return (path, number, czxid, kind_number(kind), *values)
 
@@ -297,14 +297,14 @@ def _limits_of(row: Row) -> LimitsRecord:
     return LimitsRecord(MachineLimits(**found), version, changed_by, changed_ms, rules_of(rules))
 
 
-def _znode_of(row: Row) -> tuple[str, Znode]:
+def _znode_of(row: Row) -> tuple[str, ZnodeRecord]:
     path, *values, mode, owner, ttl_ms = _znode_shape(row)
-    return path, Znode._make((*values, mode_of(mode), owner, ttl_ms))
+    return path, ZnodeRecord._make((*values, mode_of(mode), owner, ttl_ms))
 
 
-def _session_of(row: Row) -> Session:
+def _session_of(row: Row) -> SessionRecord:
     is_plain = len(row) == len(_PLAIN_SESSION)
-    return Session(*(_plain_session_shape if is_plain else _session_shape)(row))
+    return SessionRecord(*(_plain_session_shape if is_plain else _session_shape)(row))
 
 
 def _leaving_of(row: Row) -> tuple[str, Departure]:
@@ -352,13 +352,13 @@ def _locks_of(rows: Iterator[Row], number: int, counts: Row) -> LocksCapture:
     )
 
 
-def _contender_of(row: Row, number: int) -> Contender:
+def _contender_of(row: Row, number: int) -> ContenderRecord:
     path, place, czxid, kind, *values = _contender_shapes[number](row)
     texts_of(values[6])
-    return Contender(path, place, czxid, kind_of_number(kind), *values)
+    return ContenderRecord(path, place, czxid, kind_of_number(kind), *values)
 
 
-def _ended_of(row: Row, number: int) -> Ended:
+def _ended_of(row: Row, number: int) -> EndedGrant:
     contender, ended_zxid, ended_ms, departure = _ended_shape(row)
     departed = _departure_of(departure)
-    return Ended(_contender_of(contender, number), ended_zxid, ended_ms, departed)
+    return EndedGrant(_contender_of(contender, number), ended_zxid, ended_ms, departed)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from coordinator.model.events import Event, EventType
-from coordinator.state.captured_map import CapturedMap, Hold
+from coordinator.state.captured_map import CapturedMap, CaptureHold
 from coordinator.state.commands import CreateMode
 from coordinator.state.outcomes import Stat
 from coordinator.state.paths import ROOT, join, split, utf8_length
@@ -35,7 +35,7 @@ TTL = frozenset(mode for mode in CreateMode if mode.is_ttl)
 _MAY_IDLE = TTL | {CreateMode.CONTAINER}
 
 
-class Znode(NamedTuple):
+class ZnodeRecord(NamedTuple):
     """One entry of the tree. A named tuple, not a dataclass: two are built for every create."""
 
     data: bytes
@@ -78,15 +78,15 @@ class IdleZnode(NamedTuple):
     ttl_ms: int | None
 
 
-def _root() -> Znode:
-    return Znode(b"", 0, 0, 0, 0, 0, 0, 0, 0, 0, CreateMode.PERSISTENT, None, None)
+def _root() -> ZnodeRecord:
+    return ZnodeRecord(b"", 0, 0, 0, 0, 0, 0, 0, 0, 0, CreateMode.PERSISTENT, None, None)
 
 
 class Tree:
     """All znodes, and what is derived from them."""
 
     def __init__(self) -> None:
-        self._znodes = CapturedMap[Znode]()
+        self._znodes = CapturedMap[ZnodeRecord]()
         self._names: dict[str, list[str]] = {}
         self._ephemerals: dict[str, dict[str, None]] = {}
         self._idle: dict[str, None] = {}
@@ -97,12 +97,12 @@ class Tree:
         self.zxid = 0
         self.wall_ms = 0
         self.events: list[Event] = []
-        self._undo: list[tuple[str, Znode | None]] = []
+        self._undo: list[tuple[str, ZnodeRecord | None]] = []
         self._floor_before = 0
         self._replace(ROOT, None, _root())
 
     @classmethod
-    def of(cls, znodes: Iterable[tuple[str, Znode]], sequence_floor: int) -> Tree:
+    def of(cls, znodes: Iterable[tuple[str, ZnodeRecord]], sequence_floor: int) -> Tree:
         """Rebuild a tree from its znodes; raises ValueError when they do not form one."""
         tree = cls()
         tree._replace(ROOT, tree._znodes[ROOT], None)
@@ -134,12 +134,12 @@ class Tree:
     def __len__(self) -> int:
         return len(self._znodes)
 
-    def find(self, path: str) -> Znode | None:
+    def find(self, path: str) -> ZnodeRecord | None:
         """Return the znode at ``path``, None when there is none."""
-        found: Znode | None = self._znodes.get(path)
+        found: ZnodeRecord | None = self._znodes.get(path)
         return found
 
-    def capture_znodes(self) -> tuple[dict[str, Znode], Hold]:
+    def capture_znodes(self) -> tuple[dict[str, ZnodeRecord], CaptureHold]:
         """Return all znodes by path as they are now, and the hold that keeps the capture."""
         return self._znodes.capture()
 
@@ -195,7 +195,7 @@ class Tree:
             if below is not None:
                 waiting.append([path + "/", below, 0])
 
-    def index_marks(self, path: str, znode: Znode) -> int:
+    def index_marks(self, path: str, znode: ZnodeRecord) -> int:
         """Return in which indexes a znode is: 1 idle znodes, 2 ephemerals of its owner."""
         mark = int(path in self._idle)
         owner = znode.ephemeral_owner
@@ -268,7 +268,7 @@ class Tree:
 
     # --- changes, each leaving its event
 
-    def add(self, path: str, parent: Znode, child: Znode, next_sequence: int) -> None:
+    def add(self, path: str, parent: ZnodeRecord, child: ZnodeRecord, next_sequence: int) -> None:
         """Add ``child`` under ``parent``, whose counter becomes ``next_sequence``."""
         parent_path, _ = split(path)
         self._write(path, None, child)
@@ -277,9 +277,9 @@ class Tree:
             Event(EventType.CREATED, path, child.version, child.czxid, child.ephemeral_owner)
         )
 
-    def replace_data(self, path: str, old: Znode, data: bytes) -> Znode:
+    def replace_data(self, path: str, old: ZnodeRecord, data: bytes) -> ZnodeRecord:
         """Give the znode new data; return it as it is now."""
-        new = Znode(
+        new = ZnodeRecord(
             data, old.czxid, self.zxid, old.pzxid, old.ctime_ms, self.wall_ms,
             old.version + 1, old.cversion, old.num_children, old.next_sequence,
             old.mode, old.ephemeral_owner, old.ttl_ms,
@@ -290,11 +290,11 @@ class Tree:
         )
         return new
 
-    def make_persistent(self, path: str, old: Znode) -> None:
+    def make_persistent(self, path: str, old: ZnodeRecord) -> None:
         """Keep a container when it is empty. Its Stat shows it; there is no event."""
         self._write(path, old, old._replace(mode=CreateMode.PERSISTENT))
 
-    def remove(self, path: str, znode: Znode) -> None:
+    def remove(self, path: str, znode: ZnodeRecord) -> None:
         """Delete a znode without children and update its parent."""
         parent_path, _ = split(path)
         self._write(path, znode, None)
@@ -315,26 +315,26 @@ class Tree:
         names.pop(top, None)  # all at once; a rollback adds each name again
         self.remove(top, znodes[top])
 
-    def _note_deleted(self, path: str, znode: Znode) -> None:
+    def _note_deleted(self, path: str, znode: ZnodeRecord) -> None:
         if znode.next_sequence > self.sequence_floor:
             self.sequence_floor = znode.next_sequence
         self.events.append(
             Event(EventType.DELETED, path, znode.version, znode.czxid, znode.ephemeral_owner)
         )
 
-    def _write_parent(self, path: str, old: Znode, step: int, next_sequence: int) -> None:
-        new = Znode(
+    def _write_parent(self, path: str, old: ZnodeRecord, step: int, next_sequence: int) -> None:
+        new = ZnodeRecord(
             old.data, old.czxid, old.mzxid, self.zxid, old.ctime_ms, old.mtime_ms,
             old.version, old.cversion + 1, old.num_children + step, next_sequence,
             old.mode, old.ephemeral_owner, old.ttl_ms,
         )  # fmt: skip
         self._write(path, old, new)
 
-    def _write(self, path: str, old: Znode | None, new: Znode | None) -> None:
+    def _write(self, path: str, old: ZnodeRecord | None, new: ZnodeRecord | None) -> None:
         self._undo.append((path, old))
         self._replace(path, old, new)
 
-    def _replace(self, path: str, old: Znode | None, new: Znode | None) -> None:
+    def _replace(self, path: str, old: ZnodeRecord | None, new: ZnodeRecord | None) -> None:
         """Change the tree and all its indexes at ``path``: the only place that does."""
         if new is None:
             assert old is not None, "something is deleted"
@@ -356,7 +356,7 @@ class Tree:
         elif old.mode in _MAY_IDLE:
             self._idle.pop(path, None)
 
-    def _enter(self, path: str, znode: Znode) -> None:
+    def _enter(self, path: str, znode: ZnodeRecord) -> None:
         """Add a new znode; the caller adds its name to the parent."""
         self._znodes[path] = znode
         self.data_bytes += len(znode.data)
@@ -366,7 +366,7 @@ class Tree:
         if znode.mode in _MAY_IDLE:
             self._note_idle(path, znode)
 
-    def _forget(self, path: str, znode: Znode) -> None:
+    def _forget(self, path: str, znode: ZnodeRecord) -> None:
         """Remove a znode; the caller removes its name from the parent."""
         self.data_bytes -= len(znode.data)
         self.state_bytes -= state_bytes_of(path, znode.data)
@@ -375,7 +375,7 @@ class Tree:
         if znode.mode in _MAY_IDLE:
             self._idle.pop(path, None)
 
-    def _note_idle(self, path: str, znode: Znode) -> None:
+    def _note_idle(self, path: str, znode: ZnodeRecord) -> None:
         if znode.is_idle:
             self._idle[path] = None
         else:

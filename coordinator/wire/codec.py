@@ -32,7 +32,7 @@ from coordinator.wire.forms import (
     PROBLEM,
     Form,
     Length,
-    Wrong,
+    WrongBody,
     array,
     integer,
     mapping,
@@ -76,7 +76,7 @@ def from_body(
     """
     try:
         value: Value = form_of(kind).read(body, given or {}, beside)
-    except Wrong as wrong:
+    except WrongBody as wrong:
         raise BadArgumentsError(f"{where}{wrong.path}: {wrong.said}") from None
     return value
 
@@ -95,7 +95,7 @@ def union_from_body(kinds: Any, body: Any, where: str = "body") -> Any:
     """Return the value that ``body`` says, of one of the ``kinds`` (a union of tagged structs)."""
     try:
         return _union(kinds).read(body)
-    except Wrong as wrong:
+    except WrongBody as wrong:
         raise BadArgumentsError(f"{where}{wrong.path}: {wrong.said}") from None
 
 
@@ -187,10 +187,10 @@ def _tagged(kinds: list[Any]) -> Form:
             refuse("an object", value)
         tag = value.get(name)
         if tag is None:
-            raise Wrong(f"expected {word.expected}, found {_nothing(value, name)}", f".{name}")
+            raise WrongBody(f"expected {word.expected}, found {_nothing(value, name)}", f".{name}")
         try:
             kind = by_tag[word.read(tag)]
-        except Wrong as wrong:
+        except WrongBody as wrong:
             wrong.path = f".{name}"
             raise
         return form_of(kind).read(value, {}, ())
@@ -258,7 +258,7 @@ class _Field:
         if self.other is None or body.get(self.other) is None:
             return None
         if body.get(self.called) is not None:
-            raise Wrong(f"expected {self.called} or {self.other}, found both")
+            raise WrongBody(f"expected {self.called} or {self.other}, found both")
         return replace(self, called=self.other)
 
     def read(self, body: Mapping[str, Any]) -> Any:
@@ -269,12 +269,12 @@ class _Field:
             value = body.get(self.called)
             if value is not None:
                 return self.form.read(value)
-        except Wrong as wrong:
+        except WrongBody as wrong:
             wrong.path = f".{self.called}{wrong.path}"
             raise
         if self.is_required and not self.is_nullable:
             what = _nothing(body, self.called)
-            raise Wrong(f"expected {self.form.expected}, found {what}", f".{self.called}")
+            raise WrongBody(f"expected {self.form.expected}, found {what}", f".{self.called}")
         return None
 
 
@@ -286,7 +286,7 @@ def _read_bytes(body: Mapping[str, Any], field: _Field, bytes_max: float) -> Any
     """Return the bytes in ``data`` (text, or bytes in msgpack) or in ``data_base64``."""
     data = _bytes_in(body, field)
     if data is not None and len(data) > bytes_max:
-        raise Wrong(f"expected at most {bytes_max} bytes, found {len(data)}")
+        raise WrongBody(f"expected at most {bytes_max} bytes, found {len(data)}")
     return data
 
 
@@ -301,12 +301,12 @@ def _bytes_in(body: Mapping[str, Any], field: _Field) -> Any:
         decoded = read_base64(encoded)
         if decoded is not None:
             return decoded
-        raise Wrong(f"expected base64 (RFC 4648, section 4), found {found(encoded)}", "_base64")
+        raise WrongBody(f"expected base64 (RFC 4648, section 4), found {found(encoded)}", "_base64")
     if value is not None and encoded is None:
         refuse("text", value)
     if value is not None or (field.is_required and not field.is_nullable):
         what = "none" if value is None else "both"
-        raise Wrong(f"expected {name} or {name}_base64, found {what}")
+        raise WrongBody(f"expected {name} or {name}_base64, found {what}")
     return None
 
 
@@ -357,13 +357,13 @@ class ObjectForm:
         self._values: Callable[[Any], tuple[Any, ...]] = attrgetter(*names, *beside)
 
     def read(self, body: Any, given: Mapping[str, Any], beside: Collection[str]) -> Any:
-        """Return the value that ``body`` says; raises Wrong."""
+        """Return the value that ``body`` says; raises WrongBody."""
         if not isinstance(body, Mapping):
             refuse("an object", body)
         if self._is_strict and (given or not body.keys() <= self._known):
             self._refuse_unknown(body, given, beside)
         if self._tag_field is not None and body.get(self._tag_field) not in (None, self._tag):
-            raise Wrong(
+            raise WrongBody(
                 f"expected one of {self._tag}, found {found(body[self._tag_field])}",
                 f".{self._tag_field}",
             )
@@ -385,7 +385,7 @@ class ObjectForm:
         elsewhere = elsewhere if given else set()
         known = self._known.union(beside) - elsewhere
         if unknown := body.keys() - known:
-            raise Wrong(unknown_name(unknown, known, "field"))
+            raise WrongBody(unknown_name(unknown, known, "field"))
 
     def write(self, value: Any, encoding: Encoding, given: Collection[str]) -> dict[str, Any]:
         """Return ``value`` as an object."""

@@ -12,7 +12,7 @@ from coordinator.wire.encoding import Encoding
 from coordinator.wire.strict_json import found
 
 
-class Wrong(Exception):
+class WrongBody(Exception):
     """What is wrong with a part of a body; the path to it grows on the way out."""
 
     def __init__(self, said: str, path: str = "") -> None:
@@ -23,7 +23,7 @@ class Wrong(Exception):
 
 def refuse(expected: str, value: Any) -> NoReturn:
     """Raise what is wrong with ``value``."""
-    raise Wrong(f"expected {expected}, found {found(value)}")
+    raise WrongBody(f"expected {expected}, found {found(value)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Length:
         """Refuse a ``value`` of too few or too many items; ``what`` is what they are."""
         if not self.least <= len(value) <= self.most:
             least = f"{self.least} to" if self.least else "at most"
-            raise Wrong(f"expected {least} {self.most} {what}, found {len(value)}")
+            raise WrongBody(f"expected {least} {self.most} {what}, found {len(value)}")
 
 
 def array(item: Form, length: Length) -> Form:
@@ -138,7 +138,7 @@ def array(item: Form, length: Length) -> Form:
         for each in value:
             try:
                 items.append(item.read(each))
-            except Wrong as wrong:
+            except WrongBody as wrong:
                 wrong.path = f"[{len(items)}]{wrong.path}"
                 raise
         return tuple(items)
@@ -162,7 +162,7 @@ def mapping(item: Form, length: Length) -> Form:
         for name, each in value.items():
             try:
                 read_items[name] = item.read(each)
-            except Wrong as wrong:
+            except WrongBody as wrong:
                 wrong.path = f".{name}{wrong.path}"
                 raise
         return read_items

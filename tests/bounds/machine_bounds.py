@@ -16,7 +16,7 @@ from coordinator.state.commands import (
     CreateMode,
     Delete,
     Enter,
-    IfHeld,
+    HeldCondition,
     Kind,
     Multi,
     Note,
@@ -57,12 +57,12 @@ class Room:
         self.do(OpenSession("s1", 10_000))
 
     def do(
-        self, operation: Operation, request: RequestId | None = None, *if_held: IfHeld
+        self, operation: Operation, request: RequestId | None = None, *if_held: HeldCondition
     ) -> Outcome:
         index = self.machine.applied_index + 1
         return self.machine.apply(Command(operation, 0, request, "", if_held), index, 1)
 
-    def takes(self, operation: Operation, *if_held: IfHeld) -> bool:
+    def takes(self, operation: Operation, *if_held: HeldCondition) -> bool:
         return self.do(operation, None, *if_held).refusal is None
 
     def holder(self, directory: str = LOCK) -> tuple[str, int]:
@@ -195,7 +195,7 @@ def deletes(count: int) -> bool:
 def accepts_conditions(count: int) -> bool:
     room = Room()
     _, token = room.holder()
-    return room.takes(Create("/x"), *[IfHeld(LOCK, token)] * count)
+    return room.takes(Create("/x"), *[HeldCondition(LOCK, token)] * count)
 
 
 def accepts_size(size: int) -> bool:

@@ -25,13 +25,13 @@ from coordinator.state.commands import (
     Enter,
     ExpireSession,
     FinishSession,
-    IfHeld,
+    HeldCondition,
     OpenSession,
     Operation,
     Reap,
     RequestId,
 )
-from coordinator.state.locks.contender import Contender
+from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.machine import StateMachine
 from tests.state.values import changed, is_value, names_of
 
@@ -133,11 +133,11 @@ class DrawnHistory:
 
     # --- what is there now
 
-    def contenders(self) -> list[Contender]:
+    def contenders(self) -> list[ContenderRecord]:
         locks = self.machine.locks
         return [each for one in sorted(locks.directories()) for each in locks.contenders(one)]
 
-    def pick(self, is_wanted: Callable[[Contender], object]) -> Contender | None:
+    def pick(self, is_wanted: Callable[[ContenderRecord], object]) -> ContenderRecord | None:
         """Return one of the contenders, rather one that is wanted."""
         every = self.contenders()
         wanted = [each for each in every if is_wanted(each)]
@@ -238,12 +238,12 @@ class DrawnHistory:
         self.numbers[client_id] = number
         return RequestId(client_id, number, 1_000)
 
-    def _condition(self) -> IfHeld:
+    def _condition(self) -> HeldCondition:
         """Ask that somebody holds: mostly one who does, or did, or waits."""
         contender = self.pick(lambda each: each.is_holder)
         if contender is not None and self.chance.randrange(8):
-            return IfHeld(contender.directory, contender.czxid)
+            return HeldCondition(contender.directory, contender.czxid)
         if self.gone and self.chance.randrange(4):
             path, czxid = self.gone[-1]
-            return IfHeld(path.rpartition("/")[0], czxid)
-        return IfHeld(self.chance.choice(("/locks", "/locks/a")), 1)
+            return HeldCondition(path.rpartition("/")[0], czxid)
+        return HeldCondition(self.chance.choice(("/locks", "/locks/a")), 1)

@@ -35,7 +35,7 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
 )
-from coordinator.state.locks.contender import Contender, kind_of
+from coordinator.state.locks.contender import ContenderRecord, kind_of
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import (
     Entered,
@@ -56,11 +56,11 @@ SEVERAL = "several"
 NONE = "-"
 
 
-def sort_of(contender: Contender) -> str:
+def sort_of(contender: ContenderRecord) -> str:
     return SEVERAL if contender.group else contender.kind.value
 
 
-def records(machine: StateMachine) -> dict[str, Contender]:
+def records(machine: StateMachine) -> dict[str, ContenderRecord]:
     """Return all contenders by path, in the order of queues and places."""
     locks = machine.locks
     every = [each for one in sorted(locks.directories()) for each in locks.contenders(one)]
@@ -102,7 +102,7 @@ class Exercised:
         return outcome
 
     def _count(
-        self, name: str, command: Command, outcome: Outcome, before: dict[str, Contender]
+        self, name: str, command: Command, outcome: Outcome, before: dict[str, ContenderRecord]
     ) -> None:
         operation, refusal = command.operation, outcome.refusal
         sort = self._sort(command, before)
@@ -125,13 +125,16 @@ class Exercised:
             self.facts[f"several {fact.split()[-1] if fact.endswith('ended') else fact}"] += 1
 
     def _ends(
-        self, outcome: Outcome, before: dict[str, Contender], after: dict[str, Contender]
+        self,
+        outcome: Outcome,
+        before: dict[str, ContenderRecord],
+        after: dict[str, ContenderRecord],
     ) -> Iterator[tuple[str, str]]:
         for path, contender in before.items():
             if path not in after or after[path].czxid != contender.czxid:
                 yield "holder" if contender.is_holder else "waiter", sort_of(contender)
 
-    def _sort(self, command: Command, before: dict[str, Contender]) -> str:
+    def _sort(self, command: Command, before: dict[str, ContenderRecord]) -> str:
         """Return the sort of lock that the command is about."""
         operation = command.operation
         if isinstance(operation, Enter):
@@ -149,7 +152,7 @@ class Exercised:
         machine: StateMachine,
         command: Command,
         outcome: Outcome,
-        before: dict[str, Contender],
+        before: dict[str, ContenderRecord],
     ) -> None:
         """Count what is so now, and what several fields of one command were about."""
         facts, locks = self.facts, machine.locks
@@ -183,7 +186,7 @@ class Exercised:
             facts["evicted"] += 1
 
 
-def _word(operation: object, outcome: Outcome, before: dict[str, Contender]) -> str:
+def _word(operation: object, outcome: Outcome, before: dict[str, ContenderRecord]) -> str:
     """Say in a word what a command that was neither refused nor a repetition came to."""
     result = outcome.result
     match operation:

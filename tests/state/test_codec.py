@@ -29,7 +29,7 @@ from coordinator.state.commands import (
     Enter,
     ExpireSession,
     Guarded,
-    IfHeld,
+    HeldCondition,
     Kind,
     Multi,
     Operation,
@@ -315,7 +315,7 @@ def test_encoded_commands_keep_their_bytes() -> None:
     command = Command(
         Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s1", b"x", "t1", lock_delay_ms=1000),
         1_700_000_000_000,
-        if_held=(IfHeld("/locks/b", 7),),
+        if_held=(HeldCondition("/locks/b", 7),),
     )
 
     assert encode_command(command).hex() == expected

@@ -24,7 +24,7 @@ from coordinator.state.commands import (
     FinishSession,
     RequestId,
 )
-from coordinator.state.locks.contender import Contender
+from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Created, Entered, GuardedDone, MultiDone, Outcome, Stat
@@ -73,7 +73,7 @@ def all_locks(machine: StateMachine) -> tuple[object, ...]:
     )
 
 
-def once(contenders: tuple[Contender, ...]) -> list[Contender]:
+def once(contenders: tuple[ContenderRecord, ...]) -> list[ContenderRecord]:
     """Return them without the mark that their requests were repeated."""
     return [each._replace(is_repeated=False) for each in contenders]
 

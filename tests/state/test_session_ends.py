@@ -17,7 +17,7 @@ from coordinator.state.commands import (
     Enter,
     ExpireSession,
     FinishSession,
-    IfHeld,
+    HeldCondition,
     Kind,
     OpenSession,
     Operation,
@@ -27,7 +27,7 @@ from coordinator.state.locks.contender import Ending
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, Outcome, SessionEnded, SessionFinished
-from coordinator.state.sessions import Session
+from coordinator.state.sessions import SessionRecord
 from tests.state.strategies import SMALL_LIMITS
 from tests.state.test_laws import check_ephemerals
 from tests.state.znode_histories import mixed_history
@@ -41,7 +41,7 @@ class Room:
         self.restored = StateMachine()
         self.index = 0
 
-    def apply(self, operation: Operation, *if_held: IfHeld) -> Outcome:
+    def apply(self, operation: Operation, *if_held: HeldCondition) -> Outcome:
         self.index += 1
         command = Command(operation, self.index, None, "", if_held)
         again = StateMachine()
@@ -101,7 +101,7 @@ def test_nothing_is_done_in_the_name_of_a_session_that_is_leaving() -> None:
     room.apply(CloseSession("s1", at_once=1))
     assert room.holder("a2") == "s1", "it stands there still"
 
-    under = room.apply(Create("/x"), IfHeld("/locks/a2", token))
+    under = room.apply(Create("/x"), HeldCondition("/locks/a2", token))
     ephemeral = room.apply(Create("/e", mode=CreateMode.EPHEMERAL, session_id="s1"))
     again = room.apply(OpenSession("s1", 5_000))
     downgraded = room.apply(Downgrade(path, token))
@@ -271,7 +271,7 @@ def test_pages_of_sessions_are_all_of_them(length: int) -> None:
         machine.apply(Command(CloseSession(session_id), 0), 20, 1)
     every = list(machine.sessions())
 
-    found: list[Session] = []
+    found: list[SessionRecord] = []
     while page := list(machine.sessions(found[-1].opened_zxid if found else 0, length)):
         assert len(page) == min(length, len(every) - len(found))
         found += page

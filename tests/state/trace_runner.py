@@ -56,7 +56,7 @@ from coordinator.state.commands import (
     Enter,
     ExpireSession,
     Guarded,
-    IfHeld,
+    HeldCondition,
     Kind,
     Multi,
     Note,
@@ -403,7 +403,7 @@ class Trace:
             self.entry * 1000,
             request,
             words.text("identity"),
-            tuple([IfHeld(directory, int(token)) for directory, token in held]),
+            tuple([HeldCondition(directory, int(token)) for directory, token in held]),
         )
         command = decode_command(encode_command(command))
         outcome = self.machine.apply(command, self.entry, TERM)

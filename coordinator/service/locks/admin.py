@@ -33,7 +33,7 @@ from coordinator.state.commands import (
     Command,
     Downgrade,
     Guarded,
-    IfHeld,
+    HeldCondition,
     Kind,
     Multi,
     Note,
@@ -57,7 +57,7 @@ class Asked:
     request: RequestId | None
     deadline_ms: int
     identity: str = ""
-    if_held: tuple[IfHeld, ...] = ()
+    if_held: tuple[HeldCondition, ...] = ()
 
 
 class HoldingService:

@@ -17,9 +17,9 @@ from urllib.parse import quote, unquote
 from coordinator.errors import BadArgumentsError
 from coordinator.model.queue_order import sequence_of
 from coordinator.state.commands import Kind
-from coordinator.state.locks.contender import Contender
+from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.machine import StateMachine
-from coordinator.state.sessions import Session
+from coordinator.state.sessions import SessionRecord
 
 _NAME_CHARS_MAX = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -114,7 +114,7 @@ def grant_id_of(path: str, czxid: int) -> str:
 class QueuedContender:
     """One place in a queue: what is recorded of it, and its znode's data, as of ``zxid``."""
 
-    recorded: Contender
+    recorded: ContenderRecord
     data: bytes
     zxid: int
 
@@ -144,7 +144,7 @@ class QueuedContender:
         return grant_id_of(self.path, self.czxid)
 
 
-Captured = tuple[int, Contender, bytes | None, Session | None]
+Captured = tuple[int, ContenderRecord, bytes | None, SessionRecord | None]
 """A contender as recorded, behind its place in the queue; its data; its session."""
 
 
@@ -181,7 +181,7 @@ def first_holder(machine: StateMachine, directory: str) -> QueuedContender | Non
     return None if holder is None else _there(machine, holder)
 
 
-def _there(machine: StateMachine, recorded: Contender) -> QueuedContender:
+def _there(machine: StateMachine, recorded: ContenderRecord) -> QueuedContender:
     data = machine.data(recorded.path)
     assert data is not None, "what is recorded stands in the tree"
     return QueuedContender(recorded, data, machine.zxid)

@@ -33,7 +33,7 @@ from coordinator.service.slices import in_slices
 from coordinator.service.watches import WatchHub
 from coordinator.state.commands import (
     Check,
-    IfHeld,
+    HeldCondition,
     Multi,
     RequestId,
     SetData,
@@ -76,7 +76,7 @@ class ElectionService(QueueService):
         deadline_ms: int,
         *,
         identity: str = "",
-        if_held: tuple[IfHeld, ...] = (),
+        if_held: tuple[HeldCondition, ...] = (),
     ) -> Proclaimed:
         """Replace the value of the elected: one command, done only if this grant is elected then.
 
@@ -84,7 +84,7 @@ class ElectionService(QueueService):
             NotOwnerError: this grant is not elected (yet, or any more); nothing was changed.
         """
         path, czxid = ELECTIONS.contender_path(name, grant_id)
-        own = IfHeld(ELECTIONS.directory(name), czxid)
+        own = HeldCondition(ELECTIONS.directory(name), czxid)
         operation = Multi((Check(path, expected_czxid=czxid), SetData(path, value)))
         try:
             committed = await self._proposer.submit(

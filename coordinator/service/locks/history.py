@@ -16,7 +16,7 @@ from coordinator.service.locks.holder_info import said_in
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.service.slices import in_slices
-from coordinator.state.locks.contender import Contender, Ending
+from coordinator.state.locks.contender import ContenderRecord, Ending
 from coordinator.state.locks.grant_history import GrantQuery, KeptGrant
 from coordinator.state.machine import StateMachine
 
@@ -51,7 +51,7 @@ class GrantReads:
         records = await in_slices(found, _record)
         return labels.with_value(GrantPage(tuple(records), last))
 
-    async def _held(self, query: GrantQuery) -> list[Contender]:
+    async def _held(self, query: GrantQuery) -> list[ContenderRecord]:
         """Return the first of those who hold and are asked for, of all queues.
 
         Collected in slices: who releases meanwhile is among them, or among those that ended."""

@@ -25,7 +25,7 @@ from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Timer, Timers
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, EndHold, Reopen
-from coordinator.state.locks.contender import Closing, Contender
+from coordinator.state.locks.contender import Closing, ContenderRecord
 from coordinator.state.outcomes import Outcome
 from coordinator.waiting import in_turns
 
@@ -144,7 +144,7 @@ class HoldTimers:
         elif closing is not None:
             self._start_delay(closing)
 
-    def _start_hold(self, holder: Contender) -> None:
+    def _start_hold(self, holder: ContenderRecord) -> None:
         path, session_id = holder.path, holder.session_id
         assert session_id is not None, "a bound is asked for by a session"
         deadline_ms = self._clock.monotonic_ms() + holder.max_hold_ms

@@ -56,7 +56,7 @@ from coordinator.state.commands import (
     Abandon,
     Command,
     Enter,
-    IfHeld,
+    HeldCondition,
     Kind,
     Release,
     RequestId,
@@ -69,7 +69,7 @@ _SEEN_MS_MAX = 250
 """How long a refusal waits to know who holds."""
 
 
-class Attempt(NamedTuple):
+class QueueAttempt(NamedTuple):
     """One request to hold: what (several names: all at once), for which session, until when."""
 
     recipe: Recipe
@@ -81,7 +81,7 @@ class Attempt(NamedTuple):
     describe: Callable[[QueuedContender], Mapping[str, Any]]
     """Shows the present holder in a LockTimeoutError."""
     asked: AcquireRequest = AcquireRequest()
-    if_held: tuple[IfHeld, ...] = ()
+    if_held: tuple[HeldCondition, ...] = ()
     identity: str = ""
     is_try: bool = False
     leave_on_cancel: bool = True
@@ -152,7 +152,7 @@ class Queues:
         )
         self._positions = Positions(replica, clock, timers)
 
-    async def acquire(self, attempt: Attempt) -> tuple[QueuedContender, ...]:
+    async def acquire(self, attempt: QueueAttempt) -> tuple[QueuedContender, ...]:
         """Enter the queues and return the contenders, in canonical order, once all of them hold.
 
         Raises:
@@ -216,7 +216,7 @@ class Queues:
 
     # --- the steps of an attempt
 
-    async def _enter(self, attempt: Attempt, request: RequestId) -> tuple[_Mine, ...]:
+    async def _enter(self, attempt: QueueAttempt, request: RequestId) -> tuple[_Mine, ...]:
         """Create the contenders, or find those that this request created before."""
         recipe, asked = attempt.recipe, attempt.asked
         kind = Kind(asked.kind)
@@ -266,7 +266,7 @@ class Queues:
             raise _stands_error(path)
         return tuple([self._checked(attempt, each) for each in result.contenders])
 
-    def _checked(self, attempt: Attempt, created: Created) -> _Mine:
+    def _checked(self, attempt: QueueAttempt, created: Created) -> _Mine:
         path, stat = created.path, created.stat
         if stat.ephemeral_owner != attempt.session_id:
             raise BadArgumentsError(
@@ -276,7 +276,7 @@ class Queues:
         return _Mine(path, stat.czxid)
 
     async def _granted(
-        self, attempt: Attempt, mine: tuple[_Mine, ...]
+        self, attempt: QueueAttempt, mine: tuple[_Mine, ...]
     ) -> tuple[QueuedContender, ...]:
         """Wait until every one of ``mine`` holds, by the wait deadline."""
         position: int | None = None
@@ -300,7 +300,9 @@ class Queues:
             leave = _releasing(attempt, mine[0])
             await self._raise_unseen(attempt, leave, mine[0].path, error)
 
-    async def _until_holder(self, attempt: Attempt, mine: tuple[_Mine, ...], place: _Place) -> None:
+    async def _until_holder(
+        self, attempt: QueueAttempt, mine: tuple[_Mine, ...], place: _Place
+    ) -> None:
         observer = None
         if attempt.on_position is not None:
             own_paths = tuple([each.path for each in mine])
@@ -344,7 +346,7 @@ class Queues:
         found = self._replica.machine.locks.record(mine.path)
         return found is not None and found.czxid == mine.czxid
 
-    def _place(self, attempt: Attempt, mine: tuple[_Mine, ...]) -> _Place:
+    def _place(self, attempt: QueueAttempt, mine: tuple[_Mine, ...]) -> _Place:
         """Decide on the state applied here; raise if a contender is not there any more."""
         machine = self._replica.machine
         for each in mine:
@@ -375,7 +377,7 @@ class Queues:
 
     # --- leaving nothing behind
 
-    async def _undo(self, attempt: Attempt, leave: Leave, position: int | None) -> None:
+    async def _undo(self, attempt: QueueAttempt, leave: Leave, position: int | None) -> None:
         """Take the attempt back and raise LockTimeoutError; return if nobody confirmed it in time.
 
         It goes on in the background then.
@@ -384,7 +386,7 @@ class Queues:
             await self._raise_timeout(attempt, position)
 
     async def _raise_unseen(
-        self, attempt: Attempt, leave: Leave, path: str, error: UnavailableError
+        self, attempt: QueueAttempt, leave: Leave, path: str, error: UnavailableError
     ) -> NoReturn:
         """End an attempt that this member cannot follow, before its time is up.
 
@@ -418,7 +420,7 @@ class Queues:
         return True
 
     async def _raise_timeout(
-        self, attempt: Attempt, position: int | None, *, is_seen: bool = False
+        self, attempt: QueueAttempt, position: int | None, *, is_seen: bool = False
     ) -> NoReturn:
         """Raise with who holds; with nobody, rather than with one who has given it back.
 
@@ -451,7 +453,7 @@ def _named(holder: Mapping[str, Any]) -> str:
     return f"{who}{where}"
 
 
-def _abandoning(attempt: Attempt, request: RequestId) -> Leave:
+def _abandoning(attempt: QueueAttempt, request: RequestId) -> Leave:
     """Return what takes back an attempt of which it may not be known where it stands."""
     has_number = attempt.request is not None
     operation = Abandon(
@@ -460,7 +462,7 @@ def _abandoning(attempt: Attempt, request: RequestId) -> Leave:
     return Leave(operation, attempt.session_id, attempt.recipe.word, has_number)
 
 
-def _releasing(attempt: Attempt, mine: _Mine) -> Leave:
+def _releasing(attempt: QueueAttempt, mine: _Mine) -> Leave:
     """Return what takes back an attempt whose own request was seen in the log."""
     has_number = attempt.request is not None
     operation = Release(mine.path, mine.czxid, spares_repeated=has_number)

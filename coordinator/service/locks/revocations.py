@@ -24,7 +24,7 @@ from coordinator.state.commands import (
     Revoke,
 )
 from coordinator.state.locks.contender import Ending
-from coordinator.state.locks.grant_history import Ended
+from coordinator.state.locks.grant_history import EndedGrant
 from coordinator.state.outcomes import Outcome, SessionEnded
 from coordinator.waiting import in_turns
 
@@ -39,7 +39,7 @@ class TakenGrants:
 
     def __init__(self, replica: MachineReplica) -> None:
         self._replica = replica
-        self._taken: dict[str, deque[Ended]] = {}
+        self._taken: dict[str, deque[EndedGrant]] = {}
 
     def of(self, session_id: str) -> tuple[LostGrant, ...]:
         """Return the latest grants that were taken from a session, the oldest first."""
@@ -66,28 +66,28 @@ class TakenGrants:
 
     def on_restore(self) -> None:
         """In turns, the latest first; what is taken meanwhile comes behind them."""
-        taken: dict[str, deque[Ended]] = {}
+        taken: dict[str, deque[EndedGrant]] = {}
         self._taken = taken
         ends = self._replica.machine.locks.ends()
         in_turns(ends, lambda ended: self._note_before(ended, taken), _NOTED_AT_ONCE)
 
-    def _note_before(self, ended: Ended, taken: dict[str, deque[Ended]]) -> None:
+    def _note_before(self, ended: EndedGrant, taken: dict[str, deque[EndedGrant]]) -> None:
         if self._taken is taken and self._is_told(ended):
             told = self._told(ended)
             if len(told) < LOST_MAX:
                 told.appendleft(ended)
 
-    def _note(self, ended: Ended) -> None:
+    def _note(self, ended: EndedGrant) -> None:
         if self._is_told(ended):
             self._told(ended).append(ended)
 
-    def _is_told(self, ended: Ended) -> bool:
+    def _is_told(self, ended: EndedGrant) -> bool:
         session_id = ended.contender.session_id
         if ended.departure.how not in _TAKEN or session_id is None:
             return False
         return self._replica.machine.session(session_id) is not None
 
-    def _told(self, ended: Ended) -> deque[Ended]:
+    def _told(self, ended: EndedGrant) -> deque[EndedGrant]:
         session_id = ended.contender.session_id
         assert session_id is not None, "looked at before"
         told = self._taken.get(session_id)

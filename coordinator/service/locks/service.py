@@ -24,11 +24,11 @@ from coordinator.service.locks.contenders import (
     grant_id_of,
 )
 from coordinator.service.locks.holder_info import holder_data
-from coordinator.service.locks.queues import Attempt, Queues
+from coordinator.service.locks.queues import QueueAttempt, Queues
 from coordinator.service.locks.views import Seen
 from coordinator.service.proposals import Proposer
 from coordinator.service.replica import MachineReplica
-from coordinator.state.commands import Abandon, IfHeld, Release, RequestId
+from coordinator.state.commands import Abandon, HeldCondition, Release, RequestId
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Abandoned, Released
 from coordinator.state.repeats import check_answers
@@ -49,7 +49,7 @@ class AcquireOptions(TypedDict, total=False):
     wait_deadline_ms: Required[int]
     is_try: bool
     identity: str
-    if_held: tuple[IfHeld, ...]
+    if_held: tuple[HeldCondition, ...]
     on_position: Callable[[int], None] | None
     leave_on_cancel: bool
 
@@ -68,7 +68,7 @@ class QueueService:
         self, names: tuple[str, ...], data: bytes, asked: AcquireRequest, how: AcquireOptions
     ) -> tuple[GrantReply, ...]:
         """Wait until this attempt holds in the queues ``names``; ``queues`` says what is raised."""
-        attempt = Attempt(
+        attempt = QueueAttempt(
             recipe=self._recipe,
             names=names,
             data=data,
@@ -88,7 +88,7 @@ class QueueService:
         deadline_ms: int,
         *,
         identity: str = "",
-        if_held: tuple[IfHeld, ...] = (),
+        if_held: tuple[HeldCondition, ...] = (),
         spares_repeated: bool = False,
     ) -> Released:
         """Release a grant (a multi-lock as a whole), or leave the queue; again if need be.

@@ -55,7 +55,7 @@ def is_queue(directory: str) -> bool:
     return directory.startswith(QUEUE_ROOTS) and directory.count("/") == QUEUE_DEPTH
 
 
-class Contender(NamedTuple):
+class ContenderRecord(NamedTuple):
     """One place in a queue. ``czxid`` is its fencing token and the zxid at which it entered."""
 
     path: str
@@ -95,10 +95,10 @@ class Contender(NamedTuple):
         """Whether it holds the lock."""
         return self.granted_zxid is not None
 
-    def as_granted(self, zxid: int, wall_ms: int, grant_number: int) -> Contender:
+    def as_granted(self, zxid: int, wall_ms: int, grant_number: int) -> ContenderRecord:
         """Return what this contender is from the command on that grants to it."""
         # Every field by its place: this is on the way of every acquisition.
-        return Contender(
+        return ContenderRecord(
             self[0], self[1], self[2], self[3], self[4], self[5], self[6], self[7], self[8],
             self[9], self[10], self[11], zxid, wall_ms, grant_number, self[15],
         )  # fmt: skip

@@ -27,7 +27,7 @@ from urllib.parse import unquote
 
 from coordinator.errors import DeadlockError
 from coordinator.state.commands import Enter, Kind
-from coordinator.state.locks.contender import Contender
+from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.locks.queues import LockTable, Queue
 
 CYCLE_SHOWN_MAX = 16
@@ -36,7 +36,7 @@ Owner = tuple[str, ...]
 """Session and name of an owner; the first path alone of an unnamed one."""
 
 
-def owner_of(contender: Contender) -> Owner:
+def owner_of(contender: ContenderRecord) -> Owner:
     """Return who acts for ``contender``: its owner, else its group or itself."""
     if contender.owner:
         assert contender.session_id is not None, "an owner is one of a session"
@@ -114,7 +114,7 @@ def check_resize(table: LockTable, directory: str, size: int) -> None:
     _check(reduction, waiting, f"resize {directory}")
 
 
-def _check_own(contender: Contender, operation: Enter) -> None:
+def _check_own(contender: ContenderRecord, operation: Enter) -> None:
     """Refuse what an owner could only wait for itself for, with words for each case."""
     kind = operation.kind
     if contender.kind is kind and kind is not Kind.EXCLUSIVE:
@@ -292,7 +292,7 @@ class _Reduction:
                 line.kind = contender.kind
         return found
 
-    def _contenders(self, owner: Owner) -> list[Contender]:
+    def _contenders(self, owner: Owner) -> list[ContenderRecord]:
         contenders = self._table.contenders
         if len(owner) > 1:
             paths: list[str] = sorted(self._table.owners.get((owner[0], owner[1]), ()))

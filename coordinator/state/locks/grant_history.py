@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from coordinator.state.commands import Kind
 from coordinator.state.limits import DROPPED_AT_ONCE
-from coordinator.state.locks.contender import Contender, Departure, Ending
+from coordinator.state.locks.contender import ContenderRecord, Departure, Ending
 
 _GRANT_BYTES = 512
 _NUMBER = attrgetter("grant_number")
@@ -30,10 +30,10 @@ _ENDED_ZXID = attrgetter("ended_zxid")
 LIMIT_DEFAULT = 1_000
 
 
-class Ended(NamedTuple):
+class EndedGrant(NamedTuple):
     """A grant as it is kept: the contender as it was at the end, and how it went."""
 
-    contender: Contender
+    contender: ContenderRecord
     ended_zxid: int
     ended_ms: int
     departure: Departure
@@ -77,7 +77,9 @@ class KeptGrant(NamedTuple):
         return self.czxid
 
     @classmethod
-    def of(cls, contender: Contender, ended: Ended | None, next_token: int | None) -> KeptGrant:
+    def of(
+        cls, contender: ContenderRecord, ended: EndedGrant | None, next_token: int | None
+    ) -> KeptGrant:
         """Return the grant of a contender that holds, or that ended so."""
         granted_zxid = contender.granted_zxid
         assert granted_zxid is not None, "it holds, or did"
@@ -129,18 +131,18 @@ class GrantQuery(NamedTuple):
         return grants
 
 
-_Told = tuple[Contender, Ended | None]
+_Told = tuple[ContenderRecord, EndedGrant | None]
 """A grant of which one may be told: its contender, and its end if it has ended."""
 
 
 class KeptGrants:
     """The last grants that ended, in the order of their ends; also those of each queue."""
 
-    def __init__(self, *, count_max: int, bytes_max: int, ended: Iterable[Ended] = ()) -> None:
+    def __init__(self, *, count_max: int, bytes_max: int, ended: Iterable[EndedGrant] = ()) -> None:
         self.count_max = count_max
         self.bytes_max = bytes_max
-        self._ended: deque[Ended] = deque()
-        self._of_queue: dict[str, deque[Ended]] = {}
+        self._ended: deque[EndedGrant] = deque()
+        self._of_queue: dict[str, deque[EndedGrant]] = {}
         self._bytes = 0
         for each in ended:
             self._keep(each)
@@ -148,7 +150,7 @@ class KeptGrants:
     def __len__(self) -> int:
         return len(self._ended)
 
-    def add(self, ended: Ended) -> None:
+    def add(self, ended: EndedGrant) -> None:
         """Keep a grant that has ended; drop the oldest beyond the limits, this one too."""
         self._keep(ended)
         left = DROPPED_AT_ONCE
@@ -156,7 +158,7 @@ class KeptGrants:
             self._drop_oldest()
             left -= 1
 
-    def _keep(self, ended: Ended) -> None:
+    def _keep(self, ended: EndedGrant) -> None:
         directory = ended.contender.directory
         self._ended.append(ended)
         of_queue = self._of_queue.get(directory)
@@ -175,12 +177,12 @@ class KeptGrants:
         if not of_queue:
             del self._of_queue[directory]
 
-    def last_of(self, directory: str) -> Ended | None:
+    def last_of(self, directory: str) -> EndedGrant | None:
         """Return the end of the queue's grant that ended last, None when none is known."""
         of_queue = self._of_queue.get(directory)
         return of_queue[-1] if of_queue else None
 
-    def latest(self, directory: str, count_max: int) -> list[Ended]:
+    def latest(self, directory: str, count_max: int) -> list[EndedGrant]:
         """Return the latest ends of a queue, the last first."""
         return list(islice(reversed(self._of_queue.get(directory, ())), count_max))
 
@@ -189,11 +191,11 @@ class KeptGrants:
         for each in self._ended:
             yield KeptGrant.of(each.contender, each, None)
 
-    def latest_first(self) -> Iterator[Ended]:
+    def latest_first(self) -> Iterator[EndedGrant]:
         """Return the ended grants, the latest first."""
         return reversed(self._ended)
 
-    def is_of_queue(self, ended: Ended) -> bool:
+    def is_of_queue(self, ended: EndedGrant) -> bool:
         """Whether that end of a grant is among those of its queue, in its place."""
         of_queue = self._of_queue.get(ended.contender.directory, ())
         at = bisect_left(of_queue, ended.ended_zxid, key=_ENDED_ZXID)
@@ -210,15 +212,15 @@ class KeptGrants:
             self.count_max, self.bytes_max, len(self._ended), self._bytes, len(self._of_queue),
         )  # fmt: skip
 
-    def capture(self) -> tuple[Ended, ...]:
+    def capture(self) -> tuple[EndedGrant, ...]:
         """Return the ended grants as they are now, the oldest first."""
         return tuple(self._ended)
 
     def find(
         self,
         query: GrantQuery,
-        held: Iterable[Contender],
-        holders: Callable[[str], Iterable[Contender]],
+        held: Iterable[ContenderRecord],
+        holders: Callable[[str], Iterable[ContenderRecord]],
     ) -> tuple[KeptGrant, ...]:
         """Return what ``query`` asks for, in the order of the grants.
 
@@ -250,7 +252,7 @@ class KeptGrants:
 class _Succession:
     """All the grants of one queue, in order: who was granted when."""
 
-    def __init__(self, grants: list[Contender]) -> None:
+    def __init__(self, grants: list[ContenderRecord]) -> None:
         grants.sort(key=_NUMBER)
         self._tokens = [each.czxid for each in grants]
         self._granted_zxids: list[int] = list(map(_GRANTED_ZXID, grants))
@@ -270,7 +272,7 @@ def _how(each: _Told) -> Ending:
     return Ending.HELD if ended is None else ended.departure.how
 
 
-def _bytes_of(ended: Ended) -> int:
+def _bytes_of(ended: EndedGrant) -> int:
     """Return a fixed estimate of the memory of a grant that ended."""
     contender = ended.contender
     total = _GRANT_BYTES + len(contender.path) + len(contender.data) + len(contender.note)

@@ -33,7 +33,7 @@ from coordinator.state.commands import (
     Downgrade,
     EndHold,
     Enter,
-    IfHeld,
+    HeldCondition,
     Kind,
     Note,
     Reopen,
@@ -43,7 +43,7 @@ from coordinator.state.commands import (
 from coordinator.state.locks import deadlock
 from coordinator.state.locks.contender import (
     DELAY_PREFIX,
-    Contender,
+    ContenderRecord,
     is_queue,
     kind_of,
     number_of,
@@ -159,7 +159,7 @@ class LockOperations:
         for each in created:
             number = number_of(each.path)
             assert number is not None, "newcomers get a number"
-            contender = Contender(
+            contender = ContenderRecord(
                 each.path, number, zxid, operation.kind, operation.session_id, data, wall_ms,
                 operation.owner, operation.lock_delay_ms, operation.max_hold_ms, group, b"",
                 zxid if is_granted else None, wall_ms if is_granted else 0,
@@ -237,7 +237,7 @@ class LockOperations:
         self._remove(contender, "end the hold of")
         return HoldEnded(path, czxid, was_held=True)
 
-    def _remove(self, contender: Contender, verb: str) -> None:
+    def _remove(self, contender: ContenderRecord, verb: str) -> None:
         """Delete the contender; the rest of its group follows when the command is settled."""
         path = contender.path
         znode = self._tree.find(path)
@@ -250,7 +250,7 @@ class LockOperations:
             )
         self._tree.remove(path, znode)
 
-    def _holder(self, path: str, czxid: int, verb: str) -> Contender:
+    def _holder(self, path: str, czxid: int, verb: str) -> ContenderRecord:
         contender = self._standing(path, czxid, verb)
         if not contender.is_holder:
             raise NotOwnerError(f"{verb} {path}: it is in the queue and does not hold", path=path)
@@ -258,8 +258,8 @@ class LockOperations:
             raise NotOwnerError(f"{verb} {path}: its session has ended", path=path)
         return contender
 
-    def _standing(self, path: str, czxid: int, verb: str) -> Contender:
-        contender: Contender | None = self._locks.contenders.get(path)
+    def _standing(self, path: str, czxid: int, verb: str) -> ContenderRecord:
+        contender: ContenderRecord | None = self._locks.contenders.get(path)
         if contender is None:
             paths.validate(path, self._limits)
         if contender is None or contender.czxid != czxid:
@@ -328,7 +328,7 @@ class LockOperations:
 
     # --- conditions
 
-    def check_held(self, conditions: Sequence[IfHeld]) -> None:
+    def check_held(self, conditions: Sequence[HeldCondition]) -> None:
         """Raise LockLost unless each token's contender holds its queue."""
         if len(conditions) > CONDITIONS_MAX:
             raise BadArgumentsError(

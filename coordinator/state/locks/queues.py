@@ -27,7 +27,7 @@ from itertools import islice
 
 from coordinator.model.events import Event, EventType
 from coordinator.model.limits import MachineLimits
-from coordinator.state.captured_map import CapturedMap, Hold
+from coordinator.state.captured_map import CapturedMap, CaptureHold
 from coordinator.state.commands import Kind
 from coordinator.state.locks.contender import (
     CONTENDER_DEPTH,
@@ -35,13 +35,13 @@ from coordinator.state.locks.contender import (
     QUEUE_DEPTH,
     QUEUE_ROOTS,
     Closing,
-    Contender,
+    ContenderRecord,
     Departure,
     kind_of,
     number_of,
     recorded,
 )
-from coordinator.state.locks.grant_history import Ended, KeptGrants
+from coordinator.state.locks.grant_history import EndedGrant, KeptGrants
 from coordinator.state.outcomes import Created
 from coordinator.state.paths import split
 from coordinator.state.tree import Tree
@@ -54,13 +54,13 @@ LOOKED_AT_ONCE = 100
 class LocksCapture:
     """The contenders and what is known beside them at one moment."""
 
-    contenders: Collection[Contender]
+    contenders: Collection[ContenderRecord]
     sizes: tuple[tuple[str, int], ...]
     closings: tuple[Closing, ...]
-    ended: tuple[Ended, ...]
+    ended: tuple[EndedGrant, ...]
     grant_count: int
     ungranted: tuple[str, ...] = ()
-    hold: Hold | None = None
+    hold: CaptureHold | None = None
     """Keeps the contenders as they were."""
 
 
@@ -98,8 +98,8 @@ class Queue:
 class LockTable:
     """All contenders and queues, and the history of their grants."""
 
-    def __init__(self, limits: MachineLimits, ended: tuple[Ended, ...] = ()) -> None:
-        self.contenders = CapturedMap[Contender]()
+    def __init__(self, limits: MachineLimits, ended: tuple[EndedGrant, ...] = ()) -> None:
+        self.contenders = CapturedMap[ContenderRecord]()
         self.queues: dict[str, Queue] = {}
         self.owners: dict[tuple[str, str], dict[str, None]] = {}
         """The contenders of each owner that has a name, by session and owner."""
@@ -120,12 +120,12 @@ class LockTable:
         """Whether this command changed something here that has no event."""
         self.entered: dict[str, None] = {}
         """Queues that this command has made a contender in."""
-        self.ended_now: list[Ended] = []
+        self.ended_now: list[EndedGrant] = []
         """The grants that this command has ended, also those that the history does not keep."""
         self.groups_going: dict[str, int] = {}
         """The multi-locks that this command deletes, by their first place; how many places."""
         self.places_going = 0
-        self._pending: dict[str, Contender] = {}
+        self._pending: dict[str, ContenderRecord] = {}
         self._pending_delays: dict[str, int] = {}
         self._touched: dict[str, None] = {}
 
@@ -137,7 +137,7 @@ class LockTable:
 
     # --- what a command says before it is settled
 
-    def expect(self, contender: Contender) -> None:
+    def expect(self, contender: ContenderRecord) -> None:
         """Take this for the contender of its path when its creation is settled.
 
         One that says already that it holds is certain to; it has the ``next_grant_number``.
@@ -153,7 +153,7 @@ class LockTable:
         """Close the queue for ``delay_ms`` when the contender at ``path`` goes."""
         self._pending_delays[path] = delay_ms
 
-    def replace(self, contender: Contender) -> None:
+    def replace(self, contender: ContenderRecord) -> None:
         """Change a contender in place; its queue is looked at when the command is settled."""
         self.contenders[contender.path] = contender
         self._touched[contender.directory] = None
@@ -247,7 +247,7 @@ class LockTable:
             granted.append(path)
         self._place(queue, contender)
 
-    def _place(self, queue: Queue, contender: Contender) -> None:
+    def _place(self, queue: Queue, contender: ContenderRecord) -> None:
         path = contender.path
         self.contenders[path] = contender
         place = (contender.number, path)
@@ -259,7 +259,7 @@ class LockTable:
             assert contender.session_id is not None, "an owner is one of a session"
             self.owners.setdefault((contender.session_id, contender.owner), {})[path] = None
 
-    def _hand_made(self, tree: Tree, event: Event) -> Contender | None:
+    def _hand_made(self, tree: Tree, event: Event) -> ContenderRecord | None:
         """Return the contender that a plain znode is: anonymous, its kind told by its name.
 
         None for other znodes below the roots; one that closes its queue is noted here.
@@ -274,7 +274,7 @@ class LockTable:
             return None
         znode = tree.find(path)
         data, entered_ms = (b"", 0) if znode is None else (recorded(znode.data), znode.ctime_ms)
-        return Contender(
+        return ContenderRecord(
             path, number, event.czxid, kind_of(name), event.ephemeral_owner, data, entered_ms
         )
 
@@ -303,7 +303,7 @@ class LockTable:
             self._disown(contender)
         if contender.granted_zxid is not None:
             queue.held -= 1
-            ended = Ended(contender, tree.zxid, tree.wall_ms, departure())
+            ended = EndedGrant(contender, tree.zxid, tree.wall_ms, departure())
             self.ended_now.append(ended)
             self.history.add(ended)
         if contender.group:
@@ -321,7 +321,7 @@ class LockTable:
             del self.queues[directory]
             self.ungranted.pop(directory, None)
 
-    def _disown(self, contender: Contender) -> None:
+    def _disown(self, contender: ContenderRecord) -> None:
         assert contender.session_id is not None, "an owner is one of a session"
         key = (contender.session_id, contender.owner)
         owned = self.owners[key]
@@ -394,7 +394,7 @@ class LockTable:
             return 0
         return max(self.queues[contender.directory].index(contender.number, path), 1)
 
-    def holders(self, directory: str) -> Iterator[Contender]:
+    def holders(self, directory: str) -> Iterator[ContenderRecord]:
         """Iterate over who holds, in queue order."""
         queue = self.queues.get(directory)
         if queue is not None:

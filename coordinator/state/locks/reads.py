@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from coordinator.state.locks.contender import Closing, Contender
-from coordinator.state.locks.grant_history import Ended, GrantQuery, KeptGrant
+from coordinator.state.locks.contender import Closing, ContenderRecord
+from coordinator.state.locks.grant_history import EndedGrant, GrantQuery, KeptGrant
 from coordinator.state.locks.queues import LockTable
 
 
@@ -48,16 +48,16 @@ class LockReads:
             is_queued=True, is_holder=contender.is_holder, position=self._table.position(path)
         )
 
-    def record(self, path: str) -> Contender | None:
+    def record(self, path: str) -> ContenderRecord | None:
         """Return the contender of this path, None when there is none."""
-        found: Contender | None = self._table.contenders.get(path)
+        found: ContenderRecord | None = self._table.contenders.get(path)
         return found
 
-    def holders(self, directory: str) -> tuple[Contender, ...]:
+    def holders(self, directory: str) -> tuple[ContenderRecord, ...]:
         """Return who holds, in queue order."""
         return tuple(self._table.holders(directory))
 
-    def contenders(self, directory: str, limit: int | None = None) -> tuple[Contender, ...]:
+    def contenders(self, directory: str, limit: int | None = None) -> tuple[ContenderRecord, ...]:
         """Return who stands in the queue, holders first; at most the first ``limit``."""
         queue = self._table.queues.get(directory)
         if queue is None:
@@ -74,7 +74,7 @@ class LockReads:
         queue = self._table.queues.get(directory)
         return 0 if queue is None else queue.held
 
-    def first_holder(self, directory: str) -> Contender | None:
+    def first_holder(self, directory: str) -> ContenderRecord | None:
         """Return the first of those who hold, None when nobody does."""
         return next(self._table.holders(directory), None)
 
@@ -108,7 +108,7 @@ class LockReads:
         return tuple(self._table.contenders)
 
     def history(
-        self, query: GrantQuery, held: Iterable[Contender] | None = None
+        self, query: GrantQuery, held: Iterable[ContenderRecord] | None = None
     ) -> tuple[KeptGrant, ...]:
         """Return the grants asked for, ended and held, in the order in which they were granted.
 
@@ -125,20 +125,20 @@ class LockReads:
         """Return the grants that have ended and are kept, in the order of their ends."""
         return tuple(self._table.history)
 
-    def ends(self) -> tuple[Ended, ...]:
+    def ends(self) -> tuple[EndedGrant, ...]:
         """Return how those grants ended, as they are kept: cheap, for whoever takes its time."""
         return tuple(self._table.history.latest_first())
 
-    def ended_at(self, zxid: int) -> tuple[Ended, ...]:
+    def ended_at(self, zxid: int) -> tuple[EndedGrant, ...]:
         """Return the grants that the latest command ended, if that was ``zxid``; the last first.
         All of them, however few the history keeps: their holders are to be told."""
         ended = self._table.ended_now
         return tuple(reversed(ended)) if ended and ended[0].ended_zxid == zxid else ()
 
-    def last_ended(self, directory: str) -> Ended | None:
+    def last_ended(self, directory: str) -> EndedGrant | None:
         """Return how the grant of a queue ended that ended last, None when none is known."""
         return self._table.history.last_of(directory)
 
-    def latest_ended(self, directory: str, count_max: int) -> list[Ended]:
+    def latest_ended(self, directory: str, count_max: int) -> list[EndedGrant]:
         """Return how the latest grants of a queue ended, the last first."""
         return self._table.history.latest(directory, count_max)

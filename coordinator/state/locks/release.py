@@ -19,7 +19,7 @@ from coordinator.model.limits import MachineLimits
 from coordinator.state import paths
 from coordinator.state.commands import Abandon, Reap, Release, RequestId
 from coordinator.state.dedup import ReleasedTable, RequestTable
-from coordinator.state.locks.contender import Contender
+from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.locks.queues import LockTable
 from coordinator.state.outcomes import (
     Abandoned,
@@ -157,7 +157,7 @@ class ContenderOperations:
         return Reaped(was_deleted=True)
 
 
-def _check_waits(what: str, contender: Contender) -> None:
+def _check_waits(what: str, contender: ContenderRecord) -> None:
     """Raise BadArguments for a contender that holds: who repeated its request may know of it."""
     if contender.is_holder:
         raise BadArgumentsError(

@@ -6,12 +6,12 @@ from typing import Any
 
 from coordinator.model import acquire
 from coordinator.service.locks.contenders import ELECTIONS, LOCKS
-from coordinator.state.commands import IfHeld
+from coordinator.state.commands import HeldCondition
 from coordinator.wire.if_held import checked_if_held, if_held_in, read_if_held
 from coordinator.wire.routes.queries import CONDITIONS, Query
 
 
-def conditions(query: Query, body: Any = None) -> tuple[IfHeld, ...]:
+def conditions(query: Query, body: Any = None) -> tuple[HeldCondition, ...]:
     """Return every condition of a write, those of the query first.
 
     Raises:
@@ -23,6 +23,6 @@ def conditions(query: Query, body: Any = None) -> tuple[IfHeld, ...]:
     return tuple([_condition(each) for each in checked_if_held(tuple(found))])
 
 
-def _condition(said: acquire.IfHeld) -> IfHeld:
+def _condition(said: acquire.IfHeld) -> HeldCondition:
     recipe = ELECTIONS if said.is_election else LOCKS
-    return IfHeld(recipe.directory(said.lock), said.fencing_token)
+    return HeldCondition(recipe.directory(said.lock), said.fencing_token)

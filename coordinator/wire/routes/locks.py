@@ -11,7 +11,7 @@ from coordinator.model.grants import GrantReply
 from coordinator.model.views import LockList, LockView
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.service.locks.service import AcquireOptions, LockService
-from coordinator.state.commands import IfHeld
+from coordinator.state.commands import HeldCondition
 from coordinator.wire.codec import to_body
 from coordinator.wire.lock_requests import read_acquire, read_acquire_several
 from coordinator.wire.request import Answer, Answered, Request
@@ -69,7 +69,7 @@ class LockRoutes(QueueRoutes):
         request: Request,
         name: str | Sequence[str],
         asked: Acquire,
-        if_held: tuple[IfHeld, ...],
+        if_held: tuple[HeldCondition, ...],
     ) -> Answered:
         async def enter(how: AcquireOptions) -> GrantReply:
             return await self._door.member.locks.acquire(name, asked=asked, **how)

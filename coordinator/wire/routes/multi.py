@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.model.operations import Guarded, Multi, ReadDone, ZnodeResult
-from coordinator.state.commands import IfHeld
+from coordinator.state.commands import HeldCondition
 from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.multi import read_multi
@@ -16,7 +16,7 @@ from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.queries import CONDITIONS, Query
 from coordinator.wire.routes.route import Route
 
-Conditions = tuple[IfHeld, ...]
+Conditions = tuple[HeldCondition, ...]
 
 
 class MultiRoutes:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from coordinator.model.acquire import Acquire
 from coordinator.model.grants import AbandonReply, GrantReply, ReleaseReply
 from coordinator.service.locks.service import AcquireOptions, QueueService
-from coordinator.state.commands import IfHeld
+from coordinator.state.commands import HeldCondition
 from coordinator.wire.request import Answer, Answered, Request
 from coordinator.wire.routes.acquire import AcquireHandler, wait_deadline_ms
 from coordinator.wire.routes.conditions import conditions
@@ -36,7 +36,7 @@ class QueueRoutes:
         self,
         request: Request,
         asked: Acquire,
-        if_held: tuple[IfHeld, ...],
+        if_held: tuple[HeldCondition, ...],
         enter: Enter,
     ) -> Answered:
         """Answer with the grant, or why there is none."""

@@ -9,7 +9,7 @@ from coordinator.model.fields import ANY_VERSION, VERSION_MAX
 from coordinator.model.operations import Check, Create, Delete, Guarded, SetData
 from coordinator.model.znodes import Child, Children, Written, Znode
 from coordinator.service.proposals import Committed
-from coordinator.state.commands import IfHeld, Operation
+from coordinator.state.commands import HeldCondition, Operation
 from coordinator.state.outcomes import GuardedDone
 from coordinator.wire import messages
 from coordinator.wire.codec import from_body, to_body
@@ -150,7 +150,7 @@ class TreeRoutes:
         self,
         request: Request,
         operation: SetData,
-        if_held: tuple[IfHeld, ...],
+        if_held: tuple[HeldCondition, ...],
     ) -> Answer:
         guarded = Guarded(
             conditions=(Check(operation.path, exists=False),),
@@ -185,7 +185,7 @@ class TreeRoutes:
         self,
         request: Request,
         operation: Operation,
-        if_held: tuple[IfHeld, ...],
+        if_held: tuple[HeldCondition, ...],
     ) -> Committed:
         door = self._door
         return await door.member.submit(

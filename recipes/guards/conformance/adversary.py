@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from coordinator.errors import StaleTokenError
-from recipes.guards.conformance.pausing import Call, count_lines, crash_at
+from recipes.guards.conformance.pausing import ThreadCall, count_lines, crash_at
 from recipes.guards.conformance.subject import Handle
 from recipes.guards.conformance.trials import Bench, Wrong, accepts, expect_value, refuses
 
@@ -31,11 +31,11 @@ _WRITES = 12
 def paused_writer(bench: Bench) -> None:
     """A writer stopped anywhere inside its write changes nothing after a higher token wrote."""
     for each in _rounds(bench):
-        call = Call(partial(each.late.write, each.low, f"late, by {each.low}"))
+        call = ThreadCall(partial(each.late.write, each.low, f"late, by {each.low}"))
         if not _stopped(bench, call, each.line):
             return
         value = f"by {each.high}"
-        other = Call(partial(each.successor.write, each.high, value)).start()
+        other = ThreadCall(partial(each.successor.write, each.high, value)).start()
         other.wait_over(_BLOCKED_S)
         _both_to_their_end(bench, call, other, each.line, f"a write under {each.high}")
         expect_value(
@@ -50,11 +50,11 @@ def paused_writer(bench: Bench) -> None:
 def paused_before_a_raise(bench: Bench) -> None:
     """A writer stopped anywhere inside its write changes nothing after the guard was raised."""
     for each in _rounds(bench):
-        call = Call(partial(each.late.write, each.low, f"late, by {each.low}"))
+        call = ThreadCall(partial(each.late.write, each.low, f"late, by {each.low}"))
         if not _stopped(bench, call, each.line):
             return
         what = f"raise_to({each.high})"
-        other = Call(partial(each.successor.raise_to, each.high)).start()
+        other = ThreadCall(partial(each.successor.raise_to, each.high)).start()
         was_raised = other.wait_over(_BLOCKED_S) and other.error is None
         before = each.successor.read() if was_raised else None
         _both_to_their_end(bench, call, other, each.line, what)
@@ -71,11 +71,11 @@ def paused_before_a_raise(bench: Bench) -> None:
 def paused_raise(bench: Bench) -> None:
     """A raise stopped anywhere does not lower the guard when it goes on."""
     for each in _rounds(bench):
-        call = Call(partial(each.late.raise_to, each.low + 1))
+        call = ThreadCall(partial(each.late.raise_to, each.low + 1))
         if not _stopped(bench, call, each.line):
             return
         highest = each.high + 1
-        other = Call(partial(each.successor.write, highest, f"by {highest}")).start()
+        other = ThreadCall(partial(each.successor.write, highest, f"by {highest}")).start()
         other.wait_over(_BLOCKED_S)
         _both_to_their_end(bench, call, other, each.line, f"a write under token {highest}")
         refuses(
@@ -100,7 +100,7 @@ def crash(bench: Bench) -> None:
             raise Wrong(f"{where}; the value is neither the old nor the new one: {value!r}")
         if value == "by 34":
             refuses(handle, 33, after=f"after {where}, and its value is there", highest=34)
-        after = Call(partial(handle.write, 35, "by 35")).start()
+        after = ThreadCall(partial(handle.write, 35, "by 35")).start()
         if not after.wait_over(bench.patience_s):
             raise Wrong(f"{where}; the next write was expected to return, found it waiting")
         if after.error is not None:
@@ -136,7 +136,8 @@ def concurrent_writers(bench: Bench) -> None:
                 return
 
     calls = [
-        Call(partial(work, token, handle)).start() for token, handle in enumerate(handles, 101)
+        ThreadCall(partial(work, token, handle)).start()
+        for token, handle in enumerate(handles, 101)
     ]
     if not all(call.wait_over(10 * bench.patience_s) for call in calls):
         raise Wrong(f"{_WRITERS} writers at once were expected to finish; some wait for ever")
@@ -212,7 +213,7 @@ def _write_in_a_child(opener: Callable[[], Handle]) -> None:
     opener().write(34, "by 34")
 
 
-def _stopped(bench: Bench, call: Call, line: int) -> bool:
+def _stopped(bench: Bench, call: ThreadCall, line: int) -> bool:
     """Run ``call`` up to ``line``; False when it has no such line."""
     call.start(bench.own, line)
     if not call.wait_stopped(bench.patience_s):
@@ -220,7 +221,9 @@ def _stopped(bench: Bench, call: Call, line: int) -> bool:
     return call.is_paused
 
 
-def _both_to_their_end(bench: Bench, call: Call, other: Call, line: int, what: str) -> None:
+def _both_to_their_end(
+    bench: Bench, call: ThreadCall, other: ThreadCall, line: int, what: str
+) -> None:
     call.go_on()
     for each, name in ((call, "it"), (other, what)):
         if not each.wait_over(bench.patience_s):
@@ -235,5 +238,5 @@ def _both_to_their_end(bench: Bench, call: Call, other: Call, line: int, what: s
         )
 
 
-def _outcome(call: Call) -> str:
+def _outcome(call: ThreadCall) -> str:
     return "it returned" if call.error is None else f"it raised {type(call.error).__name__}"

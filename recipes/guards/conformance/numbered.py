@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from coordinator.errors import StaleWriteError
-from recipes.guards.conformance.pausing import Call
+from recipes.guards.conformance.pausing import ThreadCall
 from recipes.guards.conformance.subject import Handle
 from recipes.guards.conformance.trials import Bench, Wrong, accepts, expect_value, refuses
 
@@ -75,14 +75,14 @@ def paused_numbered_writer(bench: Bench) -> None:
     late, other = bench.open(), bench.open()
     for line in range(1, _LINES_MAX + 1):
         low, high = 3 * line, 3 * line + 1
-        call = Call(partial(late.write_numbered, 34, low, f"late, number {low}"))
+        call = ThreadCall(partial(late.write_numbered, 34, low, f"late, number {low}"))
         call.start(bench.own, line)
         if not call.wait_stopped(bench.patience_s):
             raise Wrong(f"a write alone was expected to return within {bench.patience_s} s")
         if not call.is_paused:
             return
         value = f"number {high}"
-        overtaking = Call(partial(other.write_numbered, 34, high, value)).start()
+        overtaking = ThreadCall(partial(other.write_numbered, 34, high, value)).start()
         overtaking.wait_over(_BLOCKED_S)  # if it waits, the guard holds a lock of its store
         call.go_on()
         where = f"write {low} was stopped before line {line} of the guard's code"

@@ -85,7 +85,7 @@ def count_lines(own: OwnCode, work: Callable[[], object]) -> int:
     return count
 
 
-class Call:
+class ThreadCall:
     """A call in a thread of its own; ``error`` is what it raised, None if it returned."""
 
     def __init__(self, work: Callable[[], object]) -> None:
@@ -99,7 +99,7 @@ class Call:
         self.is_paused = False
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def start(self, own: OwnCode | None = None, pause_at: int = 0) -> Call:
+    def start(self, own: OwnCode | None = None, pause_at: int = 0) -> ThreadCall:
         """Begin; with ``pause_at`` stop before that line of ``own`` code."""
         if own is not None and pause_at:
             self._tracer = at_line(own, pause_at, self._pause)

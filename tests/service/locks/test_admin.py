@@ -30,7 +30,7 @@ from coordinator.state.commands import (
     Create,
     CreateMode,
     Delete,
-    IfHeld,
+    HeldCondition,
     Multi,
     RequestId,
     SetData,
@@ -270,7 +270,7 @@ async def test_a_write_under_a_grant_is_done_only_while_it_holds() -> None:
         session_id = await opened(world)
         await world.leader.submit(Create("/data"), request=None, deadline_ms=world.deadline())
         held = await soon(acquired(world, session_id))
-        own = (IfHeld(LOCKS.directory("daily"), held.fencing_token),)
+        own = (HeldCondition(LOCKS.directory("daily"), held.fencing_token),)
 
         async def write(data: bytes) -> None:
             await world.follower.submit(
@@ -298,7 +298,7 @@ async def test_a_late_write_is_in_the_audit_log_of_the_leader_once(
         session_id = await opened(world)
         held = await soon(acquired(world, session_id))
         await released(world, held)
-        late = (IfHeld(LOCKS.directory("daily"), held.fencing_token),)
+        late = (HeldCondition(LOCKS.directory("daily"), held.fencing_token),)
         writes = Multi((SetData("/result", b"41"), *(Delete(f"/old/{n}") for n in range(7))))
         with caplog.at_level(logging.WARNING, "coordinator.audit"):
             for operation, if_held in ((SetData("/nothing", b""), ()), (writes, late)):
@@ -324,7 +324,7 @@ async def test_a_conditional_write_whose_answer_was_lost_is_not_said_to_have_fai
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id, request = await opened(world), RequestId("client", 1)
         held = await soon(acquired(world, session_id))
-        own = (IfHeld(LOCKS.directory("daily"), held.fencing_token),)
+        own = (HeldCondition(LOCKS.directory("daily"), held.fencing_token),)
         lost = [True]
         world.fault = lambda _sender, _receiver, kind: (
             ("reply" if kind == "propose" and lost.pop(0) else None) if lost else None
@@ -354,7 +354,7 @@ async def test_an_idempotent_write_is_not_repeated_under_a_condition() -> None:
             session_id,
             None,
             world.deadline(),
-            if_held=(IfHeld(LOCKS.directory("daily"), held.fencing_token),),
+            if_held=(HeldCondition(LOCKS.directory("daily"), held.fencing_token),),
         )
 
         with pytest.raises(OutcomeUnknownError):
@@ -366,7 +366,7 @@ async def test_an_acquire_may_depend_on_another_grant() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         outer = await soon(acquired(world, session_id, "outer"))
-        own = (IfHeld(LOCKS.directory("outer"), outer.fencing_token),)
+        own = (HeldCondition(LOCKS.directory("outer"), outer.fencing_token),)
         inner = await soon(acquired(world, session_id, "inner", if_held=own))
         await released(world, outer)
 
@@ -394,7 +394,7 @@ async def test_a_write_may_depend_on_being_elected() -> None:
                 wait_deadline_ms=world.deadline(),
             )
         )
-        own = (IfHeld(ELECTIONS.directory("primary"), won.fencing_token),)
+        own = (HeldCondition(ELECTIONS.directory("primary"), won.fencing_token),)
         await world.leader.submit(
             Create("/a"), request=None, deadline_ms=world.deadline(), if_held=own
         )

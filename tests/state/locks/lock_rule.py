@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from coordinator.state.commands import Kind
-from coordinator.state.locks.contender import Contender, number_of
+from coordinator.state.locks.contender import ContenderRecord, number_of
 from coordinator.state.machine import StateMachine
 
 
-def queues_of(machine: StateMachine) -> dict[str, tuple[Contender, ...]]:
+def queues_of(machine: StateMachine) -> dict[str, tuple[ContenderRecord, ...]]:
     locks = machine.locks
     return {each: locks.contenders(each) for each in sorted(locks.directories())}
 
@@ -36,7 +36,9 @@ def may_hold(machine: StateMachine, directory: str, at: int) -> bool:
     return mine.kind is Kind.SHARED or len(before) < (machine.locks.size(directory) or 1)
 
 
-def check_holders(machine: StateMachine, directory: str, contenders: tuple[Contender, ...]) -> int:
+def check_holders(
+    machine: StateMachine, directory: str, contenders: tuple[ContenderRecord, ...]
+) -> int:
     """Fail unless the first ones hold, and only such as may hold together; return how many."""
     held = len(machine.locks.holders(directory))
     assert all(each.is_holder for each in contenders[:held])

@@ -15,7 +15,7 @@ from coordinator.state.commands import (
     Enter,
     ExpireSession,
     FinishSession,
-    IfHeld,
+    HeldCondition,
     Kind,
     Multi,
     Note,
@@ -129,5 +129,7 @@ conditions = st.one_of(
     st.just(()),
     st.just(()),
     st.just(()),
-    st.builds(IfHeld, st.one_of(directories, bad_directories), czxids).map(lambda each: (each,)),
+    st.builds(HeldCondition, st.one_of(directories, bad_directories), czxids).map(
+        lambda each: (each,)
+    ),
 )

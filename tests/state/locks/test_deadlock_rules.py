@@ -30,7 +30,7 @@ from coordinator.state.commands import (
     Release,
     Resize,
 )
-from coordinator.state.locks.contender import Contender
+from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, Outcome
 from tests.met import Met
@@ -63,7 +63,7 @@ class Drawn:
     def machine(self) -> StateMachine:
         return self.locks.machine
 
-    def standing(self) -> list[Contender]:
+    def standing(self) -> list[ContenderRecord]:
         locks = self.machine.locks
         return [each for one in DIRECTORIES for each in locks.contenders(one)]
 
@@ -263,7 +263,7 @@ def is_worth_a_look(machine: StateMachine, operation: Enter) -> bool:
     if again:
         return True
 
-    def stands_elsewhere(one: Contender) -> bool:
+    def stands_elsewhere(one: ContenderRecord) -> bool:
         name = (one.session_id, one.owner)
         places = [each for each in every if each.owner and (each.session_id, each.owner) == name]
         return bool(one.group) or len(places) > 1

@@ -16,7 +16,7 @@ from coordinator.state.commands import (
     Note,
     Resize,
 )
-from coordinator.state.locks.contender import Contender, Ending, is_queue, kind_of, number_of
+from coordinator.state.locks.contender import ContenderRecord, Ending, is_queue, kind_of, number_of
 from coordinator.state.locks.grant_history import GrantQuery, KeptGrant
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, SessionEnded
@@ -26,7 +26,7 @@ from tests.state.locks.lock_rule import check_holders, check_next, queues_of
 from tests.state.strategies import SMALL_LIMITS, lock_histories, thorough
 
 
-def holders_of(machine: StateMachine) -> dict[tuple[str, int], Contender]:
+def holders_of(machine: StateMachine) -> dict[tuple[str, int], ContenderRecord]:
     """Return who holds anywhere, by path and token."""
     found = {}
     for contenders in queues_of(machine).values():
@@ -201,7 +201,7 @@ def test_history_tells_each_grant_from_its_beginning_to_its_end(history: list[Co
 
 
 def check_ended(
-    machine: StateMachine, grant: KeptGrant, contender: Contender, command: Command
+    machine: StateMachine, grant: KeptGrant, contender: ContenderRecord, command: Command
 ) -> None:
     """The grant ended by this command, and says so."""
     assert (grant.session_id, grant.owner) == (contender.session_id, contender.owner)

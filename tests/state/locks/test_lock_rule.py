@@ -10,7 +10,7 @@ import random
 from collections import Counter
 
 from coordinator.state.commands import Release
-from coordinator.state.locks.contender import Contender
+from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.machine import StateMachine
 from tests.state.drawn_history import TERM
 from tests.state.exercised import records
@@ -39,7 +39,7 @@ def check_queues(machine: StateMachine, met: Counter[str]) -> None:
 
 
 def check_granted(
-    machine: StateMachine, granted: tuple[str, ...], before: dict[str, Contender]
+    machine: StateMachine, granted: tuple[str, ...], before: dict[str, ContenderRecord]
 ) -> None:
     """Fail if somebody was granted in a queue that is closed before it."""
     for path in granted:

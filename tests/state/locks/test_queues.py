@@ -12,7 +12,7 @@ from coordinator.state.commands import (
     Create,
     CreateMode,
     Enter,
-    IfHeld,
+    HeldCondition,
     Kind,
     Multi,
     Note,
@@ -38,7 +38,7 @@ class Room:
         self.machine = StateMachine(limits or MachineLimits())
         self.apply(OpenSession("s1", 10_000))
 
-    def apply(self, operation: Operation, *if_held: IfHeld) -> Outcome:
+    def apply(self, operation: Operation, *if_held: HeldCondition) -> Outcome:
         index = self.machine.applied_index + 1
         return self.machine.apply(Command(operation, index, None, "", if_held), index, 1)
 
@@ -134,10 +134,10 @@ def test_conditions_are_checked_before_anything_else(count: int) -> None:
     """A fenced write is refused for its token before its path is looked at, and does nothing."""
     room = Room()
     _, token = room.enter()
-    held = [IfHeld("/locks/a", token)] * count
+    held = [HeldCondition("/locks/a", token)] * count
 
     done = room.apply(Create("/x"), *held)
-    refused = room.apply(SetData("/nowhere", b""), *held[1:], IfHeld("/locks/a", token + 1))
+    refused = room.apply(SetData("/nowhere", b""), *held[1:], HeldCondition("/locks/a", token + 1))
 
     assert done.refusal is None
     assert refused.refusal is not None
@@ -150,7 +150,7 @@ def test_too_many_conditions_are_refused() -> None:
     room = Room()
     _, token = room.enter()
 
-    refused = room.apply(Create("/x"), *[IfHeld("/locks/a", token)] * 65)
+    refused = room.apply(Create("/x"), *[HeldCondition("/locks/a", token)] * 65)
 
     assert refused.refusal is not None
     assert refused.refusal.code == "BadArguments"
@@ -162,7 +162,7 @@ def test_a_write_may_be_the_release_of_the_lock_that_guards_it() -> None:
     path, token = room.enter()
     room.enter()
 
-    outcome = room.apply(Release(path, token), IfHeld("/locks/a", token))
+    outcome = room.apply(Release(path, token), HeldCondition("/locks/a", token))
 
     assert outcome.granted == ("/locks/a/lock-0000000001",)
 
