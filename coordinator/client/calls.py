@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from coordinator.client.request_ids import RequestIds
-from coordinator.client.transport import Request
+from coordinator.client.transport import Headers, Request
 from coordinator.errors import BadArgumentsError
 from coordinator.wire.codec import encoded
 from coordinator.wire.encoding import Encoding
@@ -16,10 +16,10 @@ from coordinator.wire.messages import TIMEOUT_HEADER
 
 PACKED = Encoding.MSGPACK
 """What carries the data of znodes: bytes as they are."""
+_TIMEOUT = TIMEOUT_HEADER.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """What to ask; ``target`` is percent-encoded.
 
     ``body`` is a value of the model, or plain; None sends none. ``encoding`` None leaves it to the
@@ -30,7 +30,7 @@ class Call:
     target: str
     body: Any = None
     encoding: Encoding | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = MappingProxyType({})
     accept: str = ""
     is_for_any: bool = False
 
@@ -42,16 +42,22 @@ class Call:
     ) -> Request:
         """Return the request that says this, with the deadline and the id it is sent under.
 
-        ``usual`` is how bodies travel that may travel in either way."""
+        ``usual`` is how bodies travel that may travel in either way; msgpack goes without saying
+        where it is usual."""
         encoding = self.encoding or usual
-        headers = {"Accept": self.accept or encoding.value, **self.headers}
-        if timeout_ms is not None:
-            headers[TIMEOUT_HEADER] = str(timeout_ms)
+        headers = Headers(self.headers)
         if ids is not None:
-            headers.update(ids.headers())
+            ids.add_to(headers)
+        if timeout_ms is not None:
+            headers[_TIMEOUT] = str(timeout_ms)
+        if self.accept:
+            headers["accept"] = self.accept
+        elif encoding is not usual or usual is not PACKED:
+            headers["accept"] = encoding.value
         body = None
         if self.body is not None:
-            headers["Content-Type"] = encoding.value
+            if encoding is not PACKED or usual is not PACKED:
+                headers["content-type"] = encoding.value
             try:
                 body = encoded(self.body, encoding)
             except UnicodeEncodeError as error:

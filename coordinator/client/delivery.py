@@ -44,8 +44,10 @@ from coordinator.errors import (
     UnavailableError,
     from_problem,
 )
+from coordinator.wire.codec import BodyReader
 from coordinator.wire.encoding import Encoding, decode
 from coordinator.wire.messages import INDEX_HEADER
+from coordinator.wire.packed import packed_reader
 
 T = TypeVar("T")
 
@@ -55,6 +57,8 @@ _WORTH_SENDING_MS = 20
 _RENEWALS_MAX = 3
 _ANSWER_ALLOWANCE_MS_MAX = 250
 _SERVER_DEADLINE_MS_MAX = 60_000
+_INDEX = INDEX_HEADER.lower()
+_PACKED: str = Encoding.MSGPACK.value
 _EXPECTED = (RequestError, SessionError, UnavailableError, OutcomeUnknownError)
 
 
@@ -279,8 +283,14 @@ class Delivery:
         self.note_index(response.headers)
         if response.status >= 400:
             raise problem_in(endpoint, response)
+        encoding = encoding_of(response.headers)
+        if encoding is Encoding.MSGPACK and type(parse) is BodyReader:
+            read_packed = packed_reader(parse.kind)
+            if read_packed is not None:
+                with suppress(ValueError):
+                    return read_packed(response.body)  # type: ignore[no-any-return]
         try:
-            return parse(decode(response.body, encoding_of(response.headers)))
+            return parse(decode(response.body, encoding))
         except BadArgumentsError as error:
             raise OutcomeUnknownError(
                 f"{endpoint}: the answer could not be read: {error.message}"
@@ -288,7 +298,7 @@ class Delivery:
 
     def note_index(self, headers: Mapping[str, str]) -> None:
         """Remember the log index that an answer carries."""
-        index = headers.get(INDEX_HEADER.lower(), "")
+        index = headers.get(_INDEX, "")
         if index.isascii() and index.isdigit():
             self.index_seen = max(self.index_seen, int(index))
 
@@ -370,5 +380,8 @@ def problem_in(endpoint: str, response: Response) -> CoordinatorError:
 
 def encoding_of(headers: Mapping[str, str]) -> Encoding:
     """Return how a body with these headers is encoded."""
-    media_type = headers.get("content-type", "").split(";")[0].strip()
+    media_type = headers.get("content-type", "")
+    if media_type == _PACKED:
+        return Encoding.MSGPACK
+    media_type = media_type.split(";")[0].strip()
     return Encoding.MSGPACK if media_type == Encoding.MSGPACK.value else Encoding.JSON

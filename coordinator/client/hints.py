@@ -203,7 +203,8 @@ def answering(verb: F) -> F:
 
         @wraps(verb)
         async def answered(*args: Any, **given: Any) -> Any:
-            check(given)
+            if given:
+                check(given)
             try:
                 return await verb(*args, **given)
             except NoNodeError as error:

@@ -26,6 +26,9 @@ from coordinator.wire.messages import (
 )
 
 _WRITES_AT_ONCE_MAX = 128
+_CLIENT_ID = CLIENT_ID_HEADER.lower()
+_REQUEST_NUMBER = REQUEST_NUMBER_HEADER.lower()
+_FLOOR_INDEX = FLOOR_INDEX_HEADER.lower()
 
 
 class RequestIds:
@@ -47,13 +50,11 @@ class RequestIds:
         """Begin the next request."""
         self.number += 1
 
-    def headers(self) -> dict[str, str]:
-        """Return the headers that make the current request exactly-once."""
-        return {
-            CLIENT_ID_HEADER: self.client_id,
-            REQUEST_NUMBER_HEADER: str(self.number),
-            FLOOR_INDEX_HEADER: str(self.floor_index),
-        }
+    def add_to(self, headers: dict[str, str]) -> None:
+        """Put in the headers that make the current request exactly-once."""
+        headers[_CLIENT_ID] = self.client_id
+        headers[_REQUEST_NUMBER] = str(self.number)
+        headers[_FLOOR_INDEX] = str(self.floor_index)
 
 
 class RequestIdPool:
@@ -95,6 +96,14 @@ class Lending:
         self._ids: RequestIds | None = None
 
     async def __aenter__(self) -> RequestIds:
+        if self._writes.locked():
+            await self._wait()
+        else:
+            await self._writes.acquire()  # at once
+        self._ids = self._pool.take()
+        return self._ids
+
+    async def _wait(self) -> None:
         try:
             async with asyncio.timeout(max(0, self._wait_ms) / 1000):
                 await self._writes.acquire()
@@ -103,8 +112,6 @@ class Lending:
                 f"expected fewer than {_WRITES_AT_ONCE_MAX} writes of this client under way, found "
                 f"as many for {self._wait_ms} ms; nothing was sent of this one"
             ) from None
-        self._ids = self._pool.take()
-        return self._ids
 
     async def __aexit__(self, *_exception: object) -> None:
         assert self._ids is not None, "left what was not entered"

@@ -16,8 +16,8 @@ import ssl
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from typing import Protocol
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 import aiohttp
 from yarl import URL
@@ -29,18 +29,22 @@ _RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 _STREAM_LINE_BYTES_MAX = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Headers(dict[str, str]):
+    """Headers whose names are in lower case."""
+
+    __slots__ = ()
+
+
+class Request(NamedTuple):
     """``target`` is the path with its query, percent-encoded already."""
 
     method: str
     target: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = MappingProxyType({})
     body: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """``headers`` are looked up in lower case."""
 
     status: int

@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from functools import cache
 from math import inf
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import NODEFAULT, Struct, inspect
 
@@ -86,9 +86,21 @@ def encoded(body: Any, encoding: Encoding = Encoding.JSON) -> bytes:
     return encode(to_body(body, encoding) if isinstance(body, Struct) else body, encoding)
 
 
-def reader(kind: type[Value]) -> Callable[[Any], Value]:
+def reader(kind: type[Value]) -> BodyReader[Value]:
     """Return what reads a body as a value of ``kind``."""
-    return lambda body: from_body(kind, body)
+    return BodyReader(kind)
+
+
+class BodyReader(Generic[Value]):
+    """Reads a body as a value of ``kind``."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: type[Value]) -> None:
+        self.kind = kind
+
+    def __call__(self, body: Any) -> Value:
+        return from_body(self.kind, body)
 
 
 def union_from_body(kinds: Any, body: Any, where: str = "body") -> Any:

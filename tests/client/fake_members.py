@@ -41,11 +41,11 @@ class Seen:
 
     @property
     def client_id(self) -> str | None:
-        return self.request.headers.get("Coordinator-Client-Id")
+        return self.request.headers.get("coordinator-client-id")
 
     @property
     def number(self) -> str | None:
-        return self.request.headers.get("Coordinator-Request-Number")
+        return self.request.headers.get("coordinator-request-number")
 
     @property
     def body(self) -> Any:

@@ -282,7 +282,7 @@ def test_a_forgotten_first_attempt_is_sent_anew_under_a_new_id() -> None:
         first, second = members.seen
         assert first.client_id != second.client_id
         assert second.number == "1"
-        assert second.request.headers["Coordinator-Floor-Index"] == "900"
+        assert second.request.headers["coordinator-floor-index"] == "900"
 
     run(scenario())
 

@@ -67,7 +67,7 @@ class Door:
             body = await self._route(request, segments, query)
         except CoordinatorError as error:
             return self._problem(error)
-        encoding = _encoding(request.headers.get("Accept", ""))
+        encoding = _encoding(request.headers.get("accept", ""))
         if isinstance(body, _Shown):
             return self._response(
                 200, body.body, encoding, _labels(body.read.zxid, body.read.index)
@@ -279,7 +279,7 @@ class Door:
     # --- shapes
 
     def _deadline(self, request: Request) -> int:
-        wait_ms = int(request.headers.get(messages.TIMEOUT_HEADER, DEADLINE_MS))
+        wait_ms = int(request.headers.get(messages.TIMEOUT_HEADER.lower(), DEADLINE_MS))
         return self._clock.monotonic_ms() + wait_ms
 
     def _labels(self) -> dict[str, str]:
@@ -343,16 +343,16 @@ def _encoding(media_type: str) -> Encoding:
 
 def _body(request: Request) -> Any:
     assert request.body is not None, f"{request.method} {request.target} has a body"
-    return decode(request.body, _encoding(request.headers.get("Content-Type", "")))
+    return decode(request.body, _encoding(request.headers.get("content-type", "")))
 
 
 def _request_id(request: Request) -> RequestId | None:
     headers = request.headers
-    client_id = headers.get(messages.CLIENT_ID_HEADER)
+    client_id = headers.get(messages.CLIENT_ID_HEADER.lower())
     if client_id is None:
         return None
     return RequestId(
         client_id,
-        int(headers[messages.REQUEST_NUMBER_HEADER]),
-        int(headers.get(messages.FLOOR_INDEX_HEADER, "0")),
+        int(headers[messages.REQUEST_NUMBER_HEADER.lower()]),
+        int(headers.get(messages.FLOOR_INDEX_HEADER.lower(), "0")),
     )

@@ -15,7 +15,7 @@ import random
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.transport import Request, Response
@@ -134,14 +134,15 @@ class ClientLink:
         )
 
     def _renamed(self, request: Request) -> Request:
-        client_id = request.headers.get(messages.CLIENT_ID_HEADER)
+        name = messages.CLIENT_ID_HEADER.lower()
+        client_id = request.headers.get(name)
         if client_id is not None:
-            headers = {**request.headers, messages.CLIENT_ID_HEADER: self._name_of(client_id)}
-            return replace(request, headers=headers)
+            headers = {**request.headers, name: self._name_of(client_id)}
+            return request._replace(headers=headers)
         segments = request.target.split("/")
         if len(segments) > 6 and segments[4] == "attempts":
             segments[5] = self._name_of(segments[5])
-            return replace(request, target="/".join(segments))
+            return request._replace(target="/".join(segments))
         return request
 
     def _name_of(self, client_id: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from coordinator.client.transport import Request, Response
+from coordinator.client.transport import Headers, Request, Response
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
@@ -92,7 +92,9 @@ class Conversation:
         """Put ``request`` behind what is to be sent; return its id. There is room for it."""
         self._last_id = number = self._last_id + 1
         self.waiting[number] = waiter
-        headers = _short(request.headers)
+        headers = request.headers
+        if type(headers) is not Headers:
+            headers = _short(headers)
         self.writer.add(
             frames.Request(number, request.method, request.target, headers, request.body)
         )

@@ -28,7 +28,9 @@ from coordinator.client.transport import (
     Transport,
 )
 from coordinator.errors import ClientClosedError, UnavailableError
+from coordinator.wire.encoding import Encoding
 
+_PACKED: str = Encoding.MSGPACK.value
 _CONNECT_S_MAX = 2.0
 _WELCOME_S_MAX = 2.0
 _HTTP_S = 60.0
@@ -84,7 +86,8 @@ class StreamTransport:
             connection = await self._connection(endpoint, request, timeout_ms)
             timeout_ms = max(1, timeout_ms - int((loop.time() - began_s) * 1000))
             if connection is None:
-                return await self._by_http(endpoint).request(endpoint, request, timeout_ms)
+                http = self._http_instead(endpoint)
+                return await http.request(endpoint, _spelt_out(request), timeout_ms)
         return await connection.ask(request, timeout_ms)
 
     def stream(self, endpoint: str, request: Request, timeout_ms: int) -> _Streaming:
@@ -116,7 +119,7 @@ class StreamTransport:
         connection = await self._connection(endpoint, request, timeout_ms)
         timeout_ms = max(1, timeout_ms - int((loop.time() - began_s) * 1000))
         if connection is None:
-            return self._by_http(endpoint), timeout_ms
+            return self._http_instead(endpoint), timeout_ms
         lines = connection.open_lines(request, timeout_ms)
         try:
             await lines.begun()
@@ -125,7 +128,7 @@ class StreamTransport:
             raise
         return lines
 
-    def _by_http(self, endpoint: str) -> Transport:
+    def _http_instead(self, endpoint: str) -> Transport:
         if self._http is None:
             raise UnavailableError(
                 f"{endpoint}: expected a member that speaks the stream, found one that does not, "
@@ -299,7 +302,7 @@ class _Streaming:
             self._lines = opened
             return opened
         http, timeout_ms = opened
-        streaming = http.stream(self._endpoint, self._request, timeout_ms)
+        streaming = http.stream(self._endpoint, _spelt_out(self._request), timeout_ms)
         stream = await streaming.__aenter__()
         self._http_streaming = streaming
         return stream
@@ -314,6 +317,17 @@ class _Streaming:
             self._lines.close()
         elif self._http_streaming is not None:
             await self._http_streaming.__aexit__(kind, error, traceback)
+
+
+def _spelt_out(request: Request) -> Request:
+    """Return ``request`` with the headers that go without saying on the stream."""
+    said = {name.lower() for name in request.headers}
+    headers = dict(request.headers)
+    if "accept" not in said:
+        headers["accept"] = _PACKED
+    if request.body is not None and "content-type" not in said:
+        headers["content-type"] = _PACKED
+    return request._replace(headers=headers)
 
 
 async def _by_tcp(endpoint: str, make: Callable[[], asyncio.Protocol]) -> object:

@@ -1,0 +1,102 @@
+"""Answers read straight from msgpack are the values that the codec reads, or left to it."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+import msgspec
+import pytest
+
+from coordinator.model import grants, history, operations, sessions, status, views, znodes
+from coordinator.model.znodes import Stat, Written, Znode
+from coordinator.wire.codec import from_body, to_body
+from coordinator.wire.encoding import Encoding
+from coordinator.wire.packed import packed_reader
+
+MODULES: tuple[ModuleType, ...] = (
+    grants, history, operations, sessions, status, views, znodes,
+)  # fmt: skip
+STAT = Stat(1, 2, 3, 4, 5, 6, 7, 8, None, 9, 10)
+
+
+def kinds() -> list[type[Any]]:
+    return [
+        each
+        for module in MODULES
+        for each in vars(module).values()
+        if inspect.isclass(each)
+        and issubclass(each, msgspec.Struct)
+        and each.__module__ == module.__name__
+        and packed_reader(each) is not None
+    ]
+
+
+def drawn(kind: Any, number: int) -> Any:
+    """Return a value of this type."""
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return drawn(kind.type, number)
+    match kind:
+        case msgspec.inspect.IntType(ge=low):
+            return max(low or 0, 1) + number
+        case msgspec.inspect.StrType():
+            return f"text {number}"
+        case msgspec.inspect.BytesType():
+            return bytes([number, 255])
+        case msgspec.inspect.BoolType():
+            return number % 2 == 0
+        case msgspec.inspect.UnionType(types=types):
+            return drawn(types[number % len(types)], number)
+        case msgspec.inspect.NoneType():
+            return None
+        case msgspec.inspect.StructType(cls=cls, fields=fields):
+            return cls(**{each.name: drawn(each.type, number) for each in fields})
+        case msgspec.inspect.NamedTupleType(cls=cls, fields=fields):
+            return cls(**{each.name: drawn(each.type, number) for each in fields})
+    raise AssertionError(kind)
+
+
+@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
+def test_both_readers_agree(kind: type[Any]) -> None:
+    """With every field, without those that have a default, with one that nobody knows."""
+    read = packed_reader(kind)
+    assert read is not None
+    info: Any = msgspec.inspect.type_info(kind)
+    for number in range(4):
+        value = drawn(info, number)
+        body = {**to_body(value, Encoding.MSGPACK), "new": 1}
+        without = {
+            each.name: body[each.name]
+            for each in info.fields
+            if each.required and each.name in body
+        }
+        for said in (body, without):
+            assert read(msgpack.packb(said)) == from_body(kind, said)
+
+
+def test_the_common_answers_are_read_so() -> None:
+    """What a read and a write answer."""
+    assert {Znode, Written} <= set(kinds())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"path": "/a"},
+        {"path": "/a", "stat": None},
+        {"path": 7, "stat": STAT._asdict()},
+        {"path": "/a", "stat": {**STAT._asdict(), "version": -1}},
+        [],
+    ],
+)
+def test_what_it_does_not_take_is_left_to_the_codec(said: Any) -> None:
+    """It says so by a ValueError, whatever is wrong."""
+    read = packed_reader(Written)
+
+    assert read is not None
+    with pytest.raises(ValueError, match=r"."):
+        read(msgpack.packb(said))
+    with pytest.raises(ValueError, match=r"."):
+        read(b"\xc1")
