@@ -64,8 +64,22 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.waiting",
     ),
     "coordinator.wire": ("coordinator.wire", "coordinator.model", "coordinator.errors"),
+    "coordinator.wire.admission": ("coordinator.config",),
+    "coordinator.wire.arrival": ("coordinator.wire", "coordinator.errors"),
+    # The server's side of the stream; its codec is both sides', and imports what ``wire`` may.
+    "coordinator.wire.stream.connection": (
+        "coordinator.wire",
+        "coordinator.errors",
+    ),
+    "coordinator.wire.stream.door": (
+        "coordinator.wire",
+        "coordinator.errors",
+        "coordinator.config",
+        "coordinator.waiting",
+    ),
     "coordinator.wire.routes": (
         "=coordinator.wire",
+        "coordinator.wire.admission",
         "coordinator.wire.codec",
         "coordinator.wire.addresses",
         "coordinator.wire.encoding",

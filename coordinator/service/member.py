@@ -27,6 +27,7 @@ from coordinator.service.divergence import SLICE_EVERY_MS, Difference, Divergenc
 from coordinator.service.figures import show_figures
 from coordinator.service.heartbeats import Heartbeats
 from coordinator.service.kept_sessions import KeptSessions
+from coordinator.service.leader_address import LeaderAddress
 from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
 from coordinator.service.limits import LimitsService
@@ -146,6 +147,7 @@ class Member:
         )
         self.locks = LockService(self._proposer, replica, self._queues)
         self.lock_views = LockViews(self._reads, replica, self._holds, denials, promises)
+        self.leader_address = LeaderAddress(engine, config.cluster)
         self.holding = HoldingService(self._proposer, self._reads, replica, leadership)
         self.grant_history = GrantReads(self._reads, replica)
         self.limits = LimitsService(

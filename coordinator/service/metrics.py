@@ -82,7 +82,11 @@ class Metrics:
             "leader_changes", "Leaderships that this member has learned of since it started."
         )
         self.requests = self._counter(
-            "http_requests", "Requests answered, by operation and status.", "route", "status"
+            "requests",
+            "Requests answered, by operation, status and the door that they came through.",
+            "route",
+            "status",
+            "door",
         )
         self.proposals = self._counter(
             "proposals", "Writes taken by this member, by what they came to.", "result"

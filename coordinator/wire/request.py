@@ -70,6 +70,10 @@ class Request(Protocol):
     def body_length(self) -> int | None:
         """How long the body will be, as far as it is known."""
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a part of the response was sent."""
+
     def header_values(self, name: str) -> Sequence[str]:
         """Return all values of a header, in order."""
 
@@ -98,6 +102,10 @@ class Request(Protocol):
 
 class LineStream(Protocol):
     """A response that goes on, one object after the other."""
+
+    @property
+    def status(self) -> int:
+        """That of the response."""
 
     @property
     def is_open(self) -> bool:

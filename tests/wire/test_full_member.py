@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.config import HttpConfig
 from coordinator.wire.addresses import network_of
-from coordinator.wire.http.connection import (
+from coordinator.wire.admission import (
     ASKED_OF_A_FULL_MEMBER,
     SPARE_MAX,
     Admission,

@@ -117,7 +117,9 @@ SAFE = {
     "grant_id_of(path, hold.czxid)", "name", "shown",  # made here
     "difference.sentence",  # made here, of numbers and paths, which are ``shown``
     "difference",  # names and values of limits, and a member's id
-    "self.address", "self._address", "ascii(said)", "config.bind_host or 'every address'",
+    "self._place.address", "self._address", "ascii(said)", "ascii(mistake.message)",
+    "operation_id",  # of our table
+    "config.bind_host or 'every address'",
 }  # fmt: skip
 
 

@@ -19,10 +19,10 @@ from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.state.commands import Create, CreateMode, Delete, OpenSession
-from coordinator.wire.http.app import all_routes
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.elections import VALUES_BYTES_MAX
 from coordinator.wire.routes.route import Route
+from coordinator.wire.routes.table import all_routes
 from tests.loop_meter import HELD_MS_MAX
 from tests.wire.crowded import Crowded, creation, crowded
 
@@ -205,7 +205,7 @@ ROWS: dict[str, Row] = {
 
 def all_routes_of_a_member() -> tuple[Route, ...]:
     member = Member(Config(), LoopbackEngine(), SystemClock())
-    return all_routes(Door(member, HttpConfig(), SystemClock()))
+    return all_routes(Door(member, HttpConfig(), SystemClock()), dict)
 
 
 def test_every_route_has_a_row() -> None:

@@ -85,7 +85,7 @@ def test_every_text_is_of_a_figure_that_is_there(texts: list[str]) -> None:
     "name",
     [
         "coordinator_leader_changes_total", "coordinator_peer_reachable",
-        "coordinator_http_requests_total", "coordinator_read_seconds_count",
+        "coordinator_requests_total", "coordinator_read_seconds_count",
         "coordinator_engine_disk_free_bytes", "coordinator_build_info",
         "process_resident_memory_bytes", "process_open_fds", "process_cpu_seconds_total",
         "process_start_time_seconds",
@@ -103,7 +103,7 @@ def test_requests_are_counted_by_operation_and_status(texts: list[str]) -> None:
         for text in texts
         for family in families(text)
         for sample in family.samples
-        if sample.name == "coordinator_http_requests_total"
+        if sample.name == "coordinator_requests_total"
     }
 
     assert {("create_znode", "201"), ("read_znode", "200"), ("read_znode", "404")} <= counted

@@ -21,9 +21,10 @@ from coordinator.errors import REGISTRY
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.http.adapter import DOOR
-from coordinator.wire.http.app import all_routes, create_app
+from coordinator.wire.http.app import create_app, document
 from coordinator.wire.http.openapi import OPERATIONS, openapi_document
 from coordinator.wire.http.openapi_schemas import SCHEMAS
+from coordinator.wire.routes.table import all_routes
 from tests.wire.serving import NDJSON, Api
 
 DOCUMENT = openapi_document("test")
@@ -266,7 +267,7 @@ def test_the_document_and_the_router_name_the_same_routes() -> None:
     """No route is missing from the document, and none is invented."""
     clock = SystemClock()
     app = create_app(Member(Config(), LoopbackEngine(), clock), HttpConfig(), clock)
-    routes = all_routes(app[DOOR])
+    routes = all_routes(app[DOOR], document)
     documented = {
         (method.upper(), template, operation["operationId"])
         for template, operations in DOCUMENT["paths"].items()

@@ -16,8 +16,10 @@ import pytest
 from aiohttp import web
 
 from coordinator.clock import SystemClock
-from coordinator.config import HttpConfig
+from coordinator.config import ClusterConfig, HttpConfig
 from coordinator.errors import ConfigError
+from coordinator.raft.loopback import LoopbackEngine
+from coordinator.service.leader_address import LeaderAddress
 from coordinator.service.metrics import Metrics
 from coordinator.wire.http.adapter import DOOR, HttpRequest, adapted, continuing
 from coordinator.wire.http.problems import problem_middleware
@@ -46,9 +48,11 @@ class QuietMember:
 
     def __init__(self) -> None:
         self.metrics = Metrics()
+        self.leader_address = LeaderAddress(LoopbackEngine(), ClusterConfig())
 
     def labels(self) -> tuple[str, int, int]:
         return "1", 7, 9
+
 
 
 async def answer(door: Door, request: Request) -> Answered:

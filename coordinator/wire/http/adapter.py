@@ -14,12 +14,14 @@ from coordinator.wire.http.hosts import Names
 from coordinator.wire.http.streams import HttpLines
 from coordinator.wire.request import Answer
 from coordinator.wire.routes.door import Door, refuse_too_long
-from coordinator.wire.routes.route import Handler
+from coordinator.wire.routes.route import Check, Handler, Route
 from coordinator.wire.strict_json import shortened
 
 DOOR = web.AppKey("door", Door)
 NAMES: web.AppKey[Names | None] = web.AppKey("names", object)  # type: ignore[arg-type]
 """The names that it may be called by, beside addresses; none, or no such key: by any."""
+ROUTES: web.AppKey[tuple[Route, ...]] = web.AppKey("routes", tuple)
+"""Those of the member, for other doors."""
 SERVER = "coordinator"
 
 
@@ -53,6 +55,10 @@ class HttpRequest:
     def body_length(self) -> int | None:
         return self._web.content_length
 
+    @property
+    def has_begun(self) -> bool:
+        return self._web.writer.output_size > 0
+
     def header_values(self, name: str) -> Sequence[str]:
         return self._web.headers.getall(name, ())
 
@@ -85,12 +91,15 @@ def _broken(error: web.RequestPayloadError) -> BadArgumentsError:
     return BadArgumentsError(f"body: expected what its headers announce: {error}")
 
 
-def adapted(handler: Handler, door: Door) -> WebHandler:
-    """Return a handler of the routes as one of aiohttp."""
+def adapted(handler: Handler, door: Door, checks: Sequence[Check] = ()) -> WebHandler:
+    """Return a handler of the routes, behind its checks, as one of aiohttp."""
     member_id = door.member_id
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        answered = await handler(HttpRequest(request))
+        asked = HttpRequest(request)
+        for check in checks:
+            check(asked)
+        answered = await handler(asked)
         if isinstance(answered, Answer):
             return response_of(answered, member_id)
         assert isinstance(answered, HttpLines), "the lines of the door that asked"

@@ -15,99 +15,40 @@ does not read, and logs a traceback for each malformed request. Here:
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from coordinator.config import HttpConfig
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
-    ThrottledError,
     to_problem,
 )
-from coordinator.wire.addresses import network_of
+from coordinator.wire.admission import Admission, Place
+from coordinator.wire.arrival import refusal, release, spare_s
 from coordinator.wire.messages import PROBLEM_TYPE
 from coordinator.wire.strict_json import encode_json, shortened
 
 logger = logging.getLogger("coordinator.http")
 
-_REFUSAL_LINGER_S = 0.5
-_REFUSALS_LINGERING_MAX = 100
 _LINGER_S = 2.0
-SPARE_MAX = 64
-"""Connections beyond ``connections_max``, for a second each."""
-_SPARE_PER_ADDRESS_MAX = 8
-_SPARE_S = 1.0
-ASKED_OF_A_FULL_MEMBER = frozenset(
-    {
-        ("GET", "/health/live"), ("HEAD", "/health/live"),
-        ("GET", "/health/ready"), ("HEAD", "/health/ready"),
-        ("GET", "/metrics"), ("GET", "/v1/status"), ("GET", "/v1/sessions"),
-        ("DELETE", "/v1/sessions/{session_id}"),
-    }
-)  # fmt: skip
-"""What a spare connection may ask for, by method and template."""
-
-
-@dataclass(slots=True)
-class Admission:
-    """Who is connected: in all, and by address."""
-
-    config: HttpConfig
-    by_address: Counter[str] = field(default_factory=Counter)
-    total: int = 0
-    lingering: int = 0
-    spare: set[Connection] = field(default_factory=set)
-
-    def has_spare(self, address: str) -> bool:
-        """Whether one more connection from ``address`` may be let in to ask for a little: not for
-        one address that has its share, but for all together."""
-        if self.by_address[address] >= self.config.connections_per_address_max:
-            return False
-        own = sum([each.address == address for each in self.spare])
-        return len(self.spare) < SPARE_MAX and own < _SPARE_PER_ADDRESS_MAX
-
-    def refusal(self, address: str) -> str | None:
-        """Return why one more connection from ``address`` is too many, None if it is not."""
-        if self.total >= self.config.connections_max:
-            return f"expected at most {self.config.connections_max} connections"
-        if self.by_address[address] >= self.config.connections_per_address_max:
-            maximum = self.config.connections_per_address_max
-            return f"expected at most {maximum} connections from one address"
-        return None
-
-    def enter(self, address: str) -> None:
-        self.total += 1
-        self.by_address[address] += 1
-
-    def leave(self, address: str) -> None:
-        self.total -= 1
-        self.by_address[address] -= 1
-        if not self.by_address[address]:
-            del self.by_address[address]
 
 
 class Connection(RequestHandler):
     """A client's connection, watched."""
 
-    __slots__ = (
-        "_admission",
-        "_header_timer",
-        "_heads",
-        "_refused",
-        "_write_timer",
-        "address",
-        "full",
-    )
+    __slots__ = ("_admission", "_at", "_header_timer", "_heads", "_place", "_write_timer")
 
     def __init__(
-        self, manager: web.Server, admission: Admission, *, loop: asyncio.AbstractEventLoop
+        self,
+        manager: web.Server,
+        admission: Admission,
+        place: Place,
+        at: float,
+        *,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         config = admission.config
         super().__init__(
@@ -120,54 +61,36 @@ class Connection(RequestHandler):
             logger=logger,
         )
         self._admission = admission
-        self.address = ""
-        self.full = ""
-        """Why it is one too many, of a spare connection; empty of others."""
+        self._place = place
+        self._at = at
+        """When the connection was made, on the clock of the loop."""
         self._heads = 0
-        self._refused = False
         self._header_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def full(self) -> str:
+        """Why it is one too many, of a spare connection; empty of others."""
+        return self._place.full
 
     # --- the life of the connection, told by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        peer = transport.get_extra_info("peername")
-        self.address = network_of(str(peer[0])) if isinstance(peer, tuple) else ""
-        reason = self._admission.refusal(self.address)
-        if reason is not None and not self._admission.has_spare(self.address):
-            self._refused = True
-            assert isinstance(transport, asyncio.Transport)
-            self._refuse(transport, reason)
-            return
-        if reason is not None:
-            self.full = reason
-            self._admission.spare.add(self)
-            idle_s = self._admission.config.idle_deadline_ms / 1_000
-            self._loop.call_later(min(_SPARE_S, idle_s / 2), self._spare_over)
-        else:
-            self._admission.enter(self.address)
         super().connection_made(transport)
-        self._expect_header()
+        if self._place.full:
+            self._loop.call_at(self._at + spare_s(self._admission), self._spare_over)
+        self._expect_header(self._at)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._header_in_time()
         self._taking_again()
-        if self._refused:
-            self._admission.lingering -= 1
-        elif self.full:
-            self._admission.spare.discard(self)
-        else:
-            self._admission.leave(self.address)
+        self._admission.leave(self._place)
         transport = self.transport
         super().connection_lost(exc)
-        if transport is not None and hasattr(transport, "_read_ready_cb"):
-            # Python's transport holds on to itself by this: a cycle for each connection that ends,
-            # which nobody collects once it was put aside (``coordinator.garbage``).
-            transport._read_ready_cb = _nothing_to_read
+        if transport is not None:
+            release(transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._refused:
-            return
         # aiohttp calls with no data, too, when it goes on reading: nothing has begun by that.
         is_ahead = bool(data) and self._is_whole()
         super().data_received(data)
@@ -197,9 +120,10 @@ class Connection(RequestHandler):
         request = self._current_request
         return request is not None and request.content.is_eof()
 
-    def _expect_header(self) -> None:
+    def _expect_header(self, since: float | None = None) -> None:
+        since = self._loop.time() if since is None else since
         seconds = self._admission.config.header_deadline_ms / 1_000
-        self._header_timer = self._loop.call_later(seconds, self._header_late)
+        self._header_timer = self._loop.call_at(since + seconds, self._header_late)
 
     def _header_in_time(self) -> None:
         if self._header_timer is not None:
@@ -223,7 +147,7 @@ class Connection(RequestHandler):
         if self.transport is None or self._current_request is not None:
             return
         assert isinstance(self.transport, asyncio.Transport)
-        self.transport.write(_REFUSED % _problem(ThrottledError(self.full), status=503))
+        self.transport.write(refusal(self.full))
         self.transport.close()
 
     def _cut_off(self) -> None:
@@ -231,21 +155,7 @@ class Connection(RequestHandler):
         if self.transport is not None:
             self.transport.abort()  # close() would wait for a client that does not read
 
-    # --- refusals
-
-    def _refuse(self, transport: asyncio.Transport, reason: str) -> None:
-        """Answer 503 and go; wait a moment for the client to read it before the port is reset."""
-        self._admission.lingering += 1
-        transport.write(_REFUSED % _problem(ThrottledError(reason), status=503))
-        if self._admission.lingering > _REFUSALS_LINGERING_MAX or not transport.can_write_eof():
-            transport.close()
-            return
-        try:
-            transport.write_eof()
-        except OSError:
-            transport.abort()  # it hung up while it waited to be taken
-            return
-        self._loop.call_later(_REFUSAL_LINGER_S, transport.abort)
+    # --- what aiohttp could not read
 
     def handle_error(
         self,
@@ -262,7 +172,7 @@ class Connection(RequestHandler):
             error: CoordinatorError = CoordinatorError("an unexpected failure")
         else:
             said = shortened(" ".join((message or "").split()))
-            logger.debug("not HTTP from %s: %s", self.address, ascii(said))
+            logger.debug("not HTTP from %s: %s", self._place.address, ascii(said))
             error = BadArgumentsError(f"request: expected HTTP/1.1 (RFC 9112), found: {said}")
         response = web.Response(
             body=encode_json(to_problem(error)),
@@ -275,19 +185,3 @@ class Connection(RequestHandler):
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """Log what aiohttp cannot explain; a client's mistake never comes here."""
         logger.error(*args, **kw)
-
-
-def _nothing_to_read() -> None:
-    """What is left of a connection that has ended."""
-
-
-_REFUSED = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: "
-    + PROBLEM_TYPE.encode("ascii")
-    + b"\r\nRetry-After: 1\r\nConnection: close\r\n%b"
-)
-
-
-def _problem(error: ThrottledError, *, status: int) -> bytes:
-    body = json.dumps({**to_problem(error), "status": status}).encode("ascii")
-    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)

@@ -28,8 +28,8 @@ from coordinator.errors import (
     UnknownRouteError,
     to_problem,
 )
+from coordinator.wire.admission import ASKED_OF_A_FULL_MEMBER
 from coordinator.wire.http.adapter import NAMES, response_of
-from coordinator.wire.http.connection import ASKED_OF_A_FULL_MEMBER
 from coordinator.wire.http.hosts import refuse_foreign_host, refuse_other_sites
 from coordinator.wire.messages import PROBLEM_TYPE
 from coordinator.wire.routes.door import Door
@@ -41,6 +41,7 @@ logger = logging.getLogger("coordinator.http")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _NO_ROUTE = "none"
+_DOOR = "http"
 _GONE = "gone"
 """Instead of a status: the client had gone before it was answered."""
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
@@ -57,7 +58,7 @@ def problem_middleware(door: Door, operation_ids: Mapping[tuple[str, str], str])
     def count(request: web.Request, status: str) -> None:
         resource = request.match_info.route.resource
         template = "" if resource is None else resource.canonical
-        counted(operation_ids.get((request.method, template), _NO_ROUTE), status).inc()
+        counted(operation_ids.get((request.method, template), _NO_ROUTE), status, _DOOR).inc()
 
     def problem(error: CoordinatorError, headers: Mapping[str, str] | None = None) -> web.Response:
         return response_of(door.problem(error, headers), door.member_id)

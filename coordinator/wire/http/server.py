@@ -15,9 +15,13 @@ from aiohttp import web
 from coordinator.clock import Clock
 from coordinator.config import HttpConfig
 from coordinator.errors import ConfigError
-from coordinator.wire.http.adapter import DOOR, NAMES
-from coordinator.wire.http.connection import Admission, Connection
+from coordinator.wire.admission import Admission
+from coordinator.wire.arrival import Doorway
+from coordinator.wire.http.adapter import DOOR, NAMES, ROUTES
+from coordinator.wire.http.connection import Connection
 from coordinator.wire.http.hosts import ANY, is_loopback, known_names
+from coordinator.wire.stream.connection import StreamConnection
+from coordinator.wire.stream.door import StreamDoor
 
 logger = logging.getLogger("coordinator.http")
 
@@ -51,6 +55,8 @@ class HttpServer:
         self._client_urls = tuple(client_urls)
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
+        self._doorway: Doorway | None = None
+        self._streams: StreamDoor | None = None
         self._port = 0
 
     @property
@@ -99,13 +105,18 @@ class HttpServer:
             return
         self._listener.close()
         self._listener = None
+        assert self._doorway is not None
+        assert self._streams is not None
         self._app[DOOR].close()
+        self._doorway.close()
+        self._streams.close()
         if break_after_s is None:
             break_after_s = self._config.shutdown_grace_ms / 1_000
         loop = asyncio.get_running_loop()
         # aiohttp's own time-out is for the handler, and once more for a body that does not come.
         breaking = loop.call_later(break_after_s, self._break_connections)
         await self._runner.cleanup()
+        await self._streams.closed()
         breaking.cancel()
         await self._app[DOOR].settle()
 
@@ -117,6 +128,10 @@ class HttpServer:
         self._break_connections()
 
     def _break_connections(self) -> None:
+        if self._doorway is not None:
+            self._doorway.close()
+        if self._streams is not None:
+            self._streams.abort()
         if self._runner is None or self._runner.server is None:
             return
         for connection in list(self._runner.server.connections):
@@ -130,11 +145,16 @@ class HttpServer:
         manager = runner.server
         assert manager is not None
 
-        def connection() -> Connection:
-            return Connection(manager, self._admission, loop=loop)
-
+        routes = self._app.get(ROUTES) or ()
+        streams = StreamDoor(self._app[DOOR], routes, self._admission, self._config)
+        self._streams = streams
+        self._doorway = Doorway(
+            self._admission,
+            http=lambda place, at: Connection(manager, self._admission, place, at, loop=loop),
+            stream=lambda place, at: StreamConnection(streams, place, at),
+        )
         listener = await loop.create_server(
-            connection,
+            self._doorway,
             self._config.bind_host,
             self._config.bind_port,
             backlog=_ACCEPTED_AT_ONCE_MAX,

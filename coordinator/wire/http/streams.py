@@ -36,6 +36,8 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 class HttpLines:
     """One response that goes on; opened with its first line."""
 
+    status = 200
+
     def __init__(self, request: web.Request, *, is_sse: bool, labels: Mapping[str, str]) -> None:
         self._request = request
         self._is_sse = is_sse

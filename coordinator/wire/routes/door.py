@@ -38,7 +38,7 @@ from coordinator.wire.encoding import Encoding, decode, encode, encode_listed
 from coordinator.wire.request import Answer, Request
 from coordinator.wire.routes.bodies import SMALL, BodyBounds, HeavyWork
 from coordinator.wire.routes.queries import parsed_integer
-from coordinator.wire.strict_json import encode_json, shortened
+from coordinator.wire.strict_json import shortened
 
 logger = logging.getLogger("coordinator.http")
 
@@ -265,6 +265,8 @@ class Door:
                 "not inflated here"
             )
         content_type = media_type(request)
+        if not content_type and request.encoding is Encoding.MSGPACK:
+            return Encoding.MSGPACK
         if content_type in _JSON_TYPES:
             return Encoding.JSON
         if content_type in _MSGPACK_TYPES:
@@ -375,19 +377,31 @@ class Door:
             messages.MEMBER_HEADER: member_id,
         }
 
-    def problem(self, error: CoordinatorError, headers: Mapping[str, str] | None = None) -> Answer:
+    def problem(
+        self,
+        error: CoordinatorError,
+        headers: Mapping[str, str] | None = None,
+        *,
+        encoding: Encoding = Encoding.JSON,
+        status: int | None = None,
+    ) -> Answer:
         """Return the problem details of ``error``: the one place where it gets its status."""
         _, zxid, index = self.member.labels()
         if type(of_error := error.fields.get("zxid")) is int:
             zxid = of_error  # this member may have gone on meanwhile
-        if error.http_status in (429, 503):
+        problem = to_problem(error)
+        if status is None:
+            status = error.http_status
+        else:
+            problem["status"] = status
+        if status in (429, 503):
             headers = {**(headers or {}), "Retry-After": _RETRY_AFTER_S}
         return Answer(
-            encode_json(to_problem(error)),
-            messages.PROBLEM_TYPE,
+            encode(problem, encoding),
+            messages.PROBLEM_TYPE if encoding is Encoding.JSON else encoding.value,
             zxid,
             index,
-            status=error.http_status,
+            status=status,
             headers=headers,
             closes=isinstance(error, DataTooLargeError | SlowRequestError),
         )

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from coordinator.errors import BadArgumentsError
 from coordinator.model.fields import ANY_VERSION, VERSION_MAX
 from coordinator.state.outcomes import Stat
-from coordinator.wire.request import Answered, Request
+from coordinator.wire.request import Request
 from coordinator.wire.routes.paths import TREE_PREFIX
-from coordinator.wire.routes.route import Handler
 from coordinator.wire.strict_json import shortened
 
 _TAG = re.compile(r'"(\d{1,10})(?:-(\d{1,19}))?"', re.ASCII)
@@ -73,19 +72,14 @@ def expected(request: Request) -> Expected:
     return Expected(int(match[1]), None if match[2] is None else int(match[2]), is_given=True)
 
 
-def unconditional(handler: Handler) -> Handler:
-    """Return the handler of a change that knows no preconditions: it refuses those it is given."""
-
-    async def guarded(request: Request) -> Answered:
-        for each, name in _EVERY.items():
-            if each in request.headers:
-                raise BadArgumentsError(
-                    f"{name}: expected none here (PUT and DELETE of {TREE_PREFIX} judge If-Match; "
-                    f"any write takes if_held), found {shortened(ascii(request.headers[each]))}"
-                )
-        return await handler(request)
-
-    return guarded
+def refuse_preconditions(request: Request) -> None:
+    """Raise BadArgumentsError for a precondition of a change that knows none."""
+    for each, name in _EVERY.items():
+        if each in request.headers:
+            raise BadArgumentsError(
+                f"{name}: expected none here (PUT and DELETE of {TREE_PREFIX} judge If-Match; "
+                f"any write takes if_held), found {shortened(ascii(request.headers[each]))}"
+            )
 
 
 def refuse_on_create(request: Request) -> None:

@@ -284,6 +284,11 @@ class FrameReader(Generic[FrameT]):
         """Whether bytes are left: a frame in part, or whole ones that were not taken yet."""
         return self._at < len(self._buffer)
 
+    @property
+    def rest_bytes(self) -> int:
+        """How many bytes are left."""
+        return len(self._buffer) - self._at
+
     def _refuse_length(self, length: int) -> NoReturn:
         raise BadArgumentsError(
             f"stream: expected a frame of at most {self.frame_bytes_max} bytes, found {length}"

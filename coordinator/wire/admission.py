@@ -1,0 +1,85 @@
+"""How many clients may be connected, in all and from one address, whatever they speak.
+
+1. Over the limit: refused. But for a few that are *spare*: they may ask how the member is, and end
+   sessions, once each (``ASKED_OF_A_FULL_MEMBER``), so a crowd takes neither its health nor its
+   operator away.
+2. A connection has its place from when it was accepted until it was lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from coordinator.config import HttpConfig
+
+SPARE_MAX = 64
+"""Connections beyond ``connections_max``, for a second each."""
+_SPARE_PER_ADDRESS_MAX = 8
+ASKED_OF_A_FULL_MEMBER = frozenset(
+    {
+        ("GET", "/health/live"), ("HEAD", "/health/live"),
+        ("GET", "/health/ready"), ("HEAD", "/health/ready"),
+        ("GET", "/metrics"), ("GET", "/v1/status"), ("GET", "/v1/sessions"),
+        ("DELETE", "/v1/sessions/{session_id}"),
+    }
+)  # fmt: skip
+"""What a spare connection may ask for, by method and template."""
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """That of one connection; ``full`` says why it is one too many, of a spare one."""
+
+    address: str
+    full: str = ""
+
+
+@dataclass(slots=True)
+class Admission:
+    """Who is connected: in all, and by address."""
+
+    config: HttpConfig
+    by_address: Counter[str] = field(default_factory=Counter)
+    total: int = 0
+    lingering: int = 0
+    spare: set[Place] = field(default_factory=set)
+
+    def enter(self, address: str) -> Place | str:
+        """Return a place for one more connection from ``address``, or why there is none."""
+        reason = self._refusal(address)
+        if reason is None:
+            self.total += 1
+            self.by_address[address] += 1
+            return Place(address)
+        if not self.has_spare(address):
+            return reason
+        place = Place(address, reason)
+        self.spare.add(place)
+        return place
+
+    def leave(self, place: Place) -> None:
+        """Give up a place, once."""
+        if place.full:
+            self.spare.discard(place)
+            return
+        self.total -= 1
+        self.by_address[place.address] -= 1
+        if not self.by_address[place.address]:
+            del self.by_address[place.address]
+
+    def has_spare(self, address: str) -> bool:
+        """Whether one more connection from ``address`` may be let in to ask for a little: not for
+        one address that has its share, but for all together."""
+        if self.by_address[address] >= self.config.connections_per_address_max:
+            return False
+        own = sum([each.address == address for each in self.spare])
+        return len(self.spare) < SPARE_MAX and own < _SPARE_PER_ADDRESS_MAX
+
+    def _refusal(self, address: str) -> str | None:
+        if self.total >= self.config.connections_max:
+            return f"expected at most {self.config.connections_max} connections"
+        if self.by_address[address] >= self.config.connections_per_address_max:
+            maximum = self.config.connections_per_address_max
+            return f"expected at most {maximum} connections from one address"
+        return None

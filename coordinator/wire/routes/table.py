@@ -1,0 +1,132 @@
+"""Which route a request is for, by its method and path; all of them in the documentation's order.
+
+A router of segments: a literal of the template is compared unquoted (``%6Cocks`` is ``locks``), a
+parameter takes one segment that is not empty, ``{path}`` takes the rest, also an empty one. Names
+are unquoted and checked by the routes themselves, from the target as it was sent (``paths``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import unquote
+
+from coordinator.errors import (
+    BadArgumentsError,
+    CoordinatorError,
+    MethodNotAllowedError,
+    UnknownRouteError,
+)
+from coordinator.wire.routes.admin import OperationRoutes
+from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.elections import ElectionRoutes
+from coordinator.wire.routes.grants import GrantRoutes
+from coordinator.wire.routes.limits import LimitRoutes
+from coordinator.wire.routes.lock_admin import HoldingRoutes
+from coordinator.wire.routes.locks import LockRoutes
+from coordinator.wire.routes.multi import MultiRoutes
+from coordinator.wire.routes.paths import target_path
+from coordinator.wire.routes.route import Route
+from coordinator.wire.routes.sessions import SessionRoutes
+from coordinator.wire.routes.tree import TreeRoutes
+from coordinator.wire.routes.watch import WatchRoutes
+from coordinator.wire.strict_json import shortened
+
+_REST = "{path}"
+
+
+def all_routes(door: Door, document: Callable[[], dict[str, Any]]) -> tuple[Route, ...]:
+    """Return every route, in the order of the documentation.
+
+    ``document`` makes the description that one of them answers with."""
+    return (
+        *TreeRoutes(door).routes(),
+        *MultiRoutes(door).routes(),
+        *WatchRoutes(door).routes(),
+        *SessionRoutes(door).routes(),
+        *LockRoutes(door).routes(),
+        *HoldingRoutes(door).routes(),
+        *GrantRoutes(door).routes(),
+        *ElectionRoutes(door).routes(),
+        *LimitRoutes(door).routes(),
+        *OperationRoutes(door, document).routes(),
+    )
+
+
+class _Node:
+    """Where a path has come so far."""
+
+    __slots__ = ("any", "below", "rest", "routes")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Node] = {}
+        self.any: _Node | None = None
+        self.rest: _Node | None = None
+        self.routes: dict[str, Route] = {}
+
+    def under(self, segment: str) -> _Node:
+        """Return the node for a segment of a template, made if need be."""
+        if segment == _REST:
+            self.rest = self.rest or _Node()
+            return self.rest
+        if segment.startswith("{"):
+            self.any = self.any or _Node()
+            return self.any
+        return self.below.setdefault(segment, _Node())
+
+
+class RouteTable:
+    """The routes, found by method and path."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._root = _Node()
+        for route in routes:
+            node = self._root
+            for segment in route.template.split("/")[1:]:
+                node = node.under(segment)
+            node.routes[route.method] = route
+
+    def find(self, method: str, target: str) -> Route:
+        """Return the route of a request.
+
+        Raises:
+            MethodNotAllowedError: the path has routes, for other methods.
+            UnknownRouteError: it has none.
+            BadArgumentsError: it would have one if no name in it was empty.
+        """
+        path = target_path(target)
+        node = self._at(path.split("/")[1:])
+        if node is None:
+            raise self.no_route(path)
+        route = node.routes.get(method)
+        if route is None:
+            raise no_method(path, method, node.routes)
+        return route
+
+    def _at(self, segments: list[str]) -> _Node | None:
+        node = self._root
+        for segment in segments:
+            below = node.below.get(unquote(segment) if "%" in segment else segment)
+            if below is None and segment:
+                below = node.any
+            if below is None:
+                return node.rest
+            node = below
+        return node if node.routes else None
+
+    def no_route(self, path: str) -> CoordinatorError:
+        """Return what is wrong with a path that has no route."""
+        shown = shortened(ascii(path)[1:-1])
+        segments = path.split("/")[1:]
+        if "" in segments and self._at([each or "name" for each in segments]) is not None:
+            return BadArgumentsError(f"{shown}: expected a name, found an empty one")
+        return UnknownRouteError(f"{shown}: no such route; the routes are in /openapi.json")
+
+
+def no_method(path: str, method: str, allowed: Iterable[str]) -> MethodNotAllowedError:
+    """Return what is wrong with a path that has routes for other methods alone."""
+    names = sorted(allowed)
+    shown, found = shortened(ascii(path)[1:-1]), shortened(ascii(method)[1:-1])
+    return MethodNotAllowedError(
+        f"{shown}: expected {', '.join(names)}, found {found}", allowed=names
+    )

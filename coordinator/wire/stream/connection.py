@@ -1,0 +1,414 @@
+"""One connection of the stream, at the server: frames in, tasks for its requests, frames out.
+
+1. What one read brings is begun in that pass, ``FRAMES_AT_ONCE`` at most; the rest in the next.
+2. What is sent in one pass of the loop leaves in one send. A lone answer leaves at once.
+3. A request ends as one of HTTP does whose client has gone: when the connection is lost, and by
+   CANCEL. Its id is then answered no more.
+4. Deadlines: the preface and HELLO as a header of HTTP, a frame that has begun as a body, silence
+   as an idle connection. A client that does not read is read no more, and cut off after
+   ``idle_deadline_ms``, or when it lets more wait for it than ``UNSENT_BYTES_MAX``.
+5. What breaks docs/stream.md gets GOAWAY, and the connection closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from coordinator.errors import (
+    BadArgumentsError,
+    CoordinatorError,
+    ShuttingDownError,
+    ThrottledError,
+    to_problem,
+)
+from coordinator.wire import messages
+from coordinator.wire.admission import Place
+from coordinator.wire.arrival import release, spare_s
+from coordinator.wire.request import Answer
+from coordinator.wire.stream import frames
+from coordinator.wire.stream.door import StreamDoor
+from coordinator.wire.stream.frames import FRAMES_AT_ONCE, FromClient, FromServer
+from coordinator.wire.stream.request import StreamRequest
+
+logger = logging.getLogger("coordinator.stream")
+
+UNSENT_BYTES_MAX = 16 * 1024 * 1024
+"""Of one connection: answers to requests that came while it still read, and its client does not."""
+_LARGE_BYTES = 64 * 1024
+_UNSENT_BYTES_LARGE = 4 * 1024 * 1024
+"""Beyond it a large answer is not sent: its request is refused, and may be sent again."""
+_FULL_BYTES = 256 * 1024
+"""Beyond it lines wait."""
+_MSGPACK = "application/msgpack"
+_ZXID = messages.ZXID_HEADER.lower()
+_INDEX = messages.INDEX_HEADER.lower()
+
+
+class StreamConnection(asyncio.Protocol):
+    """A client's connection, from its preface on."""
+
+    __slots__ = (
+        "_at", "_door", "_frame_timer", "_has_hello", "_heard_at", "_idle_timer", "_is_flush_due",
+        "_is_leaving", "_is_paused", "_is_turn_due", "_last_id", "_leader_url", "_loop", "_out",
+        "_partial_bytes",
+        "_place", "_preface_left", "_reader", "_room", "_running", "_spare_timer", "_transport",
+        "_write_timer", "window_bytes",
+    )  # fmt: skip
+
+    def __init__(self, door: StreamDoor, place: Place, at: float) -> None:
+        self._door = door
+        self._place = place
+        self._at = at
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reader = frames.from_client()
+        self._out = frames.FrameWriter()
+        self._running: dict[int, StreamRequest] = {}
+        self._last_id = 0
+        self._leader_url: str | None = None
+        """As its client was told last."""
+        self._preface_left = len(frames.PREFACE)
+        self._partial_bytes = 0
+        self._has_hello = False
+        self._is_flush_due = False
+        self._is_turn_due = False
+        """Whether frames that have come wait for the next pass."""
+        self._is_leaving = False
+        """Whether GOAWAY was sent: nothing more is begun."""
+        self._is_paused = False
+        """Whether its client does not take what is sent."""
+        self._room: list[asyncio.Future[None]] = []
+        self._heard_at = at
+        self._frame_timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._spare_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self.window_bytes = frames.WINDOW_BYTES
+
+    # --- the life of the connection, told by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._door.enter(self)
+        deadline_s = self._door.config.header_deadline_ms / 1_000
+        self._frame_timer = self._loop.call_at(self._at + deadline_s, self._late)
+        if self._place.full:
+            wait_s = spare_s(self._door.admission)
+            self._spare_timer = self._loop.call_at(self._at + wait_s, self._spare_over)
+
+    def data_received(self, data: bytes) -> None:
+        if self._preface_left:
+            left, self._preface_left = self._preface_left, max(0, self._preface_left - len(data))
+            data = data[left:]
+        self._heard_at = self._loop.time()
+        if self._is_closing():
+            return
+        self._reader.feed(data)
+        if not self._is_turn_due:
+            self._take()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+        seconds = self._door.config.idle_deadline_ms / 1_000
+        self._write_timer = self._loop.call_later(seconds, self.abort)
+        self._read_or_not()
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+        self._read_or_not()
+        self._wake_room()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._door.admission.leave(self._place)
+        self._count_partial(0)
+        for timer in (self._frame_timer, self._idle_timer, self._spare_timer, self._write_timer):
+            if timer is not None:
+                timer.cancel()
+        running, self._running = self._running, {}
+        for request in running.values():
+            if request.task is not None:
+                self._door.end(request.task)
+        self._wake_room()
+        if self._transport is not None:
+            release(self._transport)
+        self._transport = None
+        self._door.leave(self)
+
+    # --- what comes in
+
+    def _take(self) -> None:
+        """Begin what has come, so much of it as one pass may begin."""
+        self._is_turn_due = False
+        if self._is_closing():
+            return
+        is_first, self._is_flush_due = not self._is_flush_due, True
+        taken = 0
+        try:
+            if not self._has_hello:
+                taken = self._hello()
+            if self._has_hello:
+                for frame in self._reader.take(FRAMES_AT_ONCE - taken):
+                    taken += 1
+                    self._begin(frame)
+        except BadArgumentsError as mistake:
+            logger.debug("not the stream, from %s: %s", self._place.address, ascii(mistake.message))
+            self._go_away_at_once(mistake)
+            return
+        finally:
+            self._is_flush_due = not is_first
+            if is_first:
+                self._flush()
+        if taken >= FRAMES_AT_ONCE and self._reader.has_rest:
+            self._is_turn_due = True
+            self._loop.call_soon(self._take)
+        self._read_or_not()
+        self._watch_rest(taken)
+
+    def _hello(self) -> int:
+        for frame in self._reader.take(1):
+            if type(frame) is not frames.Hello:
+                raise BadArgumentsError("stream: expected HELLO first, found another frame")
+            if frame.version != frames.VERSION:
+                raise BadArgumentsError(
+                    f"stream: expected version {frames.VERSION}, found {frame.version}"
+                )
+            self._has_hello = True
+            self.window_bytes = frame.settings.window_bytes
+            self._reader.frame_bytes_max = self._door.frame_bytes_max
+            welcome = self._door.welcome()
+            self._leader_url = welcome.leader_url
+            self.send(frames.Welcome(frames.VERSION, welcome))
+            self._frame_in_time()
+            idle_s = self._door.config.idle_deadline_ms / 1_000
+            self._idle_timer = self._loop.call_later(idle_s, self._maybe_idle)
+            return 1
+        return 0
+
+    def _begin(self, frame: FromClient) -> None:
+        if isinstance(frame, frames.Request):
+            self._begin_request(frame)
+        elif isinstance(frame, frames.Credit):
+            request = self._running.get(frame.id)
+            if request is not None and request.stream is not None:
+                request.stream.add_credit(frame.amount)
+        elif isinstance(frame, frames.Cancel):
+            request = self._running.pop(frame.id, None)
+            if request is not None and request.task is not None:
+                self._door.end(request.task)
+                self._maybe_done()
+        elif isinstance(frame, frames.Ping):
+            self.send(frames.Pong(frame.number))
+        else:
+            raise BadArgumentsError("stream: expected HELLO once, found it again")
+
+    def _begin_request(self, frame: frames.Request) -> None:
+        if frame.id <= self._last_id:
+            raise BadArgumentsError(
+                f"stream: expected an id above {self._last_id}, found {frame.id}"
+            )
+        self._last_id = frame.id
+        if self._is_leaving:
+            self._refuse(frame.id, ShuttingDownError("this member is stopping; try another one"))
+        elif len(self._running) >= (maximum := 1 if self._place.full else self._door.requests_max):
+            said = f"expected at most {maximum} requests of one connection under way, found more"
+            self._refuse(frame.id, ThrottledError(said))
+        else:
+            request = StreamRequest(frame, self)
+            self._running[frame.id] = request
+            request.task = self._loop.create_task(self._serve(request))
+
+    # --- what goes out
+
+    async def _serve(self, request: StreamRequest) -> None:
+        try:
+            answered = await self._door.answering.answer(request, self._place.full)
+        except ConnectionError:
+            answered = None
+        finally:
+            is_waited_for = self._running.pop(request.id, None) is request
+            request.task = None  # it holds on to us: no cycle is left for the collector
+        if not is_waited_for:
+            return
+        if isinstance(answered, Answer):
+            self._answer(request, answered)
+        elif answered is None and request.has_begun:
+            self.send(frames.End(request.id))
+        elif answered is None:
+            self._refuse(request.id, CoordinatorError("the answer was lost on its way"))
+        self._maybe_done()
+
+    def _answer(self, request: StreamRequest, answer: Answer) -> None:
+        body = b"" if answer.body is None or request.method == "HEAD" else answer.body
+        if len(body) > _LARGE_BYTES and self._unsent() > _UNSENT_BYTES_LARGE:
+            said = f"{self._unsent()} bytes of answers wait for this client to read them"
+            self._refuse(request.id, ThrottledError(said))
+            return
+        headers = {_ZXID: str(answer.zxid), _INDEX: str(answer.index)}
+        if answer.content_type != _MSGPACK and answer.content_type is not None:
+            headers["content-type"] = answer.content_type
+        if answer.headers is not None:
+            for name, value in answer.headers.items():
+                headers[name.lower()] = value
+        self.send(frames.Answer(request.id, answer.status, headers, body))
+        if self._place.full:
+            self.go_away(ThrottledError(self._place.full))
+
+    def _refuse(self, number: int, error: CoordinatorError) -> None:
+        answer = self._door.problem(error)
+        headers = {name.lower(): value for name, value in (answer.headers or {}).items()}
+        headers[_ZXID] = str(answer.zxid)
+        headers[_INDEX] = str(answer.index)
+        self.send(frames.Answer(number, answer.status, headers, answer.body or b""))
+
+    def send(self, frame: FromServer) -> None:
+        """Send ``frame`` with what else is sent in this pass."""
+        self._out.add(frame)
+        if not self._is_flush_due:
+            if self._running:
+                self._is_flush_due = True
+                self._loop.call_soon(self._flush)
+            else:
+                self._flush()
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        if not len(self._out):
+            return
+        sent = self._out.take()
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._transport.write(sent)
+        if self._is_paused and self._unsent() > UNSENT_BYTES_MAX:
+            self.abort()
+
+    # --- how much waits for a client
+
+    def _unsent(self) -> int:
+        transport = self._transport
+        return len(self._out) + (0 if transport is None else transport.get_write_buffer_size())
+
+    @property
+    def address(self) -> str:
+        return self._place.address
+
+    @property
+    def is_full(self) -> bool:
+        return self._is_paused or len(self._out) > _FULL_BYTES
+
+    async def room(self) -> None:
+        """Wait until it is not full any more; the caller looks again."""
+        if not self._is_paused:
+            await asyncio.sleep(0)  # until the end of this pass, when it is flushed
+            return
+        woken = self._loop.create_future()
+        self._room.append(woken)
+        await woken
+
+    def _wake_room(self) -> None:
+        room, self._room = self._room, []
+        for each in room:
+            if not each.done():
+                each.set_result(None)
+
+    def is_waited_for(self, request: StreamRequest) -> bool:
+        return self._running.get(request.id) is request and not self._is_closing()
+
+    # --- deadlines
+
+    def _read_or_not(self) -> None:
+        """Read while what has come was taken, and its client takes what is sent."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._is_paused or self._is_turn_due:
+            if transport.is_reading():
+                transport.pause_reading()
+        elif not transport.is_reading():
+            transport.resume_reading()
+
+    def _watch_rest(self, taken: int) -> None:
+        """Give a frame that has begun its time, and count what has come of it."""
+        if not self._has_hello:
+            return
+        rest = 0 if self._is_turn_due else self._reader.rest_bytes
+        self._count_partial(rest)
+        if taken or not rest:
+            self._frame_in_time()
+        if rest and self._frame_timer is None:
+            seconds = self._door.config.body_deadline_ms / 1_000
+            self._frame_timer = self._loop.call_later(seconds, self._late)
+
+    def _count_partial(self, count: int) -> None:
+        if count != self._partial_bytes:
+            added, self._partial_bytes = count - self._partial_bytes, count
+            if not self._door.count_partial(added) and added > 0:
+                error = ThrottledError("too many bytes of requests have come in part already")
+                self._go_away_at_once(error)
+
+    def _frame_in_time(self) -> None:
+        if self._frame_timer is not None:
+            self._frame_timer.cancel()
+            self._frame_timer = None
+
+    def _late(self) -> None:
+        self._frame_timer = None
+        if self._is_paused:
+            self._frame_timer = self._loop.call_later(1.0, self._late)
+        else:
+            self._close()
+
+    def _maybe_idle(self) -> None:
+        idle_s = self._door.config.idle_deadline_ms / 1_000
+        left_s = self._heard_at + idle_s - self._loop.time()
+        if left_s <= 0 and not self._is_paused:  # then it has another deadline
+            self._close()
+        else:
+            self._idle_timer = self._loop.call_later(max(left_s, 0.01), self._maybe_idle)
+
+    def _spare_over(self) -> None:
+        """Its second is over: who asked nothing is told why, as others are."""
+        if not self._running and not self._is_leaving:
+            self._go_away_at_once(ThrottledError(self._place.full))
+
+    def tell_leader(self, url: str | None) -> None:
+        if self._has_hello and url != self._leader_url:
+            self._leader_url = url
+            self.send(frames.Leader(url))
+
+    # --- the end
+
+    def go_away(self, error: CoordinatorError) -> None:
+        if not self._is_leaving:
+            self._is_leaving = True
+            self.send(frames.GoAway(to_problem(error)))
+        self._maybe_done()
+
+    def _maybe_done(self) -> None:
+        if self._is_leaving and not self._running:
+            self._close()
+
+    def _go_away_at_once(self, error: CoordinatorError) -> None:
+        self._is_leaving = True
+        self._out.add(frames.GoAway(to_problem(error)))
+        self._close()
+
+    def _close(self) -> None:
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Break it; what waits to be sent is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()

@@ -1,0 +1,135 @@
+"""The stream's door: what its connections share, who is told of the leader, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Protocol
+
+from coordinator.config import HttpConfig
+from coordinator.errors import CoordinatorError, ShuttingDownError
+from coordinator.waiting import in_turns
+from coordinator.wire.admission import Admission
+from coordinator.wire.encoding import Encoding
+from coordinator.wire.request import Answer
+from coordinator.wire.routes.answering import Answering
+from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.route import Route
+from coordinator.wire.stream import frames
+
+REQUESTS_MAX = 1_024
+"""Of one connection, under way at once."""
+
+
+class Connection(Protocol):
+    """A connection, as its door sees it."""
+
+    def tell_leader(self, url: str | None) -> None:
+        """Say who leads, unless it has been said."""
+
+    def go_away(self, error: CoordinatorError) -> None:
+        """Begin nothing more; close once what is under way was answered."""
+
+    def abort(self) -> None:
+        """Break it."""
+
+
+class StreamDoor:
+    """Those of one member."""
+
+    def __init__(
+        self, door: Door, routes: Iterable[Route], admission: Admission, config: HttpConfig
+    ) -> None:
+        self._door = door
+        self.admission = admission
+        self.config = config
+        self.answering = Answering(door, routes, "stream")
+        self.frame_bytes_max = config.body_bytes_max + frames.REQUEST_OVERHEAD_BYTES
+        self.requests_max = REQUESTS_MAX
+        self._connections: set[Connection] = set()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._partial_bytes = 0
+        self._all_gone: asyncio.Future[None] | None = None
+        door.member.leader_address.on_change(self._on_leader_change)
+
+    @property
+    def connection_count(self) -> int:
+        """How many clients are connected by it."""
+        return len(self._connections)
+
+    def welcome(self) -> frames.WelcomeSettings:
+        """Return what this member says of itself, first."""
+        return frames.WelcomeSettings(
+            member_id=self._door.member_id,
+            leader_url=self._door.member.leader_address.url(),
+            frame_bytes_max=self.frame_bytes_max,
+            requests_max=self.requests_max,
+            idle_ms=self.config.idle_deadline_ms,
+        )
+
+    def problem(self, error: CoordinatorError) -> Answer:
+        """Return the problem details of ``error``, as a body of the stream."""
+        return self._door.problem(error, encoding=Encoding.MSGPACK)
+
+    # --- the connections
+
+    def enter(self, connection: Connection) -> None:
+        """A connection was made."""
+        self._connections.add(connection)
+        if self._door.is_closing:
+            connection.go_away(_stopping())
+
+    def leave(self, connection: Connection) -> None:
+        """A connection was lost."""
+        self._connections.discard(connection)
+        self._maybe_all_gone()
+
+    def end(self, task: asyncio.Task[None]) -> None:
+        """End a request whose client does not wait any more; ``closed`` waits for its task."""
+        task.cancel()
+        self._ending.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._ending.discard(task)
+        self._maybe_all_gone()
+
+    def count_partial(self, added: int) -> bool:
+        """Count bytes of frames that have come in part; return whether there are not too many."""
+        self._partial_bytes += added
+        return self._partial_bytes <= self.config.bodies_bytes_max
+
+    def _on_leader_change(self) -> None:
+        # In a pass of its own: the engine is in the middle of its change.
+        if self._connections:
+            asyncio.get_running_loop().call_soon(self._tell_leader)
+
+    def _tell_leader(self) -> None:
+        leader = self._door.member.leader_address
+        in_turns(list(self._connections), lambda each: each.tell_leader(leader.url()))
+
+    # --- the end
+
+    def close(self) -> None:
+        """Begin nothing more; what is under way is answered, while ``closed`` is waited for."""
+        in_turns(list(self._connections), lambda each: each.go_away(_stopping()))
+
+    def abort(self) -> None:
+        """Break all connections."""
+        for each in list(self._connections):
+            each.abort()
+
+    async def closed(self) -> None:
+        """Wait until the last connection has gone; ``abort`` sees to that in the end."""
+        if self._connections or self._ending:
+            self._all_gone = asyncio.get_running_loop().create_future()
+            await self._all_gone
+
+    def _maybe_all_gone(self) -> None:
+        gone = self._all_gone
+        if gone is not None and not gone.done() and not (self._connections or self._ending):
+            gone.set_result(None)
+
+
+def _stopping() -> ShuttingDownError:
+    return ShuttingDownError("this member is stopping; try another one")

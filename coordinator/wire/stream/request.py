@@ -1,0 +1,174 @@
+"""A request of the stream as the routes see it, and its response that goes on.
+
+1. A body has come whole with its request, so nothing of it is waited for.
+2. A line waits while its stream has no credit, or while its connection holds more than it should
+   for a client that does not read. So what waits for a client is bounded, as by HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from coordinator.errors import CoordinatorError
+from coordinator.model.events import StreamError
+from coordinator.wire.codec import to_body
+from coordinator.wire.encoding import Encoding, encode
+from coordinator.wire.messages import MEMBER_HEADER
+from coordinator.wire.stream import frames
+from coordinator.wire.stream.frames import FromServer
+
+_MEMBER = MEMBER_HEADER.lower()
+
+
+class Sender(Protocol):
+    """The connection, as its requests see it."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def window_bytes(self) -> int: ...
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds as much as it may for a client that does not read."""
+
+    def send(self, frame: FromServer) -> None: ...
+
+    async def room(self) -> None:
+        """Wait until it is not full any more."""
+
+    def is_waited_for(self, request: StreamRequest) -> bool:
+        """Whether the client is there, and has not given this request up."""
+
+
+class StreamRequest:
+    """A request of a frame."""
+
+    __slots__ = ("_body", "_sender", "headers", "id", "method", "query", "stream", "target", "task")
+
+    encoding = Encoding.MSGPACK
+
+    def __init__(self, frame: frames.Request, sender: Sender) -> None:
+        self.id = frame.id
+        self.method = frame.method
+        self.target = frame.target
+        # As HTTP's parser has it: what follows a "#" is no part of the query.
+        self.query = frame.target.partition("?")[2].partition("#")[0]
+        self.headers = frame.headers
+        self._body = frame.body
+        self._sender = sender
+        self.stream: StreamLines | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def remote(self) -> str:
+        return self._sender.address
+
+    @property
+    def has_body(self) -> bool:
+        return self._body is not None
+
+    @property
+    def has_unread_body(self) -> bool:
+        return bool(self._body)
+
+    @property
+    def body_length(self) -> int | None:
+        return None if self._body is None else len(self._body)
+
+    @property
+    def has_begun(self) -> bool:
+        return self.stream is not None and self.stream.is_open
+
+    def header_values(self, name: str) -> Sequence[str]:
+        value = self.headers.get(name)
+        return () if value is None else (value,)
+
+    def whole_body(self) -> bytes | None:
+        body, self._body = self._body or b"", b""  # once: a wait may last for hours
+        return body
+
+    async def next_chunk(self) -> bytes:
+        return b""
+
+    def is_connected(self) -> bool:
+        return self._sender.is_waited_for(self)
+
+    def lines(self, labels: Mapping[str, str], *, is_sse: bool = False) -> StreamLines:
+        self.stream = StreamLines(self, self._sender, labels)
+        return self.stream
+
+
+class StreamLines:
+    """A response that goes on; opened with its first line."""
+
+    __slots__ = ("_credit", "_granted", "_id", "_labels", "_request", "_sender", "is_line_out",
+                 "is_open")  # fmt: skip
+
+    status = 200
+    encoding = Encoding.MSGPACK
+
+    def __init__(self, request: StreamRequest, sender: Sender, labels: Mapping[str, str]) -> None:
+        self._request = request
+        self._sender = sender
+        self._labels = labels
+        self._id = request.id
+        self._credit = sender.window_bytes
+        self._granted: asyncio.Future[None] | None = None
+        """Set while the next line waits for credit."""
+        self.is_open = False
+        self.is_line_out = False
+
+    async def send(self, body: Mapping[str, Any]) -> None:
+        await self._write(encode(body, self.encoding))
+
+    async def send_encoded(self, line: bytes, kind: str, zxid: int | None) -> None:
+        await self._write(line)
+
+    async def send_error(self, error: CoordinatorError) -> None:
+        await self.send(to_body(StreamError(error), self.encoding))
+
+    async def keep_alive(self) -> None:
+        """Open it, if it is not; PING and PONG say that the connection lives."""
+        self._open()
+
+    async def end(self) -> None:
+        self._open()
+        self._sender.send(frames.End(self._id))
+
+    def add_credit(self, amount: int) -> None:
+        """The client has taken so much."""
+        self._credit += amount
+        if self._credit > 0 and self._granted is not None and not self._granted.done():
+            self._granted.set_result(None)
+
+    async def _write(self, line: bytes) -> None:
+        self._open()
+        self.is_line_out = False
+        while self._credit <= 0 or self._sender.is_full:
+            if self._credit <= 0:
+                await self._credited()
+            else:
+                await self._sender.room()
+        if not self._sender.is_waited_for(self._request):
+            raise ConnectionResetError("the client went away")
+        self._credit -= len(line)
+        self._sender.send(frames.Line(self._id, line))
+        self.is_line_out = True
+
+    async def _credited(self) -> None:
+        self._granted = asyncio.get_running_loop().create_future()
+        try:
+            await self._granted
+        finally:
+            self._granted = None
+
+    def _open(self) -> None:
+        if not self.is_open:
+            self.is_open = True
+            headers = {name.lower(): value for name, value in self._labels.items()}
+            headers.pop(_MEMBER, None)  # WELCOME has said it
+            self._sender.send(frames.Head(self._id, self.status, headers))
