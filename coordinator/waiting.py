@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -31,10 +31,20 @@ def in_turns(items: Iterable[T], act: Callable[[T], object], at_once: int = AT_O
     rest = iter(items)
     for each in islice(rest, at_once):
         act(each)
+    _go_on(rest, act, at_once)
+
+
+def _go_on(rest: Iterator[T], act: Callable[[T], object], at_once: int) -> None:
     for first in rest:
-        loop = asyncio.get_running_loop()
-        loop.call_soon(in_turns, chain((first,), rest), act, at_once)
+        asyncio.get_running_loop().call_soon(_next_turn, first, rest, act, at_once)
         break
+
+
+def _next_turn(first: T, rest: Iterator[T], act: Callable[[T], object], at_once: int) -> None:
+    act(first)
+    for each in islice(rest, at_once - 1):
+        act(each)
+    _go_on(rest, act, at_once)
 
 
 def let_go(kept: dict[Any, Any] | deque[Any]) -> None:

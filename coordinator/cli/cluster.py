@@ -226,6 +226,11 @@ def _show_lock(settings: Settings, view: LockView) -> None:
         ("PLACE", "KIND", "GRANT", "TOKEN", "SESSION", "HOST", "PID", "LABEL"),
         ((place, each.kind, *_columns(each)) for place, each in contenders),
     )
+    hidden = view.holder_count + view.queue_length - len(contenders)
+    if hidden:
+        click.echo(
+            f"… and {hidden} more, of {view.holder_count} holders and {view.queue_length} that wait"
+        )
 
 
 def _show_locks(settings: Settings, summaries: list[LockSummary]) -> None:

@@ -84,7 +84,7 @@ def _queue(view: LockView) -> dict[str, Any]:
     leases_ms = [each.lease_ms for each in (*view.holders, *view.queue)]
     denied = view.denied
     return {
-        "queue_length": len(view.queue),
+        "queue_length": view.queue_length,
         "leases_ms": [each for each in leases_ms if each is not None],
         "tries": 0 if denied is None else denied.tries,
         "left": 0 if denied is None else denied.left,

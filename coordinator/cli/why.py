@@ -193,13 +193,13 @@ def _held(view: LockView, now_ms: int) -> list[str]:
             ]
         return [f"{name} is free: nobody holds it, and nobody waits."]
     lines = []
-    if len(view.holders) > 1 or view.size is not None:
+    if view.holder_count > 1 or view.size is not None:
         of = "" if view.size is None else f" of {view.size}"
-        lines.append(f"{name} has {counted(len(view.holders), 'holder')}{of}.")
+        lines.append(f"{name} has {counted(view.holder_count, 'holder')}{of}.")
     for holder in view.holders[:_SHOWN_MAX]:
         lines += _one_holder(name, holder, now_ms)
-    if len(view.holders) > _SHOWN_MAX:
-        lines.append(f"… and {counted(len(view.holders) - _SHOWN_MAX, 'more holder')}.")
+    if view.holder_count > _SHOWN_MAX:
+        lines.append(f"… and {counted(view.holder_count - _SHOWN_MAX, 'more holder')}.")
     return [*lines, closed] if view.closed is not None else lines
 
 
@@ -241,15 +241,15 @@ def _one_holder(name: str, holder: Contender, now_ms: int) -> list[str]:
 def _waiting(view: LockView, now_ms: int) -> list[str]:
     if not view.queue:
         return ["Nobody waits."] if view.holders else []
-    waiting = counted(len(view.queue), "contender waits", "contenders wait")
+    waiting = counted(view.queue_length, "contender waits", "contenders wait")
     lines = [f"{waiting}, in this order:"]
     for number, each in enumerate(view.queue[:_SHOWN_MAX], 1):
         lines.append(
             f"  {number}. {who(each)}, {each.kind}, since {lasting(now_ms - each.since_ms)}, "
             f"grant {each.grant_id}"
         )
-    if len(view.queue) > _SHOWN_MAX:
-        lines.append(f"  … and {len(view.queue) - _SHOWN_MAX} more")
+    if view.queue_length > _SHOWN_MAX:
+        lines.append(f"  … and {view.queue_length - _SHOWN_MAX} more")
     return lines
 
 

@@ -95,7 +95,9 @@ class Denied(Struct, frozen=True):
 class LockView(Struct, frozen=True):
     """The reply of GET /v1/locks/{name}; ``is_current`` only when a token was asked about.
 
-    ``holder`` is the first of the ``holders``. ``size`` is that of a semaphore. ``waits`` and
+    ``holder`` is the first of the ``holders``. Of those who hold and of those in the ``queue`` the
+    first 5,000 are shown; ``holder_count`` and ``queue_length`` count all. ``size`` is that of a
+    semaphore. ``waits`` and
     ``holds`` are of the grants that the history still knows; None when it knows none.
     """
 
@@ -110,6 +112,8 @@ class LockView(Struct, frozen=True):
     holds: Spread | None = None
     denied: Denied | None = None
     is_current: Annotated[bool | None, LEFT_OUT] = None
+    holder_count: Count = 0
+    queue_length: Count = 0
 
     if not TYPE_CHECKING:  # other libraries' ``client.lock(name)`` is the lock itself
 
@@ -148,12 +152,16 @@ class LockList(Struct, frozen=True):
 
 
 class ElectionView(Struct, frozen=True):
-    """The reply of GET /v1/elections/{name}: who is elected, and who would be next, in order."""
+    """The reply of GET /v1/elections/{name}: who is elected, and who would be next, in order.
+
+    Of the candidates the first 5,000 are shown; ``candidate_count`` counts all.
+    """
 
     election: str
     elected: Candidate | None
     candidates: tuple[Candidate, ...]
     zxid: Count
+    candidate_count: Count = 0
 
 
 class Elected(Struct, frozen=True, tag_field="type", tag="elected"):

@@ -98,7 +98,7 @@ def session_info(
         label=session.label,
         opened_ms=session.opened_ms,
         ephemeral_count=machine.ephemeral_count(session_id),
-        ephemerals=machine.ephemerals_of(session_id) if is_single else None,
+        ephemerals=tuple(sorted(machine.ephemerals_of(session_id))) if is_single else None,
         address=session.address,
         client_id=session.client_id,
         by=session.by,

@@ -397,8 +397,8 @@ class StateMachine:
         return tuple(self._sessions.leaving)
 
     def ephemerals_of(self, session_id: str) -> tuple[str, ...]:
-        """Return the paths of the session's ephemeral znodes, sorted."""
-        return self._tree.ephemerals(session_id)
+        """Return the paths of the session's ephemeral znodes, as they entered the tree."""
+        return tuple(self._tree.some_ephemerals(session_id))
 
     def ephemeral_count(self, session_id: str) -> int:
         """Return how many ephemeral znodes a session has."""

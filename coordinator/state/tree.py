@@ -208,10 +208,6 @@ class Tree:
             len(self._names), len(self._ephemerals), len(self._idle),
         )  # fmt: skip
 
-    def ephemerals(self, session_id: str) -> tuple[str, ...]:
-        """Return the paths of a session's ephemeral znodes, sorted."""
-        return tuple(sorted(self._ephemerals.get(session_id, ())))
-
     def some_ephemerals(self, session_id: str) -> Iterator[str]:
         """Iterate over a session's ephemerals as they entered the tree: the same everywhere."""
         return iter(self._ephemerals.get(session_id, ()))

@@ -441,7 +441,7 @@ class Trace:
             )
 
     def _ephemerals(self, words: Words) -> Iterator[str]:
-        yield from self.machine.ephemerals_of(words.first)
+        yield from sorted(self.machine.ephemerals_of(words.first))
 
     def _idle(self, words: Words) -> Iterator[str]:
         for each in sorted(filter(None, map(self.machine.idle, self.machine.idle_paths()))):

@@ -20,7 +20,7 @@ async def unclaimed(
 
     They are left over if ``owner`` has no attempt under way there either, which the caller knows.
     """
-    found = await _queued(delivery, base, timeout_ms)
+    found = await _queued(delivery, f"{base}?session_id={session.session_id}", timeout_ms)
     return tuple(
         each.grant_id
         for each in found
@@ -31,10 +31,10 @@ async def unclaimed(
 
 
 async def _queued(
-    delivery: Delivery, base: str, timeout_ms: int
+    delivery: Delivery, path: str, timeout_ms: int
 ) -> tuple[Contender | Candidate, ...]:
-    call = Call("GET", base)
-    if base.startswith("/v1/elections/"):
+    call = Call("GET", path)
+    if path.startswith("/v1/elections/"):
         election = await delivery.read(call, reader(ElectionView), timeout_ms)
         elected: tuple[Candidate, ...] = () if election.elected is None else (election.elected,)
         return elected + election.candidates

@@ -190,9 +190,9 @@ class HoldingService:
         path, czxid = LOCKS.contender_path(name, grant_id)
         locks = self._replica.machine.locks
         if locks.record(path) is None:
-            for each in locks.contenders(LOCKS.directory(name)):
-                if grant_id_of(each.path, each.czxid) == grant_id:
-                    return each.path, czxid
+            found = locks.with_token(LOCKS.directory(name), czxid)
+            if found is not None and grant_id_of(found.path, czxid) == grant_id:
+                return found.path, czxid
         return path, czxid
 
     def _only_holder(self, name: str) -> tuple[str, int, CoordinatorError | None]:
@@ -201,8 +201,10 @@ class HoldingService:
         The command is proposed all the same: a repeated one is answered with what it did first.
         """
         directory = LOCKS.directory(name)
-        holders = self._replica.machine.locks.holders(directory)
-        if len(holders) == 1:
+        locks = self._replica.machine.locks
+        count = locks.holder_count(directory)
+        holders = locks.contenders(directory, min(count, _NAMED_MAX))
+        if count == 1:
             return holders[0].path, holders[0].czxid, None
         nobody = f"{directory}/{LOCKS.prefixes[Kind.EXCLUSIVE]}{0:010d}"
         if not holders:
@@ -212,8 +214,8 @@ class HoldingService:
             nobody,
             0,
             BadArgumentsError(
-                f"lock {name!r}: expected a grant_id, since {len(holders)} hold it; "
-                f"the first are {', '.join(grant_ids[:5])}",
+                f"lock {name!r}: expected a grant_id, since {count} hold it; "
+                f"the first are {', '.join(grant_ids)}",
                 lock=name,
             ),
         )

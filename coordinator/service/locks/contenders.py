@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from coordinator.errors import BadArgumentsError
@@ -27,6 +28,10 @@ _NUMBER = r"(0|[1-9]\d{0,17})"  # written in one way only: an id is a name
 _GRANT_ID = re.compile(rf"((?:read-|slot-)?){_NUMBER}-{_NUMBER}", re.ASCII)
 _MARKED = ("read-", "slot-")
 """The prefixes of names that a grant id repeats; it leaves out every other one."""
+SHOWN_MAX = 5_000
+"""Of those who hold, and of those who wait, when a queue is looked at."""
+OF_SESSION_MAX = 2_000
+"""When those of one session are: finding their places costs more."""
 _DOTS = {".": "%2E", "..": "%2E%2E"}
 
 
@@ -154,17 +159,46 @@ def find(machine: StateMachine, path: str) -> QueuedContender | None:
     return None if recorded is None else _there(machine, recorded)
 
 
-def captured(machine: StateMachine, directory: str) -> list[Captured]:
-    """Return all of a queue in its order, who holds first: values of one moment.
+class CapturedQueue(NamedTuple):
+    """A queue as it was at ``zxid``: of who holds and of who waits the first that are asked for,
+    in its order, and how many there were of each."""
 
-    As little as can be, since it is one step, and a queue may be long: what is shown of each is
-    made of it in slices."""
-    data, session = machine.data, machine.session
-    queue = machine.locks.contenders(directory)
-    return [
-        (position, each, data(each.path), session(each.session_id or ""))
-        for position, each in enumerate(queue)
-    ]
+    zxid: int
+    holders: list[Captured]
+    waiting: list[Captured]
+    holder_count: int
+    waiting_count: int
+
+
+def captured(machine: StateMachine, directory: str, session_id: str | None = None) -> CapturedQueue:
+    """Return what is shown of a queue now, or of one session's contenders in it.
+
+    It is one step, so it takes some only, and does not yet make their views.
+    """
+    locks = machine.locks
+    held = locks.holder_count(directory)
+    if session_id is None:
+        holders = list(locks.contenders(directory, min(held, SHOWN_MAX)))
+        waiting = list(enumerate(locks.contenders(directory, SHOWN_MAX, start=held), held))
+    else:
+        prefix = f"{directory}/"
+        paths = [path for path in machine.ephemerals_of(session_id) if path.startswith(prefix)]
+        found = [each for each in map(locks.record, paths[:OF_SESSION_MAX]) if each is not None]
+        holders = [each for each in found if each.is_holder]
+        behind = [each for each in found if not each.is_holder]
+        waiting = [(locks.standing(each.path).position, each) for each in behind]
+    return CapturedQueue(
+        machine.zxid,
+        [_captured(machine, 0, each) for each in holders],
+        [_captured(machine, position, each) for position, each in waiting],
+        held,
+        locks.length(directory) - held,
+    )
+
+
+def _captured(machine: StateMachine, position: int, contender: ContenderRecord) -> Captured:
+    session = machine.session(contender.session_id or "")
+    return position, contender, machine.data(contender.path), session
 
 
 def queued(place: Captured, zxid: int) -> tuple[QueuedContender, int]:

@@ -109,12 +109,14 @@ class ElectionService(QueueService):
             ) from None
         return Proclaimed(grant_id, czxid, committed.outcome.zxid)
 
-    async def who(self, name: str, mode: ReadMode, deadline_ms: int) -> ReadReply[ElectionView]:
-        """Return who is elected, and the candidates behind."""
+    async def who(
+        self, name: str, mode: ReadMode, deadline_ms: int, *, session_id: str | None = None
+    ) -> ReadReply[ElectionView]:
+        """Return who is elected, and the candidates behind; or those of one session."""
         ELECTIONS.directory(name)
         age_ms = await self._reads.fresh(mode, deadline_ms)
         labels = self._reads.reply(None, age_ms)
-        return labels.with_value(await self._view(name))
+        return labels.with_value(await self._view(name, session_id))
 
     async def observe(self, name: str) -> AsyncGenerator[ElectionView | Bookmark, None]:
         """Yield who is elected now, then again whenever the elected or its value changes.
@@ -144,14 +146,16 @@ class ElectionService(QueueService):
         finally:
             stream.close()
 
-    async def _view(self, name: str) -> ElectionView:
+    async def _view(self, name: str, session_id: str | None = None) -> ElectionView:
         """Return who stands now, though the list is made piece by piece."""
         machine = self._replica.machine
-        zxid, places = machine.zxid, captured(machine, ELECTIONS.directory(name))
-        views = await in_slices(places, lambda each: _of_captured(each, zxid))
-        if views and views[0].position == 0:
-            return ElectionView(name, views[0], tuple(views[1:]), zxid)
-        return ElectionView(name, None, tuple(views), zxid)
+        queue = captured(machine, ELECTIONS.directory(name), session_id)
+        zxid = queue.zxid
+        elected = [_of_captured(each, zxid) for each in queue.holders[:1]]
+        candidates = await in_slices(queue.waiting, lambda each: _of_captured(each, zxid))
+        return ElectionView(
+            name, elected[0] if elected else None, tuple(candidates), zxid, queue.waiting_count
+        )
 
     def _seen(self, name: str) -> ElectionView:
         """Return what an observer sees: the elected alone."""

@@ -20,7 +20,8 @@ from coordinator.state.locks.contender import ContenderRecord, Ending
 from coordinator.state.locks.grant_history import GrantQuery, KeptGrant
 from coordinator.state.machine import StateMachine
 
-_QUEUES_AT_ONCE = 2_000
+_LOOKED_AT_ONCE = 2_000
+"""Queues, and those who hold them."""
 
 _HOW = {
     Ending.RELEASED: "it was released",
@@ -44,7 +45,7 @@ class GrantReads:
         """Return the grants that ``query`` asks for, at most its ``limit``."""
         age_ms = await self._reads.fresh(mode, deadline_ms)
         wanted = query.to_query()
-        held = await self._held(wanted) if wanted.directory is None else None
+        held = await self._held(wanted)
         found = self._replica.machine.locks.history(wanted, held)
         last = found[-1].number if len(found) == query.limit else None
         labels = self._reads.reply(None, age_ms)
@@ -52,19 +53,28 @@ class GrantReads:
         return labels.with_value(GrantPage(tuple(records), last))
 
     async def _held(self, query: GrantQuery) -> list[ContenderRecord]:
-        """Return the first of those who hold and are asked for, of all queues.
+        """Return the first of those who hold and are asked for, of one queue or of all.
 
         Collected in slices: who releases meanwhile is among them, or among those that ended."""
-        locks, first = self._replica.machine.locks, []
-        directories = tuple(locks.directories())
-        for start in range(0, len(directories), _QUEUES_AT_ONCE):
-            if start:
-                await asyncio.sleep(0)
-            some = directories[start : start + _QUEUES_AT_ONCE]
-            held = [each for directory in some for each in locks.holders(directory)]
-            first += [each for each, _ in query.among([(each, None) for each in held])]
-            if len(first) > 2 * query.limit:
-                first = nsmallest(query.limit, first, key=lambda each: each.grant_number)
+        locks, one = self._replica.machine.locks, query.directory
+        directories = tuple(locks.directories()) if one is None else (one,)
+        first: list[ContenderRecord] = []
+        held: list[ContenderRecord] = []
+        looked_at = 0
+        for directory in directories:
+            place, count = (-1, ""), _LOOKED_AT_ONCE
+            while count == _LOOKED_AT_ONCE:
+                if looked_at >= _LOOKED_AT_ONCE:
+                    first = _first(query, first, held)
+                    held, looked_at = [], 0
+                    await asyncio.sleep(0)
+                some = locks.holders_behind(directory, place, _LOOKED_AT_ONCE)
+                held += some
+                count = len(some)
+                looked_at += count + 1
+                if some:
+                    place = (some[-1].number, some[-1].path)
+        first = _first(query, first, held)
         now = [locks.record(each.path) for each in first]
         return [each for each in now if each is not None and each.is_holder]
 
@@ -98,6 +108,16 @@ class GrantReads:
         record = _record(grant)
         story = GrantStory(record, following, told(record, following))
         return self._reads.reply(story, age_ms)
+
+
+def _first(
+    query: GrantQuery, first: list[ContenderRecord], more: list[ContenderRecord]
+) -> list[ContenderRecord]:
+    """Return the first of these who are asked for, at least as many as ``query`` asks for."""
+    first = first + [each for each, _ in query.among([(each, None) for each in more])]
+    if len(first) > 2 * query.limit:
+        return nsmallest(query.limit, first, key=lambda each: each.grant_number)
+    return first
 
 
 @dataclass(frozen=True, slots=True)

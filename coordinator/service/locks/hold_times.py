@@ -43,7 +43,11 @@ OTHER_CLASS = "other"
 _CLASSES_MAX = 100
 _OBSERVED_AT_ONCE = 100
 _DIRECTORIES_MAX = 10_000
-_SEEN_AT_ONCE = 200
+_SEEN_AT_ONCE = 50
+"""Queues, and holders of each."""
+_LOOKED_AT_ONCE = 1_000
+_SAID_AT_ONCE = 20
+"""Of those holds that have become long."""
 _CLASS_END = re.compile(r"[:/]")
 _PREFIX = LOCKS.root + "/"
 _CONTENDER = re.compile(_PREFIX + r"[^/]+/(?!delay-)[^/]*\d{10}", re.ASCII)
@@ -116,6 +120,8 @@ class Holds:
         self._long_count = 0
         self._unseen: set[str] = set()
         """The queues of a snapshot that have not been looked at yet."""
+        self._unseen_holders: dict[str, None] = {}
+        """Those who held, in queues that have been."""
         self._ended: deque[tuple[str, float]] = deque()
         """The class and length of holds that are to be observed."""
 
@@ -130,13 +136,23 @@ class Holds:
 
     def look(self, now_ms: int) -> None:
         """Look at the holds that have become long."""
-        while self._becoming_long and self._becoming_long[0][0] <= now_ms:
+        said = 0
+        for _ in range(_LOOKED_AT_ONCE):
+            if not self._becoming_long or self._becoming_long[0][0] > now_ms:
+                break
             _, path, czxid = heapq.heappop(self._becoming_long)
             hold = self._holds.get(path)
             if hold is not None and hold.czxid == czxid and not hold.is_long:
                 hold.is_long = True
                 self._long_count += 1
-                self._say(path, hold, now_ms)
+                said += 1
+                if said <= _SAID_AT_ONCE:
+                    self._say(path, hold, now_ms)
+        if said > _SAID_AT_ONCE and self._leadership.is_leader:
+            logger.warning(
+                "%d more have been held for as long (coordinator locks --held-longer-than)",
+                said - _SAID_AT_ONCE,
+            )
         self._metrics.long_holds.set(self._long_count)
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
@@ -166,6 +182,7 @@ class Holds:
         let_go(known)
         self._standing.clear()
         self._holding.clear()
+        self._unseen_holders = {}
         self._becoming_long = []
         self._long_count = 0
         directories = tuple(self._replica.machine.locks.directories())
@@ -179,13 +196,20 @@ class Holds:
         unseen.remove(directory)
         if not directory.startswith(_PREFIX):
             return
-        contenders = self._replica.machine.locks.contenders(directory)
-        if contenders:
-            self._standing[self._classes.at(contenders[0].path)] += len(contenders)
-        now_ms = self._clock.monotonic_ms()
-        for each in contenders:
-            if each.is_holder:
-                self._hold(each.path, now_ms, is_whole=False)
+        locks = self._replica.machine.locks
+        if not locks.length(directory):
+            return
+        self._standing[self._classes.at(f"{directory}/")] += locks.length(directory)
+        holders = locks.contenders(directory, locks.holder_count(directory))
+        paths = [each.path for each in holders]
+        self._unseen_holders.update(dict.fromkeys(paths))
+        in_turns(paths, lambda each: self._see_holder(each, unseen), _SEEN_AT_ONCE)
+
+    def _see_holder(self, path: str, unseen: set[str]) -> None:
+        if self._unseen is not unseen or path not in self._unseen_holders:
+            return  # another snapshot came, or it has gone
+        del self._unseen_holders[path]
+        self._hold(path, self._clock.monotonic_ms(), is_whole=False)
 
     def _is_unseen(self, path: str) -> bool:
         return bool(self._unseen) and path[: path.rindex("/")] in self._unseen
@@ -212,7 +236,10 @@ class Holds:
         name = self._classes.at(path) if hold is None else hold.lock_class
         self._standing[name] -= 1
         if hold is None:
-            self._denials.note_left(path)
+            if path in self._unseen_holders:
+                del self._unseen_holders[path]
+            else:
+                self._denials.note_left(path)
             return
         self._holding[name] -= 1
         self._long_count -= hold.is_long

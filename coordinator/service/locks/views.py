@@ -117,19 +117,31 @@ class LockViews:
         self._promises = promises
 
     async def query(
-        self, name: str, mode: ReadMode, deadline_ms: int, *, is_whole: bool = True
+        self,
+        name: str,
+        mode: ReadMode,
+        deadline_ms: int,
+        *,
+        fencing_token: int | None = None,
+        session_id: str | None = None,
     ) -> ReadReply[LockView]:
         """Return who holds ``name`` and who waits; a lock nobody knows has neither.
 
         Args:
-            is_whole: also ask the leader what it promises (not for a stale read), and the history
-                how long it usually takes.
+            fencing_token: say whether this is a current one. Else the leader is asked what it
+                promises (not for a stale read), and the history how long it usually takes.
+            session_id: show the contenders of this session alone.
         """
         directory = LOCKS.directory(name)
         age_ms = await self._reads.fresh(mode, deadline_ms)
         labels = self._reads.reply(None, age_ms)
-        read = labels.with_value(await self._look(name, directory))
-        if not is_whole:
+        is_current = None
+        if fencing_token is not None:
+            holder = self._replica.machine.locks.with_token(directory, fencing_token)
+            is_current = holder is not None and holder.is_holder
+        view = await self._look(name, directory, session_id)
+        read = labels.with_value(with_fields(view, is_current=is_current))
+        if fencing_token is not None:
             return read
         waits, holds = self._spreads(directory)
         view = with_fields(read.value, waits=waits, holds=holds)
@@ -137,22 +149,25 @@ class LockViews:
             view = await self._with_promises(view, directory, deadline_ms)
         return replace(read, value=view)
 
-    async def _look(self, name: str, directory: str) -> LockView:
+    async def _look(self, name: str, directory: str, session_id: str | None = None) -> LockView:
         """Return the lock as it is now, though its parts are made one after the other."""
         machine = self._replica.machine
-        places = captured(machine, directory)
-        zxid, size = machine.zxid, machine.locks.size(directory)
+        queue = captured(machine, directory, session_id)
+        size = machine.locks.size(directory)
         denied = self._denials.of(directory)
         closings = machine.locks.closed(directory)
         delay_ms = max((each.delay_ms for each in closings), default=0)
-        views = await in_slices(places, lambda each: _seen(each, zxid).shown())
-        held = sum([each.is_holder for each in views])
+        places = [*queue.holders, *queue.waiting]
+        views = await in_slices(places, lambda each: _seen(each, queue.zxid).shown())
+        shown = len(queue.holders)
         return LockView(
             lock=name,
-            holder=views[0] if held else None,
-            holders=tuple(views[:held]),
-            queue=tuple(views[held:]),
-            zxid=zxid,
+            holder=views[0] if shown else None,
+            holders=tuple(views[:shown]),
+            queue=tuple(views[shown:]),
+            zxid=queue.zxid,
+            holder_count=queue.holder_count,
+            queue_length=queue.waiting_count,
             size=size,
             closed=Closed(delay_ms, None) if closings else None,
             denied=denied,
@@ -192,7 +207,10 @@ class LockViews:
         if closed is not None and known_ms and len(known_ms) == len(left_ms):
             closed = with_fields(closed, remaining_ms=max(known_ms))
         holders = tuple(
-            [with_fields(each, safe_ms=_safe_ms(each, promised)) for each in view.holders]
+            await in_slices(
+                view.holders,
+                lambda each: with_fields(each, safe_ms=_safe_ms(each, promised)),
+            )
         )
         holder = holders[0] if holders else None
         return with_fields(view, holder=holder, holders=holders, closed=closed)

@@ -220,13 +220,14 @@ class KeptGrants:
         self,
         query: GrantQuery,
         held: Iterable[ContenderRecord],
-        holders: Callable[[str], Iterable[ContenderRecord]],
+        first_granted: Callable[[str, int], ContenderRecord | None],
     ) -> tuple[KeptGrant, ...]:
         """Return what ``query`` asks for, in the order of the grants.
 
         Args:
             held: who holds now, at least all of them that may be asked for.
-            holders: tells who holds one queue now.
+            first_granted: returns who holds one queue now and was the first to be granted it
+                at this zxid or later.
         """
         asked: list[_Told] = [(each, None) for each in held]
         directory = query.directory
@@ -241,26 +242,28 @@ class KeptGrants:
                 directory = contender.directory
                 succession = successions.get(directory)
                 if succession is None:
-                    grants = [each.contender for each in self._of_queue[directory]]
-                    succession = _Succession([*grants, *holders(directory)])
+                    succession = _Succession(each.contender for each in self._of_queue[directory])
                     successions[directory] = succession
-                next_token = succession.token_from(ended.ended_zxid)
+                holder = first_granted(directory, ended.ended_zxid)
+                next_token = succession.token_from(ended.ended_zxid, holder)
             found.append(KeptGrant.of(contender, ended, next_token))
         return tuple(found)
 
 
 class _Succession:
-    """All the grants of one queue, in order: who was granted when."""
+    """The grants of one queue that have ended, in order: who was granted when."""
 
-    def __init__(self, grants: list[ContenderRecord]) -> None:
-        grants.sort(key=_NUMBER)
-        self._tokens = [each.czxid for each in grants]
-        self._granted_zxids: list[int] = list(map(_GRANTED_ZXID, grants))
+    def __init__(self, grants: Iterable[ContenderRecord]) -> None:
+        self._grants = sorted(grants, key=_NUMBER)
 
-    def token_from(self, zxid: int) -> int | None:
-        """Return the token of the first grant at ``zxid`` or later, None when there is none."""
-        at = bisect_left(self._granted_zxids, zxid)
-        return self._tokens[at] if at < len(self._tokens) else None
+    def token_from(self, zxid: int, holder: ContenderRecord | None) -> int | None:
+        """Return the token of the first grant at ``zxid`` or later, None when there is none.
+
+        ``holder`` is the first of them that has not ended."""
+        at = bisect_left(self._grants, zxid, key=_GRANTED_ZXID)
+        ended = self._grants[at] if at < len(self._grants) else None
+        later = [each for each in (ended, holder) if each is not None]
+        return min(later, key=_NUMBER).czxid if later else None
 
 
 def _number_of(each: _Told) -> int:

@@ -14,7 +14,7 @@ Source: lock-delay is Chubby's (Burrows 2006, section 2.4).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from urllib.parse import unquote
 
 from coordinator.errors import (
@@ -49,6 +49,7 @@ from coordinator.state.locks.contender import (
     number_of,
     recorded,
 )
+from coordinator.state.locks.lookups import last_holders, with_token
 from coordinator.state.locks.queues import LockTable
 from coordinator.state.operations import ZnodeOperations
 from coordinator.state.outcomes import (
@@ -313,10 +314,9 @@ class LockOperations:
             self._close(directory, number, delay_ms, gone)
 
     def _close(self, directory: str, number: int, delay_ms: int, gone: dict[str, None]) -> None:
-        place = number
-        for holder in self._locks.holders(directory):
-            if holder.path not in gone and holder.number > place:
-                place = holder.number
+        staying = (each for each in last_holders(self._locks, directory) if each.path not in gone)
+        last = next(staying, None)
+        place = number if last is None else max(number, last.number)
         own = "" if place == number else f"{number}-"
         path = f"{directory}/{DELAY_PREFIX}{own}{paths.sequence_suffix(place)}"
         parent = self._tree.find(directory)
@@ -336,21 +336,28 @@ class LockOperations:
             )
         for condition in conditions:
             _check_queue(condition.directory, "if held")
+        leaving = self._locks.leaving
         for condition in conditions:
-            token, directory = condition.fencing_token, condition.directory
-            holders, leaving = self._locks.holders(directory), self._locks.leaving
-            tokens = [each.czxid for each in holders if each.session_id not in leaving]
-            if token not in tokens:
-                name = unquote(directory.rpartition("/")[2])
-                shown = ", ".join([str(each) for each in tokens[:_SHOWN_TOKENS_MAX]])
-                raise LockLostError(
-                    f"if held: expected {name!r} to be held with fencing token {token}, "
-                    + (f"found {shown}" if tokens else "found that nobody holds it"),
-                    lock=name,
-                    directory=directory,
-                    fencing_token=token,
-                    holder_tokens=tuple(tokens[:_SHOWN_TOKENS_MAX]),
-                )
+            holder = with_token(self._locks, condition.directory, condition.fencing_token)
+            if holder is None or not holder.is_holder or holder.session_id in leaving:
+                raise self._lost(condition)
+
+    def _lost(self, condition: HeldCondition) -> LockLostError:
+        """Return the refusal of a condition: it says who holds instead."""
+        token, directory = condition.fencing_token, condition.directory
+        holders, leaving = self._locks.holders(directory), self._locks.leaving
+        staying = (each.czxid for each in holders if each.session_id not in leaving)
+        tokens = tuple(islice(staying, _SHOWN_TOKENS_MAX))
+        name = unquote(directory.rpartition("/")[2])
+        shown = ", ".join([str(each) for each in tokens])
+        return LockLostError(
+            f"if held: expected {name!r} to be held with fencing token {token}, "
+            + (f"found {shown}" if tokens else "found that nobody holds it"),
+            lock=name,
+            directory=directory,
+            fencing_token=token,
+            holder_tokens=tokens,
+        )
 
 
 def _check_enter(operation: Enter) -> None:

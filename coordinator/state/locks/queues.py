@@ -6,9 +6,9 @@ events when a command is done, so that commands over the plain tree count as wel
 
 1. Contenders stand in the order of their numbers; newcomers come last, one with each command
    (``newcomers``), so numbers and fencing tokens (czxids) grow together.
-2. The holders are the first ``held`` of a queue. EXCLUSIVE holds alone; SHARED with SHARED only;
-   SLOT with SLOT only, up to the size. Whoever holds goes on until its znode goes (or is
-   downgraded): neither a newcomer nor a smaller size takes a grant away.
+2. The holders are the first ``held`` of a queue, granted in its order. EXCLUSIVE holds alone;
+   SHARED with SHARED only; SLOT with SLOT only, up to the size. Whoever holds goes on until its
+   znode goes (or is downgraded): neither a newcomer nor a smaller size takes a grant away.
 3. A ``delay-`` znode closes the queue: nobody numbered above it is granted.
 4. The contenders of one group (a multi-lock) are granted in one command, when all of them can be,
    and go in one command. Of others ``grants_per_command_max`` are granted at most; who may hold as
@@ -20,7 +20,7 @@ events when a command is done, so that commands over the plain tree count as wel
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -89,6 +89,10 @@ class Queue:
         """Whether the contender stands in its place."""
         at = self.index(number, path)
         return at < len(self.contenders) and self.contenders[at] == (number, path)
+
+    def behind(self, number: int, path: str) -> int:
+        """Return the index of the first contender behind this place, there or not."""
+        return bisect_right(self.contenders, (number, path))
 
     def is_closed_to(self, number: int) -> bool:
         """Say whether a contender has to wait for the end of a delay."""
@@ -398,7 +402,7 @@ class LockTable:
         """Iterate over who holds, in queue order."""
         queue = self.queues.get(directory)
         if queue is not None:
-            for _, path in queue.contenders[: queue.held]:
+            for _, path in islice(queue.contenders, queue.held):
                 yield self.contenders[path]
 
     def counts(self) -> tuple[int, ...]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from coordinator.state.locks.contender import Closing, ContenderRecord
 from coordinator.state.locks.grant_history import EndedGrant, GrantQuery, KeptGrant
+from coordinator.state.locks.lookups import first_granted, with_token
 from coordinator.state.locks.queues import LockTable
 
 
@@ -57,12 +59,31 @@ class LockReads:
         """Return who holds, in queue order."""
         return tuple(self._table.holders(directory))
 
-    def contenders(self, directory: str, limit: int | None = None) -> tuple[ContenderRecord, ...]:
-        """Return who stands in the queue, holders first; at most the first ``limit``."""
+    def contenders(
+        self, directory: str, limit: int | None = None, start: int = 0
+    ) -> tuple[ContenderRecord, ...]:
+        """Return who stands in the queue, holders first; at most ``limit``, from the position
+        ``start`` on."""
         queue = self._table.queues.get(directory)
         if queue is None:
             return ()
-        return tuple([self._table.contenders[path] for _, path in queue.contenders[:limit]])
+        end = None if limit is None else start + limit
+        return tuple([self._table.contenders[path] for _, path in queue.contenders[start:end]])
+
+    def holders_behind(
+        self, directory: str, place: tuple[int, str], limit: int
+    ) -> tuple[ContenderRecord, ...]:
+        """Return at most ``limit`` of those who hold behind a place (number and path) of the
+        queue, whether anybody still has that place or not."""
+        queue = self._table.queues.get(directory)
+        if queue is None:
+            return ()
+        start = queue.behind(*place)
+        return self.contenders(directory, max(0, min(limit, queue.held - start)), start)
+
+    def with_token(self, directory: str, token: int) -> ContenderRecord | None:
+        """Return the contender with this fencing token, None when there is none, in O(log n)."""
+        return with_token(self._table, directory, token)
 
     def length(self, directory: str) -> int:
         """Return how many stand in the queue, holders included."""
@@ -113,13 +134,16 @@ class LockReads:
         """Return the grants asked for, ended and held, in the order in which they were granted.
 
         Of one queue, at the cost of its own grants; else of all that the history keeps. Who asks
-        for those of all queues may bring who holds them, ``held``, collected in slices.
+        for more than one grant may bring who holds, ``held``, collected in slices.
         """
         table, directory = self._table, query.directory
-        if held is None:
+        if held is None and directory is not None and query.token is not None:
+            found = with_token(table, directory, query.token)
+            held = () if found is None or not found.is_holder else (found,)
+        elif held is None:
             directories = table.queues if directory is None else (directory,)
             held = [each for one in directories for each in table.holders(one)]
-        return table.history.find(query, held, table.holders)
+        return table.history.find(query, held, partial(first_granted, table))
 
     def ended(self) -> tuple[KeptGrant, ...]:
         """Return the grants that have ended and are kept, in the order of their ends."""

@@ -176,7 +176,8 @@ OPERATIONS: dict[str, Described] = {
     ),
     "get_lock": Described(
         "GET", _LOCK, "Who holds, who waits, and whether a fencing token is the current one.",
-        gives="LockView", is_read=True, query={"fencing_token": integer()},
+        gives="LockView", is_read=True,
+        query={"fencing_token": integer(), "session_id": TEXT},
     ),
     "acquire_lock": Described(
         "POST", _LOCK, "Wait in the queue until the lock is granted or the time is up.",
@@ -222,7 +223,8 @@ OPERATIONS: dict[str, Described] = {
     ),
     "get_election": Described(
         "GET", _ELECTION, "Who is elected, and the other candidates; ?observe streams each change.",
-        gives="ElectionView", streams="ObserveLine", is_read=True, query={"observe": FLAG},
+        gives="ElectionView", streams="ObserveLine", is_read=True,
+        query={"observe": FLAG, "session_id": TEXT},
         stream_types=(messages.EVENT_STREAM_TYPE, messages.NDJSON_TYPE),
     ),
     "campaign": Described(

@@ -82,11 +82,13 @@ class ElectionRoutes(QueueRoutes):
     async def who(self, request: Request) -> Answered:
         """Return who is elected and who else stands, once or each time it changes."""
         door = self._door
-        query = Query(request.query, {*READ_MODES, "observe"})
+        query = Query(request.query, {*READ_MODES, "observe", "session_id"})
         name = name_in(request)
         mode = query.read_mode()
         # An observer first sees what a read would have shown.
-        read = await door.member.elections.who(name, mode, door.deadline_ms(request))
+        read = await door.member.elections.who(
+            name, mode, door.deadline_ms(request), session_id=query.text("session_id")
+        )
         if query.flag("observe"):
             return await self._observe(request, name)
         view = read.value

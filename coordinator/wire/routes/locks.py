@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from coordinator.model.acquire import Acquire
 from coordinator.model.grants import GrantReply
-from coordinator.model.views import LockList, LockView
+from coordinator.model.views import LockList
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.service.locks.service import AcquireOptions, LockService
 from coordinator.state.commands import HeldCondition
@@ -79,15 +79,17 @@ class LockRoutes(QueueRoutes):
     async def look(self, request: Request) -> Answer:
         """Return who holds and who waits; with a token only whether it is a current one."""
         door = self._door
-        query = Query(request.query, {*READ_MODES, "fencing_token"})
-        token = query.integer("fencing_token", minimum=0)
-        name = name_in(request)
+        query = Query(request.query, {*READ_MODES, "fencing_token", "session_id"})
         read = await door.member.lock_views.query(
-            name, query.read_mode(), door.deadline_ms(request), is_whole=token is None
+            name_in(request),
+            query.read_mode(),
+            door.deadline_ms(request),
+            fencing_token=query.integer("fencing_token", minimum=0),
+            session_id=query.text("session_id"),
         )
         view = read.value
         lists = {"holders": (view.holders, to_body), "queue": (view.queue, to_body)}
-        body = to_body(without_lists(view, token), door.reply_encoding(request))
+        body = to_body(replace(view, holders=(), queue=()), door.reply_encoding(request))
         return await door.reply_listed(request, body, lists, read)
 
     async def list(self, request: Request) -> Answer:
@@ -106,14 +108,3 @@ class LockRoutes(QueueRoutes):
         page = read.value
         body = to_body(LockList((), page.next))
         return await door.reply_listed(request, body, {"locks": (page.locks, to_body)}, read)
-
-
-def without_lists(view: LockView, token: int | None) -> LockView:
-    """Return a lock as it is looked at, without the lists of who holds and who waits.
-
-    ``token`` is the one that was asked about, if any."""
-    is_current = None
-    if token is not None:
-        is_current = token in [each.fencing_token for each in view.holders]
-    return replace(view, holders=(), queue=(), is_current=is_current)
-

@@ -1,4 +1,7 @@
-"""A queue as long as sessions allow is looked at without a long step of the loop."""
+"""A long queue is looked at without a long step of the loop, its head alone.
+
+The longest of all are in ``wire/test_largest_queues``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from coordinator.clock import ManualClock
+from coordinator.service.locks.contenders import SHOWN_MAX
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.elections import ElectionService
 from coordinator.service.locks.views import LockViews
@@ -16,7 +20,7 @@ from coordinator.state.commands import Command, Enter, Kind, OpenSession
 from coordinator.state.machine import StateMachine
 from tests.loop_meter import HELD_MS_MAX, metered
 
-LONG = 20_000
+LONG = 2 * SHOWN_MAX
 DATA = b'{"label":"report 7","host":"worker-7.example.com","pid":4711}'
 
 
@@ -42,7 +46,7 @@ def long_queue(directory: str, prefix: str) -> StateMachine:
 
 @pytest.mark.parametrize("what", ["lock", "election"])
 def test_no_look_at_a_long_queue_holds_the_loop(what: str) -> None:
-    """What is one step takes no more than a copy; the view of each is made in slices."""
+    """What is one step takes no more than a copy of its head; views are made in slices."""
     nothing: Any = None
     reads = cast("Any", Reads())
     if what == "lock":
@@ -56,11 +60,13 @@ def test_no_look_at_a_long_queue_holds_the_loop(what: str) -> None:
 
     async def look() -> int:
         if what == "lock":
-            view = (await views.query("q", STALE, 0, is_whole=False)).value
+            view = (await views.query("q", STALE, 0, fencing_token=0)).value
+            assert view.queue_length == LONG - 1
             return len(view.holders) + len(view.queue)
         seen = (await elections.who("q", STALE, 0)).value
+        assert seen.candidate_count == LONG - 1
         return (seen.elected is not None) + len(seen.candidates)
 
     with metered() as loop:
-        assert loop.run(look()) == LONG
+        assert loop.run(look()) == SHOWN_MAX + 1
         assert loop.held_ms(lambda _: loop.run(look())) < HELD_MS_MAX
