@@ -20,7 +20,7 @@ events when a command is done, so that commands over the plain tree count as wel
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -89,10 +89,6 @@ class Queue:
         """Whether the contender stands in its place."""
         at = self.index(number, path)
         return at < len(self.contenders) and self.contenders[at] == (number, path)
-
-    def behind(self, number: int, path: str) -> int:
-        """Return the index of the first contender behind this place, there or not."""
-        return bisect_right(self.contenders, (number, path))
 
     def is_closed_to(self, number: int) -> bool:
         """Say whether a contender has to wait for the end of a delay."""

@@ -5,6 +5,7 @@ Reads only, for the rooms above; what they return are values of this moment.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -78,7 +79,7 @@ class LockReads:
         queue = self._table.queues.get(directory)
         if queue is None:
             return ()
-        start = queue.behind(*place)
+        start = bisect_right(queue.contenders, place)
         return self.contenders(directory, max(0, min(limit, queue.held - start)), start)
 
     def with_token(self, directory: str, token: int) -> ContenderRecord | None:

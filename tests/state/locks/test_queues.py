@@ -264,3 +264,25 @@ def test_a_repetition_marks_no_other_contender_of_its_path() -> None:
     assert again.is_repeat
     assert room.machine.locks.holders("/locks/a") == (other,)
     assert room.apply(Release(path, other.czxid, spares_repeated=True)).refusal is None
+
+
+def test_a_condition_takes_the_token_of_who_holds_and_of_nobody_else() -> None:
+    """Not of who waits, nor a number between; the refusal names who holds."""
+    room = Room()
+    shared = [Enter(A, "read-", Kind.SHARED, "s1", b"") for _ in range(3)]
+    entered = [room.apply(each).unwrap() for each in shared]
+    tokens = [each.contenders[0].stat.czxid for each in entered if isinstance(each, Entered)]
+    _, waiting = room.enter()
+    write = SetData("/", b"")
+
+    taken = {
+        token
+        for token in range(waiting + 3)
+        if room.apply(write, HeldCondition(A[0], token)).refusal is None
+    }
+    refusal = room.apply(write, HeldCondition(A[0], waiting)).refusal
+
+    assert taken == set(tokens)
+    assert refusal is not None
+    assert dict(refusal.fields)["holder_tokens"] == tuple(tokens)
+    assert room.machine.locks.with_token(A[0], waiting + 1) is None
