@@ -27,6 +27,11 @@ def below(name: str, title: str) -> str:
     return page(name).split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
 
 
+def items(text: str) -> str:
+    """Return a page with each item of its lists on one line."""
+    return re.sub(r"\n {2,}", " ", text)
+
+
 def test_every_guard_is_in_the_table_of_stores() -> None:
     """Whoever has a store finds its guard, and what to do where there is none."""
     table = below("guards.md", "Which store")
@@ -42,19 +47,19 @@ def test_every_guard_is_in_the_table_of_stores() -> None:
 
 def test_every_error_of_a_lock_has_a_reaction() -> None:
     """Not had, away, lost, unknown at the release: each has its row."""
-    table = below("recipes.md", "What the errors ask of you")
-    rows = re.findall(r"^\| (\w+) \| (.+?) \| .+ \| (.+) \|$", table, re.MULTILINE)
-    told = {(when, name) for when, names, _ in rows for name in re.findall(r"(\w+Error)`", names)}
+    text = below("recipes.md", "What the errors ask of you")
+    rows = re.findall(r"^- \*\*(\w+), (.+?):\*\* .+\. .+\.$", items(text), re.MULTILINE)
+    told = {(when, name) for when, names in rows for name in re.findall(r"(\w+Error)`", names)}
 
     assert told >= {
-        ("acquire", "LockTimeoutError"),
-        ("acquire", "UnavailableError"),
-        ("acquire", "OutcomeUnknownError"),
-        ("acquire", "SessionExpiredError"),
-        ("acquire", "DeadlockError"),
-        ("hold", "LockLostError"),
-        ("release", "OutcomeUnknownError"),
-        ("release", "UnavailableError"),
+        ("Acquire", "LockTimeoutError"),
+        ("Acquire", "UnavailableError"),
+        ("Acquire", "OutcomeUnknownError"),
+        ("Acquire", "SessionExpiredError"),
+        ("Acquire", "DeadlockError"),
+        ("Hold", "LockLostError"),
+        ("Release", "OutcomeUnknownError"),
+        ("Release", "UnavailableError"),
     }
     for _, name in told:
         assert issubclass(getattr(errors, name), errors.CoordinatorError)
@@ -72,9 +77,9 @@ def test_the_defaults_of_retries_and_margin_are_the_documented_ones() -> None:
 
 
 def test_each_name_for_who_writes_a_recipe_is_explained() -> None:
-    """In the table of docs/recipes.md, and in the docstring of the package."""
-    table = below("recipes.md", "Write your own")
-    told = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    """In docs/recipes.md, and in the docstring of the package."""
+    text = below("recipes.md", "Write your own")
+    told = re.findall(r"^- `(\w+)`: ", text, re.MULTILINE)
 
     assert told == locks.__all__
     assert re.findall(r"^``(\w+)``$", locks.__doc__ or "", re.MULTILINE) == locks.__all__
@@ -140,11 +145,11 @@ def test_each_promise_names_tests_that_are_there() -> None:
 
 
 def test_each_promise_is_examined_by_something_that_is_there() -> None:
-    """The table names every promise, properties that worlds judge, and tests."""
+    """The list names every promise, properties that worlds judge, and tests."""
     promises = re.findall(r"^(\d+)\. ", below("guarantees.md", "Promised"), flags=re.MULTILINE)
     rows = re.findall(
-        r"^\| (\d+) [^|]+\| ([^|]+) \| ([^|]+) \|$",
-        below("testing.md", "Which promise is examined by what"),
+        r"^- \*\*(\d+) [^*]+\*\*: (.+?)\. Besides: (.+)\.$",
+        items(below("testing.md", "Which promise is examined by what")),
         flags=re.MULTILINE,
     )
     judgements = "".join(

@@ -1,4 +1,4 @@
-"""Shared by the tests of the locks."""
+"""The two kinds of exclusive lock, for tests that hold of both, and helpers of such tests."""
 
 from __future__ import annotations
 
