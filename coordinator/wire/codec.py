@@ -14,15 +14,16 @@ back; ``coordinator.wire.encoding`` turns those into bytes, in JSON or msgpack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from math import inf
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from msgspec import NODEFAULT, Struct, inspect
+from msgspec.structs import asdict
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.model.fields import INTEGER_MAX, INTEGER_MIN
@@ -265,13 +266,31 @@ class _Field:
             is_unsaid=bool(extra.get("is_unsaid")),
         )
 
-    def renamed(self, body: Mapping[str, Any]) -> _Field | None:
-        """Return the field by its other name, if ``body`` has that one."""
-        if self.other is None or body.get(self.other) is None:
-            return None
-        if body.get(self.called) is not None:
-            raise WrongBody(f"expected {self.called} or {self.other}, found both")
-        return replace(self, called=self.other)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it may be called in a body."""
+        encoded = (f"{self.called}_base64",) if self.bytes_max is not None else ()
+        return (self.called, *encoded, *(() if self.other is None else (self.other,)))
+
+    @property
+    def is_read_otherwise(self) -> bool:
+        return self.bytes_max is not None or self.other is not None
+
+    @property
+    def is_written_otherwise(self) -> bool:
+        return self.is_left_out or self.bytes_max is not None
+
+    def read_otherwise(self, body: Mapping[str, Any], values: dict[str, Any]) -> None:
+        """Put into ``values`` what ``body`` says, in whichever field."""
+        field = self
+        if self.other is not None and body.get(self.other) is not None:
+            if body.get(self.called) is not None:
+                raise WrongBody(f"expected {self.called} or {self.other}, found both")
+            field = replace(self, called=self.other)
+            values[self.when] = True
+        value = field.read(body)
+        if value is not None or self.is_required:
+            values[self.name] = value
 
     def read(self, body: Mapping[str, Any]) -> Any:
         """Return the value that ``body`` has for it, None when it has none."""
@@ -288,6 +307,28 @@ class _Field:
             what = _nothing(body, self.called)
             raise WrongBody(f"expected {self.form.expected}, found {what}", f".{self.called}")
         return None
+
+    def write_otherwise(self, body: dict[str, Any], encoding: Encoding) -> None:
+        """Change what ``body`` has for it, the bare value, into what it says."""
+        item = body[self.called]
+        if self.is_left_out and item == self.default:
+            del body[self.called]
+        elif item is None:
+            pass
+        elif self.bytes_max is not None:
+            written = bytes_fields(self.called, item, encoding)
+            if self.called not in written:
+                del body[self.called]
+            body.update(written)
+        elif self.form.write is not None:
+            body[self.called] = self.form.write(item, encoding)
+
+    def rename(self, body: dict[str, Any]) -> None:
+        """Call it in ``body`` what it is called while the field ``when`` is true."""
+        if self.called in body:
+            is_kept = self.other is None and not self.is_unsaid
+            written = body[self.called] if is_kept else body.pop(self.called)
+            body.update({name: written for name in (self.other, self.also) if name is not None})
 
 
 _BYTES = Form("text", lambda value: value)
@@ -342,6 +383,18 @@ def bare(kind: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
     return kind, extra
 
 
+def _bare_values(kind: type[Any], fields: Sequence[_Field]) -> Callable[[Any], dict[str, Any]]:
+    """Return what makes a body of the bare values, in the fastest of three ways."""
+    names, called = [each.name for each in fields], [each.called for each in fields]
+    pairs = partial(zip, called)
+    if getattr(kind, "_fields", ()) == tuple(names):
+        return lambda value: dict(pairs(value))
+    if getattr(kind, "__struct_fields__", ()) == tuple(called) == tuple(names):
+        return asdict
+    values = attrgetter(*names, "__class__", "__class__")  # of one name it would return no tuple
+    return lambda value: dict(pairs(values(value)))
+
+
 class ObjectForm:
     """How the values of one class are read and written: its definition, looked at once."""
 
@@ -351,28 +404,32 @@ class ObjectForm:
         self._is_strict = getattr(info, "forbid_unknown_fields", False)
         self._tag_field: str | None = getattr(info, "tag_field", None)
         self._tag: Any = getattr(info, "tag", None)
-        read = [_Field.of(each, is_strict=self._is_strict) for each in info.fields]
-        self._fields = tuple([each for each in read if each is not None])
-        known = {each.called for each in self._fields}
-        known |= {f"{each.called}_base64" for each in self._fields if each.bytes_max}
-        known |= {each.other for each in self._fields if each.other is not None}
-        self._known = known if self._tag_field is None else known | {self._tag_field}
-        names = [each.name for each in self._fields]
-        self._names = [each.called for each in self._fields]
-        is_written_so = not any(
-            each.is_left_out or each.bytes_max or each.form.write for each in self._fields
-        )
-        is_marked = any(bare(each.type)[1].keys() - {"one_of"} for each in info.fields)
-        self._is_plain = self._tag_field is None and is_written_so and not is_marked
-        """Whether every field is in a body what it is in the model, as in a Stat."""
-        beside = ("__class__", "__class__")  # of one name it would not return a tuple
-        self._values: Callable[[Any], tuple[Any, ...]] = attrgetter(*names, *beside)
+        fields = [_Field.of(each, is_strict=self._is_strict) for each in info.fields]
+        self._fields = tuple([each for each in fields if each is not None])
+        self._known = {name for each in self._fields for name in each.names}
+        if self._tag_field is not None:
+            self._known.add(self._tag_field)
+        self._bare = _bare_values(kind, self._fields)
+        self._tagged = {} if self._tag_field is None else {self._tag_field: self._tag}
+        self._hidden: dict[tuple[str, ...], frozenset[str | None]] = {}
+        self._reads = [
+            (each.name, each.called, None if each.is_read_otherwise else each.form.read, each)
+            for each in self._fields
+        ]
+        self._changes = [
+            (each.name, each.called, None if each.is_written_otherwise else each.form.write, each)
+            for each in self._fields
+            if each.is_written_otherwise or each.form.write is not None
+        ]
+        """The fields that are not in a body what they are in the model."""
+        self._renamed = [each for each in self._fields if each.when]
+        self._when = self._renamed[0].when if self._renamed else ""
 
     def read(self, body: Any, given: Mapping[str, Any], beside: Collection[str]) -> Any:
         """Return the value that ``body`` says; raises WrongBody."""
         if not isinstance(body, Mapping):
             refuse("an object", body)
-        if self._is_strict and (given or not body.keys() <= self._known):
+        if self._is_strict and not self._knows(body, given):
             self._refuse_unknown(body, given, beside)
         if self._tag_field is not None and body.get(self._tag_field) not in (None, self._tag):
             raise WrongBody(
@@ -380,44 +437,60 @@ class ObjectForm:
                 f".{self._tag_field}",
             )
         values = dict(given)
-        for field in self._fields:
-            if field.name not in given:
-                other = field.renamed(body)
-                if other is not None:
-                    values[field.when] = True
-                value = (other or field).read(body)
-                if value is not None or field.is_required:
-                    values[field.name] = value
+        for name, called, read, field in self._reads:
+            if name in given:
+                continue
+            item = body.get(called)
+            if read is None:
+                field.read_otherwise(body, values)
+            elif item is not None:
+                try:
+                    values[name] = read(item)
+                except WrongBody as wrong:
+                    wrong.path = f".{called}{wrong.path}"
+                    raise
+            elif field.is_required:
+                values[name] = field.read(body)  # null, or a refusal
         return self._kind(**values)
+
+    def _knows(self, body: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+        if not body.keys() <= self._known:
+            return False
+        return not given or self._elsewhere(given).isdisjoint(body)
+
+    def _elsewhere(self, given: Mapping[str, Any]) -> frozenset[str | None]:
+        """Return the names that no body has where the fields ``given`` are said elsewhere."""
+        names = tuple(given)
+        hidden = self._hidden.get(names)
+        if hidden is None:
+            encoded = [f"{name}_base64" for name in names]
+            hidden = self._hidden[names] = frozenset({*names, *encoded, self._tag_field})
+        return hidden
 
     def _refuse_unknown(
         self, body: Mapping[str, Any], given: Mapping[str, Any], beside: Collection[str]
     ) -> None:
-        elsewhere = {*given, *[f"{name}_base64" for name in given], self._tag_field}
-        elsewhere = elsewhere if given else set()
-        known = self._known.union(beside) - elsewhere
+        known = self._known.union(beside) - (self._elsewhere(given) if given else set())
         if unknown := body.keys() - known:
             raise WrongBody(unknown_name(unknown, known, "field"))
 
     def write(self, value: Any, encoding: Encoding, given: Collection[str]) -> dict[str, Any]:
-        """Return ``value`` as an object."""
-        if self._is_plain:
-            return dict(zip(self._names, self._values(value), strict=False))
-        body: dict[str, Any] = {}
-        if self._tag_field is not None and not given:
-            body[self._tag_field] = self._tag
-        for field, item in zip(self._fields, self._values(value), strict=False):
-            if (field.is_left_out and item == field.default) or field.name in given:
+        """Return ``value`` as an object: the bare values, and then what is written otherwise."""
+        body = self._bare(value)
+        if not given and self._tagged:
+            body = {**self._tagged, **body}
+        if given:
+            for field in self._fields:
+                if field.name in given:
+                    del body[field.called]
+        for name, called, write, field in self._changes:
+            if name in given:
                 continue
-            if field.bytes_max and item is not None:
-                body.update(bytes_fields(field.called, item, encoding))
-                continue
-            write, called, also = field.form.write, field.called, None
-            if field.when and getattr(value, field.when):
-                if field.is_unsaid:
-                    continue
-                called, also = field.other or called, field.also
-            body[called] = item if item is None or write is None else write(item, encoding)
-            if also is not None:
-                body[also] = body[called]
+            if write is None:
+                field.write_otherwise(body, encoding)
+            elif (item := body[called]) is not None:
+                body[called] = write(item, encoding)
+        if self._when and getattr(value, self._when):
+            for field in self._renamed:
+                field.rename(body)
         return body

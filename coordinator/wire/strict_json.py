@@ -20,6 +20,7 @@ import math
 from typing import Any, NoReturn
 
 import msgpack  # type: ignore[import-untyped]
+import msgspec
 
 from coordinator.errors import BadArgumentsError
 from coordinator.model.fields import INTEGER_MAX as INTEGER_MAX
@@ -78,8 +79,7 @@ def decode_msgpack(raw: bytes, depth_max: int = DEPTH_MAX, items_max: int = ITEM
 
 def encode_msgpack(value: Any) -> bytes:
     """Return ``value`` as msgpack; bytes stay bytes."""
-    packed: bytes = msgpack.packb(value, use_bin_type=True)
-    return packed
+    return msgspec.msgpack.encode(value)
 
 
 def msgpack_packer() -> Any:

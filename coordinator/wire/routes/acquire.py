@@ -145,7 +145,7 @@ class AcquireHandler:
                 await self._tell_position(stream, positions)
             grant = waiting.result()
             is_granting = True
-            await stream.send(to_body(Granted(grant)))
+            await stream.send(to_body(Granted(grant), stream.encoding))
         except CoordinatorError as error:
             if not stream.is_open:
                 raise  # the status can still say it
@@ -167,7 +167,7 @@ class AcquireHandler:
             await stream.keep_alive()
             return
         if position is not None:
-            await stream.send(to_body(Queued(position)))
+            await stream.send(to_body(Queued(position), stream.encoding))
 
     async def _give_up(self, waiting: asyncio.Task[GrantReply]) -> None:
         """End the wait of a client that is not there any more, and what came of it."""
