@@ -364,3 +364,29 @@ def test_the_ways_in_the_docs_name_functions_that_are_there() -> None:
 def test_files_that_are_named_are_there() -> None:
     """In docs, comments and tests: a file that was moved is named where it is now."""
     assert source.missing_files(ROOT) == []
+
+
+RECORDED = "purpose"
+"""An option that is recorded with a grant, and shown."""
+
+
+def names_in(path: Path) -> set[str]:
+    """Return what is named in a module: attributes, arguments, fields, constants of text."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for name in ("id", "attr", "arg", "value"):
+            if isinstance(named := getattr(node, name, None), str):
+                found.add(named)
+    return found
+
+
+def test_a_recorded_option_is_named_in_few_files() -> None:
+    """Once in the model, and where callers of the recipes say it; the rest has it from there."""
+    named = {module for module, path in MODULES if RECORDED in names_in(path)}
+
+    assert named == {
+        "coordinator.model.contention",  # its name, kind, bounds and description
+        "recipes.options",  # checked
+        "recipes.lock",  # said and described
+        "coordinator.cli.why",  # this one is also made a sentence of
+    }

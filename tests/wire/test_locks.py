@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from coordinator.model.contention import HolderInfo
 from tests.wire.serving import Api
 
 
@@ -44,6 +45,24 @@ async def test_a_lock_is_granted_seen_and_released(api: Api) -> None:
     assert released.body == again.body == {"grant_id": grant["grant_id"], "released": True}
     after = (await api.get(f"/v1/locks/daily?fencing_token={token}")).body
     assert (after["holder"], after["is_current"]) == (None, False)
+
+
+async def test_what_a_holder_says_of_itself_is_shown_wherever_its_grant_is(api: Api) -> None:
+    """Each field of the model, with nothing about any of them between: no list to add it to."""
+    said = {"pid": 7, "when_unsure": "continue", "purpose": "correctness"}
+    said = {name: said.get(name, f"its {name}") for name in HolderInfo.__struct_fields__}
+
+    lease = {"session_id": await api.session_id()}
+    grant = (await api.post("/v1/locks/daily", {**lease, **said})).body["grant"]
+    views = (
+        (await api.get("/v1/locks/daily")).body["holder"],
+        (await api.get("/v1/locks")).body["locks"][0]["holder"],
+        (await api.get("/v1/grants?lock=daily")).body["grants"][0],
+        (await api.get(f"/v1/grants/daily/{grant['grant_id']}")).body["grant"],
+        (await api.post("/v1/locks/daily", {**lease, "timeout_ms": 0})).body["holder"],
+    )
+
+    assert [{name: view[name] for name in said} for view in views] == [said] * len(views)
 
 
 async def test_a_held_lock_is_refused_with_who_holds_it(api: Api) -> None:
