@@ -11,6 +11,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import structs
+
 from coordinator.client.locks import Acquired, AcquireRequest, LockQueue
 from coordinator.errors import CoordinatorError, LockTimeoutError, UnavailableError
 from coordinator.model.acquire import IfHeld
@@ -173,7 +175,7 @@ class Contending:
         inner = self._plan(plan.names)
         if inner.room == "locks":
             request = self._terms(draw, inner.request.kind, inner.request.size)
-            inner = replace(inner, request=replace(request, owner=plan.request.owner))
+            inner = replace(inner, request=structs.replace(request, owner=plan.request.owner))
         acquired = await self._take(inner)
         if acquired is not None:
             self._client.world.record.tally.deeds["take inside"] += 1
