@@ -15,8 +15,8 @@
    or OutcomeUnknownError from acquire (the service is away: do not enter), LockLostError (you held
    it: stop), OutcomeUnknownError from release (the work is done; the lock frees itself at the
    latest with the session).
-4. Once the client's session is open, an acquire without waiting is one round trip and one proposal;
-   so is a release.
+4. An acquire without waiting is one round trip and one proposal, which also opens the client's
+   session if it has none; so is a release.
 5. The lock is not reentrant: a holder that asks again gets DeadlockError at once, as does an owner
    that would close a cycle of owners that wait for each other. ``ReentrantLock`` counts.
 """

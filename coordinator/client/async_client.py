@@ -375,7 +375,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
             self._delivery,
             self.chores,
             self.leftovers,
-            lambda limit_ms: self.session(limit_ms / 1000),
+            self._session,
             names=names,
             is_election=is_election,
             timeout_ms=self.settings.timeout_ms,

@@ -1,20 +1,86 @@
 """The one session of a client: opened when first needed, and again after a loss.
 
-A client with a health probe gets one only while the probe says that it is well.
+A client with a health probe gets one only while the probe says that it is well. The first attempt
+to hold a lock opens it with itself, in the same entry of the log, if nobody has asked for it yet.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from coordinator.client.chores import Chores
 from coordinator.client.delivery import Delivery
 from coordinator.client.probing import Prober
-from coordinator.client.session import Session, open_session
+from coordinator.client.session import Session, new_session, open_session
 from coordinator.client.settings import ClientSettings
 from coordinator.errors import ClientClosedError, UnavailableError, UnhealthyError
 
 _OPENED_S = 0.25
+
+
+class OpeningSession:
+    """The session that an attempt to hold opens with itself, under an id drawn here."""
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        settings: ClientSettings,
+        on_unopened: Callable[[OpeningSession], None],
+    ) -> None:
+        self.session_id = f"{delivery.random.getrandbits(64):016x}"
+        self.is_known: asyncio.Future[Session | None] = asyncio.get_running_loop().create_future()
+        """Done when a member has said that it is open; with None if the attempt ended before."""
+        self.waiting = 0
+        """How many others wait for it."""
+        self._delivery = delivery
+        self._settings = settings
+        self._on_unopened = on_unopened
+        self._first_ms: int | None = None
+        self._last_ms = 0
+
+    def sent(self) -> dict[str, str | int]:
+        """Return what the attempt says of the session; it is sent now."""
+        self._last_ms = self._delivery.clock.monotonic_ms()
+        if self._first_ms is None:
+            self._first_ms = self._last_ms  # a repetition may be answered with the first outcome
+        return {
+            "session_id": self.session_id,
+            "lease_ms": self._settings.session_timeout_ms,
+            "session_label": self._settings.label,
+        }
+
+    def opened(self) -> Session:
+        """A member says that it is open."""
+        assert self._first_ms is not None, "what is answered was sent"
+        session = new_session(
+            self._delivery,
+            self.session_id,
+            self._settings.session_timeout_ms,
+            sent_ms=self._first_ms,
+            margin_ratio=self._settings.lease_margin_ratio,
+        )
+        if not self.is_known.done():
+            self.is_known.set_result(session)
+        return session
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has run out, if it was opened at all: nobody sends its heartbeats."""
+        if self._first_ms is None:
+            return True
+        ends_ms = self._last_ms + 2 * self._settings.session_timeout_ms
+        return self._delivery.clock.monotonic_ms() > ends_ms
+
+    def end(self) -> None:
+        """The attempt is over: if no session is known by now, others open one by themselves."""
+        if self.is_known.done():
+            return
+        self._on_unopened(self)
+        if self.waiting:
+            self.is_known.set_result(None)
+        else:
+            self.is_known.cancel()
 
 
 class CurrentSession:
@@ -26,6 +92,31 @@ class CurrentSession:
         self._chores = chores
         self._prober = None if settings.probe is None else Prober(settings.probe)
         self._opening: asyncio.Task[Session] | None = None
+        self._with_attempt: OpeningSession | None = None
+
+    def begin(self) -> OpeningSession | None:
+        """Let the caller's attempt open the session; None if there is one, or it is being opened.
+
+        The caller ends it in any case.
+        """
+        settings, opening = self._settings, self._opening
+        if self._prober is not None or settings.operator or not settings.label:
+            return None  # more is to be said of it, or to be asked before
+        if opening is not None and not _is_over(opening):
+            return None
+        begun = self._with_attempt = OpeningSession(self._delivery, settings, self._forget)
+        self._opening = self._chores.start(self._opened_with(begun), "open a session")
+        return begun
+
+    def _forget(self, begun: OpeningSession) -> None:
+        if self._with_attempt is begun:
+            self._with_attempt = None
+            if not begun.waiting:
+                self._opening = None
+
+    async def _opened_with(self, begun: OpeningSession) -> Session:
+        session = await begun.is_known
+        return await self._open() if session is None else session
 
     async def get(self, timeout_s: float | None) -> Session:
         """Return the session, opening it if need be, within ``timeout_s``."""
@@ -34,6 +125,9 @@ class CurrentSession:
             # A task of its own: all callers share it, and one that gives up does not end it.
             opening = self._opening = self._chores.start(self._open(), "open a session")
         if not opening.done():
+            begun = self._with_attempt
+            if begun is not None:
+                begun.waiting += 1
             await asyncio.wait({opening}, timeout=timeout_s)
         if not opening.done():
             failure = self._delivery.last_failure

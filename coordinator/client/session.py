@@ -357,8 +357,26 @@ async def open_session(
     sent_ms = delivery.clock.monotonic_ms()
     call = Call("POST", "/v1/sessions", SessionRequest(session_timeout_ms, label, operator))
     opened = await delivery.write(call, reader(SessionLease), timeout_ms)
-    lease = Lease(sent_ms, opened.timeout_ms, margin_ms(opened.timeout_ms, margin_ratio))
-    return Session(delivery, opened.session_id, lease, margin_ratio)
+    return new_session(
+        delivery,
+        opened.session_id,
+        opened.timeout_ms,
+        sent_ms=sent_ms,
+        margin_ratio=margin_ratio,
+    )
+
+
+def new_session(
+    delivery: Delivery,
+    session_id: str,
+    timeout_ms: int,
+    *,
+    sent_ms: int,
+    margin_ratio: float,
+) -> Session:
+    """Return an open session; its lease counts from when its opening was first sent."""
+    lease = Lease(sent_ms, timeout_ms, margin_ms(timeout_ms, margin_ratio))
+    return Session(delivery, session_id, lease, margin_ratio)
 
 
 def void(_: object) -> None:

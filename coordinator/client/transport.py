@@ -134,8 +134,16 @@ class _HttpStream:
             except (aiohttp.ClientError, OSError) as error:
                 raise ConnectionLostError(f"the stream broke: {_said(error)}") from error
             if not piece:
-                return None
+                return self._rest()
             self._buffer += piece
+
+    def _rest(self) -> bytes | None:
+        """Return a body that came as a whole and is no line; of a stream nothing is left over."""
+        if self._response.content_length is None or not self._buffer:
+            return None  # what is not ended was cut off
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        return rest
 
     async def read(self) -> bytes:
         try:

@@ -18,7 +18,7 @@ from coordinator.model.contention import (
     Kind,
     Size,
 )
-from coordinator.model.fields import INTERNAL, Positive, described, one_of, or_called
+from coordinator.model.fields import INTERNAL, Positive, ShortText, described, one_of, or_called
 
 IF_HELD_MAX = 64
 
@@ -58,21 +58,19 @@ class AcquireRequest(HolderInfo, frozen=True, forbid_unknown_fields=True):
 class Acquire(AcquireRequest, frozen=True, kw_only=True):
     """The body of POST /v1/locks/{name} and of POST /v1/elections/{name}.
 
-    Either ``session_id``, or ``lease_ms``: open a session of its own for this grant.
+    Either ``session_id``, or ``lease_ms``: open a session of its own for this grant. Both, in a
+    numbered request: open the session with this id, which the client drew.
     """
 
     session_id: (
-        Annotated[str, described("an open session; exactly one of this and lease_ms")] | None
+        Annotated[str, described("an open session; or, with lease_ms, the id of a new one")] | None
     ) = None
     lease_ms: (
-        Annotated[
-            Positive,
-            described(
-                "open a session of its own for this grant; exactly one of this and session_id"
-            ),
-        ]
-        | None
+        Annotated[Positive, described("open a session for this grant; or give session_id")] | None
     ) = None
+    session_label: Annotated[
+        ShortText, described("of the session that lease_ms opens; empty: as label")
+    ] = ""
     timeout_ms: Annotated[
         int, Meta(ge=0, le=WAIT_MS_MAX), described("how long to wait; 0 tries once")
     ] = WAIT_MS_DEFAULT

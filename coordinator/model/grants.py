@@ -68,9 +68,10 @@ class Granted(AcquireReply, frozen=True, tag_field="type", tag="granted"):
 
 
 class Queued(Struct, frozen=True, tag_field="type", tag="queued"):
-    """A line of a streamed acquire: how many stand before this contender."""
+    """A line of a streamed acquire: how many stand before this contender, and whose it is."""
 
     position: Count
+    session_id: str
 
 
 AcquireLine = Queued | Granted | StreamError

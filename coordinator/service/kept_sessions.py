@@ -66,11 +66,26 @@ class KeptSessions:
 
     def new(self, lease_ms: int, label: str, address: str = "") -> KeptSession:
         """Return a session that is not open yet, under an id drawn here, for this client."""
-        session_id = f"{self._entropy.getrandbits(64):016x}"
+        opening = self.opening(lease_ms, label, None, address=address)
         # As a client of its own name its outcome is remembered for as long as it is open: no longer
         # is needed, and then it is known to have ended.
-        request = RequestId(session_id, 1, self.replica.machine.applied_index)
-        return KeptSession(self, OpenSession(session_id, lease_ms, label, address), request)
+        request = RequestId(opening.session_id, 1, self.replica.machine.applied_index)
+        return KeptSession(self, opening, request)
+
+    def opening(
+        self,
+        timeout_ms: int,
+        label: str,
+        request: RequestId | None,
+        *,
+        session_id: str | None = None,
+        address: str = "",
+        by: str = "",
+    ) -> OpenSession:
+        """Return what opens a session, under an id drawn here unless the client drew one."""
+        session_id = session_id or f"{self._entropy.getrandbits(64):016x}"
+        client_id = "" if request is None else request.client_id
+        return OpenSession(session_id, timeout_ms, label, address, client_id, by)
 
 
 class KeptSession:
@@ -104,7 +119,7 @@ class KeptSession:
             await self._submit_opening(deadline_ms)
         except CoordinatorError as error:
             self._may_be_open = not error.definite
-            raise _in_words_of_a_lease(error) from None
+            raise in_words_of_a_lease(error) from None
         self._sent_ms = sent_ms
 
     async def end(self, deadline_ms: int) -> None:
@@ -205,7 +220,7 @@ class KeptSession:
         return ack
 
 
-def _in_words_of_a_lease(error: CoordinatorError) -> CoordinatorError:
+def in_words_of_a_lease(error: CoordinatorError) -> CoordinatorError:
     """Return the refusal of an opening in terms of the requested lease."""
     if not isinstance(error, BadArgumentsError) or "timeout_ms_min" not in error.fields:
         return error

@@ -32,7 +32,8 @@ from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.service.tasks import Tasks
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, ExpireSession
-from coordinator.state.outcomes import Outcome, SessionEnded, SessionOpened
+from coordinator.state.outcomes import Outcome, SessionEnded
+from coordinator.state.session_operations import opened_by
 
 logger = logging.getLogger("coordinator.service")
 
@@ -147,17 +148,19 @@ class Leases:
             expiring = self._expire(session_id, self.term, is_first=is_first)
             self._tasks.spawn(expiring, f"expire {session_id}")
 
-    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+    def on_outcome(self, command: Command, outcome: Outcome) -> None:
         """Start the lease of a session that was opened, and end that of one that was closed."""
         if self.term is None:
             return
         result = outcome.result
-        if isinstance(result, SessionOpened):
-            session = self._replica.machine.session(result.session_id)
-            if session is not None and result.session_id not in self._deadlines:
-                self._start_one(result.session_id, session.timeout_ms, self._clock.monotonic_ms())
-        elif isinstance(result, SessionEnded):
+        if isinstance(result, SessionEnded):
             self._maybe_drop(result.session_id)
+            return
+        opened = opened_by(command.operation, result)
+        if opened is not None and opened not in self._deadlines:
+            session = self._replica.machine.session(opened)
+            if session is not None:
+                self._start_one(opened, session.timeout_ms, self._clock.monotonic_ms())
 
     def on_restore(self) -> None:
         """A leader is never sent a snapshot, so a member that gets one has no leases."""

@@ -66,7 +66,6 @@ from coordinator.state import paths
 from coordinator.state.commands import (
     CloseSession,
     HeldCondition,
-    OpenSession,
     Operation,
     RequestId,
 )
@@ -303,10 +302,8 @@ class Member:
         """
         if timeout_ms is None:
             timeout_ms = self.limits.default_timeout_ms()
-        session_id = f"{self._random.getrandbits(64):016x}"
-        client_id = "" if request is None else request.client_id
         committed = await self.submit(
-            OpenSession(session_id, timeout_ms, label, address, client_id, by),
+            self.kept_sessions.opening(timeout_ms, label, request, address=address, by=by),
             request=request,
             identity=identity,
             deadline_ms=deadline_ms,

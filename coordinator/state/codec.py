@@ -5,10 +5,10 @@
    member are checked here; bytes of the log were checked before they were proposed.
 3. An operation is its tag and its fields in the order of its class. A tag is never reused; a new
    field or operation needs a new format number.
-4. Older formats are still read, from logs, snapshots and older members. Format 4 of commands has no
-   limits and ends sessions in one command; format 3 has no ``spares_…``; format 2 has no
-   ``failure`` and no ``directory`` in Abandon; format 1 has no queues: no tag above 13, no
-   ``silent_ms``, ``if_held`` and ``granted``.
+4. Older formats are still read, from logs, snapshots and older members. In format 5 of commands no
+   attempt opens its session. Format 4 has no limits and ends sessions in one command; format 3 has
+   no ``spares_…``; format 2 has no ``failure`` and no ``directory`` in Abandon; format 1 has no
+   queues: no tag above 13, no ``silent_ms``, ``if_held`` and ``granted``.
 
 ``packing`` packs values; it is the only file of this room that uses msgpack.
 """
@@ -100,7 +100,7 @@ from coordinator.state.shapes import (
     texts_of,
 )
 
-COMMAND_FORMAT = 5
+COMMAND_FORMAT = 6
 _QUEUES_OF_EPHEMERALS_FORMAT = 5
 OUTCOME_FORMAT = 3
 
@@ -112,12 +112,15 @@ _EVENT_NUMBER = {kind: number for number, kind in enumerate(_EVENT_TYPES)}
 
 _ZNODE_OPERATIONS = Family()
 _OPERATIONS = Family()
+_OPERATIONS_5 = Family()
 _OPERATIONS_4 = Family()
 _OPERATIONS_3 = Family()
 _OPERATIONS_2 = Family()
 _OPERATIONS_1 = Family()
-_EVERY_FAMILY = (_OPERATIONS, _OPERATIONS_4, _OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1)
-_FAMILIES = dict(zip((5, 4, 3, 2, 1), _EVERY_FAMILY, strict=True))
+_EVERY_FAMILY = (
+    _OPERATIONS, _OPERATIONS_5, _OPERATIONS_4, _OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1,
+)  # fmt: skip
+_FAMILIES = dict(zip((6, 5, 4, 3, 2, 1), _EVERY_FAMILY, strict=True))
 
 
 def _encode_create(each: Create) -> Row:
@@ -153,15 +156,28 @@ def _decode_guarded(row: Row) -> Guarded:
 
 
 def _encode_enter(each: Enter) -> Row:
-    return (
-        14, each.directories, each.prefix, kind_number(each.kind), each.session_id, each.data,
+    """An attempt of an open session is written as before attempts could open one."""
+    opening = each.opening
+    plain = (
+        each.directories, each.prefix, kind_number(each.kind), each.session_id, each.data,
         each.owner, each.is_try, each.lock_delay_ms, each.max_hold_ms, each.size,
     )  # fmt: skip
+    return (14, *plain) if opening is None else (25, *plain, _encode_open_session(opening)[1:])
 
 
 def _decode_enter(row: Row) -> Enter:
     _, directories, prefix, kind, *values = row
     return Enter(texts_of(directories), prefix, kind_of_number(kind), *values)
+
+
+def _decode_opening_enter(row: Row) -> Enter:
+    row, opening = row[:-1], row[-1]
+    opens = OpenSession(*(_opening_shape if len(opening) > 3 else _plain_opening_shape)(opening))
+    return _decode_enter(row)._replace(opening=opens)
+
+
+_plain_opening_shape = shape("session", STR, INT, STR)
+_opening_shape = shape("session", STR, INT, STR, STR, STR, STR)
 
 
 def _encode_open_session(each: OpenSession) -> Row:
@@ -202,10 +218,18 @@ _OPERATIONS_1.add_former(9, CloseSession, STR)
 _OPERATIONS_2.add_former(9, CloseSession, STR)
 for _family in (_OPERATIONS_4, _OPERATIONS_3):
     _family.add_former(9, CloseSession, STR, STR)
-_OPERATIONS.add(9, CloseSession, STR, STR, INT)
+for _family in (_OPERATIONS, _OPERATIONS_5):
+    _family.add(9, CloseSession, STR, STR, INT)
+    _family.add(10, ExpireSession, STR, INT, INT, INT)
+    _family.add(
+        21, SetLimits, ROW, INT, ROW, STR, encode=_encode_set_limits, decode=_decode_set_limits
+    )
+    _family.add(22, FinishSession, STR, INT)
+    _family.add(23, FinishGrants, encode=lambda _: (23,))
+    _family.add(24, OpenSession, STR, INT, STR, STR, STR, STR, encode=_encode_open_session)
 for _family in (_OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1):
     _family.add_former(11, Release, STR, INT)
-for _family in (_OPERATIONS, _OPERATIONS_4):
+for _family in (_OPERATIONS, _OPERATIONS_5, _OPERATIONS_4):
     _family.add(11, Release, STR, INT, BOOL)
     _family.add(12, Abandon, STR, INT, INT, STR, BOOL)
 _OPERATIONS_1.add_former(12, Abandon, STR, INT, INT)
@@ -214,12 +238,10 @@ _OPERATIONS_3.add_former(12, Abandon, STR, INT, INT, STR)
 _OPERATIONS_1.add_former(10, ExpireSession, STR, INT)
 for _family in (_OPERATIONS_4, _OPERATIONS_3, _OPERATIONS_2):
     _family.add_former(10, ExpireSession, STR, INT, INT)
-_OPERATIONS.add(10, ExpireSession, STR, INT, INT, INT)
-for _family in (_OPERATIONS, _OPERATIONS_4, _OPERATIONS_3, _OPERATIONS_2):
-    _family.add(
-        14, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT,
-        encode=_encode_enter, decode=_decode_enter,
-    )  # fmt: skip
+for _family in _EVERY_FAMILY[:-1]:
+    _family.add_former(
+        14, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT, decode=_decode_enter
+    )
     _family.add(15, Downgrade, STR, INT)
     _family.add(16, Resize, STR, INT)
     _family.add(17, Note, STR, INT, BYTES)
@@ -227,11 +249,9 @@ for _family in (_OPERATIONS, _OPERATIONS_4, _OPERATIONS_3, _OPERATIONS_2):
     _family.add(19, EndHold, STR, INT, INT)
     _family.add(20, Reopen, STR, INT, INT)
 _OPERATIONS.add(
-    21, SetLimits, ROW, INT, ROW, STR, encode=_encode_set_limits, decode=_decode_set_limits
-)
-_OPERATIONS.add(22, FinishSession, STR, INT)
-_OPERATIONS.add(23, FinishGrants, encode=lambda _: (23,))
-_OPERATIONS.add(24, OpenSession, STR, INT, STR, STR, STR, STR, encode=_encode_open_session)
+    25, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT, ROW,
+    encode=_encode_enter, decode=_decode_opening_enter,
+)  # fmt: skip
 
 _command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR, ROW)
 _command_1_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR)

@@ -112,6 +112,10 @@ class Enter(NamedTuple):
     ``owner`` names who contends inside the session (a task, a thread); "" is anonymous: an owner
     of its own. ``is_try`` enters only if this command grants it at once. ``lock_delay_ms`` closes
     the queue for that time if the holder's session expires; ``max_hold_ms`` bounds the hold. 0: no.
+
+    With ``opening`` the session does not exist yet: it is opened in this command, if a place is
+    taken. Its id is ``session_id``. A retry draws another id and gets the first outcome again, in
+    which the contenders are those of the session that was opened first.
     """
 
     directories: tuple[str, ...]
@@ -124,6 +128,7 @@ class Enter(NamedTuple):
     lock_delay_ms: int = 0
     max_hold_ms: int = 0
     size: int | None = None
+    opening: OpenSession | None = None
 
 
 @dataclass(frozen=True, slots=True)

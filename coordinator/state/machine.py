@@ -156,7 +156,7 @@ class StateMachine:
             Release: self._contenders.release,
             Abandon: self._abandon,
             Reap: lambda each: self._contenders.reap(each, self._term),
-            Enter: self._lock_operations.enter,
+            Enter: lambda each: self._session_operations.enter(each, self._applied_index),
             Downgrade: self._lock_operations.downgrade,
             Resize: self._lock_operations.resize,
             Note: self._lock_operations.note,

@@ -88,10 +88,11 @@ class ZnodeOperations:
     def create_contender(
         self, path: str, data: bytes, session_id: str, parents: CreateMode
     ) -> Created:
-        """Create a contender whose name begins like ``path``, for a session that is open."""
+        """Create a contender whose name begins like ``path``, for a session that is open, or that
+        this command opens."""
         paths.validate_sequential(path, self._limits)
         self._check_data(path, data, "create")
-        self._check_owner(path, session_id)
+        self._check_share(path, session_id)
         mode = CreateMode.EPHEMERAL_SEQUENTIAL
         child = self.new_znode(mode, data, session_id)
         return self._create(path, mode, parents, child, is_ordinary=False)
@@ -187,6 +188,9 @@ class ZnodeOperations:
                 path=path,
                 session_id=session_id,
             )
+        self._check_share(path, session_id)
+
+    def _check_share(self, path: str, session_id: str) -> None:
         if self._tree.ephemeral_count(session_id) >= self._limits.ephemerals_per_session_max:
             raise _quota(path, "ephemerals_per_session_max", self._limits)
 

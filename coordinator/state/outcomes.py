@@ -84,7 +84,8 @@ class Entered:
     """The result of entering: the contenders, in the order of the directories.
 
     ``position`` is the greatest number of contenders before one of them, 0 when ``is_granted``.
-    ``is_entered`` is False, and nothing changed, for a try that was not granted at once.
+    ``is_entered`` is False, and nothing changed, for a try that was not granted at once. The owner
+    of the contenders is the session, also if this attempt opened it.
     """
 
     contenders: tuple[Created, ...]

@@ -1,4 +1,4 @@
-"""The operations on sessions: open and end.
+"""The operations on sessions: open, also with an attempt to hold, and end.
 
 1. A session ends at once: it leaves the table of open sessions, its grants fail every condition
    (``LockTable.leaving``), and nothing is written in its name.
@@ -6,20 +6,39 @@
    ``FinishSession``, so that no command takes long. Each command deletes the deepest first, then by
    path.
 3. All contenders of a multi-lock are deleted in one command, whatever their number.
+4. An attempt to hold may open its session in the same command: both or neither.
 """
 
 from __future__ import annotations
 
 from coordinator.errors import BadArgumentsError
 from coordinator.state import paths
-from coordinator.state.commands import FinishSession, OpenSession
+from coordinator.state.commands import Enter, FinishSession, OpenSession, Operation
 from coordinator.state.dedup import RequestTable
 from coordinator.state.locks.contender import Departure, Ending
 from coordinator.state.locks.operations import LockOperations
 from coordinator.state.locks.queues import LockTable
-from coordinator.state.outcomes import SessionEnded, SessionFinished, SessionOpened
+from coordinator.state.outcomes import (
+    Entered,
+    Result,
+    SessionEnded,
+    SessionFinished,
+    SessionOpened,
+)
 from coordinator.state.sessions import SessionRecord, SessionTable
 from coordinator.state.tree import Tree
+
+
+def opened_by(operation: Operation, result: Result | None) -> str | None:
+    """Return the id of the session that this command opened, None if it opened none.
+
+    For a repeat it is the session that the first one opened.
+    """
+    if type(result) is SessionOpened:
+        return result.session_id
+    if type(operation) is Enter and operation.opening is not None and type(result) is Entered:
+        return result.contenders[0].stat.ephemeral_owner if result.is_entered else None
+    return None
 
 
 class SessionOperations:
@@ -43,6 +62,28 @@ class SessionOperations:
 
     def open(self, operation: OpenSession, index: int) -> SessionOpened:
         """Open a session; ``index`` is that of the log entry."""
+        self._check(operation)
+        self._add(operation, index)
+        return SessionOpened(operation.session_id, operation.timeout_ms)
+
+    def enter(self, operation: Enter, index: int) -> Entered:
+        """Take a place in each queue; open the session first, if the operation says so."""
+        opening = operation.opening
+        if opening is None:
+            return self._lock_operations.enter(operation)
+        if opening.session_id != operation.session_id:
+            raise BadArgumentsError(
+                f"enter: expected to open session {operation.session_id[:80]!a}, found "
+                f"{opening.session_id[:80]!a}",
+                session_id=operation.session_id,
+            )
+        self._check(opening)
+        entered = self._lock_operations.enter(operation)
+        if entered.is_entered:
+            self._add(opening, index)
+        return entered
+
+    def _check(self, operation: OpenSession) -> None:
         session_id = operation.session_id
         self._sessions.check(operation)
         if self._requests.is_ended(session_id):
@@ -50,13 +91,14 @@ class SessionOperations:
                 f"open session {session_id}: a session of this id has ended before",
                 session_id=session_id,
             )
+
+    def _add(self, operation: OpenSession, index: int) -> None:
         tree = self._tree
         session = SessionRecord(
-            session_id, operation.timeout_ms, operation.label, tree.wall_ms, index, tree.zxid,
-            operation.address, operation.client_id, operation.by,
+            operation.session_id, operation.timeout_ms, operation.label, tree.wall_ms, index,
+            tree.zxid, operation.address, operation.client_id, operation.by,
         )  # fmt: skip
         self._sessions.add(session)
-        return SessionOpened(session_id, operation.timeout_ms)
 
     def end(self, session_id: str, at_once: int, departure: Departure) -> SessionEnded:
         """End a session that is open, with about ``at_once`` of its ephemerals (0: all)."""

@@ -107,6 +107,11 @@ class Wire:
         """Close the connections."""
         await self._http.close()
 
+    def note_session(self, request: Request) -> None:
+        """Note the session that an answered attempt to hold has opened, if it did."""
+        if _is_acquire(request) and request.body is not None and b'"lease_ms"' in request.body:
+            self.session_id = str(json.loads(request.body)["session_id"])
+
     async def until_mended(self, endpoint: str) -> None:
         """Wait while the way to ``endpoint`` is cut."""
         while self._is_cut(endpoint):  # noqa: ASYNC110 - any thread ends it
@@ -187,6 +192,8 @@ class _WireStream:
 
     async def line(self) -> bytes | None:
         line = await self._stream.line()
+        if line is not None and line.strip() and self._stream.status < 300:
+            self._wire.note_session(self._request)
         await self._wire.until_mended(self._endpoint)
         if line is not None:
             self._wire.maybe_drop_line(self._endpoint, self._request, line)

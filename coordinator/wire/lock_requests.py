@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec.structs import fields
@@ -12,8 +13,9 @@ from coordinator.model.grants import RevokeRequest
 from coordinator.wire.codec import from_body
 from coordinator.wire.if_held import IF_HELD
 
+_OWN_ID = re.compile(r"[0-9a-f]{16}")
 _ELECTION_FIELDS = {
-    *("session_id", "lease_ms", "timeout_ms", "on_disconnect"),
+    *("session_id", "lease_ms", "session_label", "timeout_ms", "on_disconnect"),
     *("label", "host", "pid", "trace_id", "value"),
 }
 OF_ONE: dict[str, Any] = {"value": None}
@@ -49,10 +51,15 @@ def read_revoke(body: Any) -> RevokeRequest:
 
 
 def _with_a_lease(asked: Acquire) -> Acquire:
-    if (asked.session_id is None) == (asked.lease_ms is None):
-        found = "neither" if asked.session_id is None else "both"
+    if asked.session_id is None and asked.lease_ms is None:
         raise BadArgumentsError(
-            f"body: expected session_id (an open session) or lease_ms (open one for this "
-            f"grant), found {found}; nothing is held without a lease"
+            "body: expected session_id (an open session) or lease_ms (open one for this "
+            "grant), found neither; nothing is held without a lease"
+        )
+    is_both = asked.session_id is not None and asked.lease_ms is not None
+    if is_both and _OWN_ID.fullmatch(asked.session_id or "") is None:
+        raise BadArgumentsError(
+            "body: expected session_id or lease_ms, or both to open a session whose id the client "
+            f"drew (16 digits of 0-9a-f), found both and the id {(asked.session_id or '')[:64]!a}"
         )
     return asked

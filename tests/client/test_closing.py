@@ -35,10 +35,25 @@ async def test_who_waits_for_a_session_is_told_that_the_client_was_closed(
     network = world.network()
     network.is_cut = True
     async with world.client(network) as client:
-        acquiring = asyncio.create_task(Lock(client, "daily").acquire())
+        opening = asyncio.create_task(client.session())
         await asyncio.sleep(0.5)
 
     with pytest.raises(ClientClosedError, match="was closed"):
+        await opening
+
+
+@in_memory
+async def test_whose_attempt_opens_the_session_is_told_that_it_may_be_queued(
+    world: MemoryCluster,
+) -> None:
+    """The client was closed while nobody answered: no more is known."""
+    network = world.network()
+    network.is_cut = True
+    async with world.client(network) as client:
+        acquiring = asyncio.create_task(Lock(client, "daily").acquire())
+        await asyncio.sleep(0.5)
+
+    with pytest.raises(OutcomeUnknownError, match="no answer"):
         await acquiring
 
 

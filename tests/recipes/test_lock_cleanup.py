@@ -82,7 +82,8 @@ async def test_who_wakes_after_deadline_and_lease_is_not_told_that_nothing_is_le
         await client.session()
         second = asyncio.create_task(Lock(other, "daily", label="second", timeout=30).acquire())
         await asyncio.sleep(0.5)
-        waiting = asyncio.create_task(Lock(client, "daily", label="third", timeout=5).acquire())
+        third = Lock(client, "daily", label="third", timeout=5)
+        waiting = asyncio.create_task(third.acquire(on_position=lambda position: None))
         await asyncio.sleep(0.5)
 
         def wake_late(request: Request) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.client.locks.lock_queue import ABANDON_WAIT_MS
 from coordinator.errors import (
     LockTimeoutError,
     OutcomeUnknownError,
@@ -69,27 +70,45 @@ async def test_a_short_wait_ends_in_time_and_so_does_its_client(world: MemoryClu
         network.is_refusing, network.is_cut = is_refusing, not is_refusing
         async with world.client(network, timeout=10) as client:
             with pytest.raises(UnavailableError, match=r"within 0\.3 s") as raised:
-                await Lock(client, "daily").acquire(timeout=0.3)
+                await client.session(0.3)
             ended = now()
             assert ("refused" in raised.value.message) == is_refusing
         assert now() - ended <= 0.3
 
 
 @in_memory
+async def test_an_attempt_that_opens_the_session_ends_in_time_and_so_does_its_client(
+    world: MemoryCluster,
+) -> None:
+    """Refused, it certainly did nothing; without an answer, nobody knows, as with any attempt."""
+    for is_refusing in (True, False):
+        network = world.network()
+        network.is_refusing, network.is_cut = is_refusing, not is_refusing
+        async with world.client(network, timeout=10) as client:
+            began = now()
+            with pytest.raises(UnavailableError if is_refusing else OutcomeUnknownError):
+                await Lock(client, "daily").acquire(timeout=0.3)
+            ended = now()
+            assert ended - began <= 0.31 + ABANDON_WAIT_MS / 1000
+        assert now() - ended <= 2.1  # it tries to withdraw, as with any attempt
+
+
+@in_memory
 async def test_what_an_acquire_waits_for_one_after_the_other_shares_its_one_deadline(
     world: MemoryCluster,
 ) -> None:
-    """Its owner's clean-up, then a session: each gets what is left of the time."""
+    """Its owner's clean-up, then an attempt in a new session: each gets what is left of the time,
+    and the withdrawal its moment after it."""
     network = world.network()
     network.is_cut = True
     async with world.client(network, timeout=30) as client:
         client.leftovers.add(["daily"], "me", asyncio.create_task(asyncio.sleep(4.5)))
         began = now()
 
-        with pytest.raises(UnavailableError):
+        with pytest.raises(OutcomeUnknownError):
             await Lock(client, "daily", owner="me", timeout=5).acquire()
 
-        assert now() - began <= 5.1
+        assert now() - began <= 5.1 + ABANDON_WAIT_MS / 1000
 
 
 @in_memory

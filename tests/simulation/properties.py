@@ -23,7 +23,8 @@ from coordinator.state.commands import (
     ZnodeOperation,
 )
 from coordinator.state.machine import StateMachine
-from coordinator.state.outcomes import GuardedDone, Outcome, SessionEnded, SessionOpened
+from coordinator.state.outcomes import GuardedDone, SessionEnded
+from coordinator.state.session_operations import opened_by
 from tests.history.checker import check
 from tests.history.operations import Operation
 from tests.history.register import Register
@@ -76,7 +77,7 @@ def check_zxids(log: Sequence[Entry]) -> Found:
         outcome = entry.outcome
         if outcome.is_repeat:
             continue
-        is_change = bool(outcome.events) or _opens_or_ends(outcome)
+        is_change = bool(outcome.events) or _opens_or_ends(entry)
         # A change of nothing but a sequence counter or a session is one, too; events are not all.
         if outcome.zxid not in (zxid, zxid + 1) or (is_change and outcome.zxid != zxid + 1):
             yield "one order", f"zxid {outcome.zxid} after {zxid} at {entry.index}.{entry.part}"
@@ -141,8 +142,9 @@ def check_ephemerals(log: Sequence[Entry]) -> Found:
             continue
         result = outcome.result
         place = f"at {entry.index}.{entry.part}"
-        if isinstance(result, SessionOpened):
-            open_sessions[result.session_id] = set()
+        opened = opened_by(operation, result)
+        if opened is not None:
+            open_sessions[opened] = set()
         ended = result.session_id if isinstance(result, SessionEnded) and result.was_open else None
         for event in outcome.events:
             if event.type is EventType.CREATED and event.ephemeral_owner is not None:
@@ -342,9 +344,9 @@ def _may_delete(operation: object) -> bool:
     return isinstance(operation, Delete | Multi | Guarded | Release | Abandon | Revoke | EndHold)
 
 
-def _opens_or_ends(outcome: Outcome) -> bool:
-    result = outcome.result
-    return isinstance(result, SessionOpened) or (
+def _opens_or_ends(entry: Entry) -> bool:
+    result = entry.outcome.result
+    return opened_by(entry.command.operation, result) is not None or (
         isinstance(result, SessionEnded) and result.was_open
     )
 

@@ -16,8 +16,9 @@ from coordinator.model.events import EventType
 from coordinator.raft.engine import Replica
 from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import decode_command
-from coordinator.state.commands import ExpireSession
-from coordinator.state.outcomes import Outcome, SessionEnded, SessionOpened
+from coordinator.state.commands import Enter, ExpireSession, OpenSession
+from coordinator.state.outcomes import Outcome, SessionEnded
+from coordinator.state.session_operations import opened_by
 from tests.met import Met
 from tests.simulation.lock_model import BY_OTHERS, LockModel
 from tests.simulation.log import CLOCK_RATE_LEAST, Entry
@@ -169,8 +170,14 @@ class Record:
             self.violate(promise, what)
         self._follow_grants()
         result = outcome.result
-        if isinstance(result, SessionOpened):
-            self.timeouts_s.setdefault(result.session_id, result.timeout_ms / 1000)
+        opened = opened_by(command.operation, result)
+        if opened is not None and not outcome.is_repeat:
+            opening = command.operation
+            if isinstance(opening, Enter):
+                assert opening.opening is not None, "it opened a session"
+                opening = opening.opening
+            assert isinstance(opening, OpenSession), "nothing else opens one"
+            self.timeouts_s.setdefault(opened, opening.timeout_ms / 1000)
         is_end = isinstance(result, SessionEnded) and result.was_open
         if is_end and isinstance(command.operation, ExpireSession):
             self.tally.expiries += 1

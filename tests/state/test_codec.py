@@ -56,6 +56,8 @@ STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, "s1", 8, 9, "ephemeral", None)
 CREATE_ROW = (1, "/a", b"", 0, None, None, None)
 ENTER_ROW = (14, ("/locks/a",), "lock-", 0, "s1", b"", "", False, 0, 0, None)
 
+OPENING_ROW = (25, *ENTER_ROW[1:], ("s1", 9_000, ""))
+
 
 @settings(deadline=None)
 @given(commands)
@@ -87,7 +89,13 @@ BAD_COMMANDS: list[Any] = [
     (1,),
     (2,),
     (2, CREATE_ROW, 0, None, ""),
-    (6, CREATE_ROW, 0, None, "", ()),
+    (7, CREATE_ROW, 0, None, "", ()),
+    (6, OPENING_ROW[:-1], 0, None, "", ()),
+    (6, (*OPENING_ROW[:-1], ()), 0, None, "", ()),
+    (6, (*OPENING_ROW[:-1], ("s1", "9000", "")), 0, None, "", ()),
+    (6, (*OPENING_ROW[:-1], ("s1", 9_000, "", "")), 0, None, "", ()),
+    (6, (*OPENING_ROW[:-1], None), 0, None, "", ()),
+    (5, OPENING_ROW, 0, None, "", ()),
     (4, (21, (("znodes_max", 1),), -1, (), ""), 0, None, "", ()),
     (5, (21, (("znodes_max", 1),), -1, ()), 0, None, "", ()),
     (5, (21, (("znodes_max", "1"),), -1, (), ""), 0, None, "", ()),
@@ -307,9 +315,9 @@ def test_outcomes_of_format_1_are_still_read() -> None:
 
 
 def test_encoded_commands_keep_their_bytes() -> None:
-    """Format 5 does not change: logs on disk hold these bytes."""
+    """Format 6 does not change: logs on disk hold these bytes."""
     expected = (
-        "96059b0e91a82f6c6f636b732f61a56c6f636b2d00a27331c40178a27431c2cd03e800c0"
+        "96069b0e91a82f6c6f636b732f61a56c6f636b2d00a27331c40178a27431c2cd03e800c0"
         "cf0000018bcfe56800c0a09192a82f6c6f636b732f6207"
     )
     command = Command(

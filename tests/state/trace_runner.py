@@ -248,17 +248,19 @@ def lock_operation(words: Words) -> Operation:
     first = words.first
     if words.verb == "enter":
         kind = Kind(words.text("kind", "exclusive"))
+        session_id, timeout_ms = words.text("session"), words.maybe_number("opening")
         return Enter(
             tuple(first.split(",")),
             words.text("prefix", PREFIXES[kind]),
             kind,
-            words.text("session"),
+            session_id,
             words.text("data").encode(),
             words.text("owner"),
             words.has("try"),
             words.number("lock_delay", 0),
             words.number("max_hold", 0),
             words.maybe_number("size"),
+            None if timeout_ms is None else OpenSession(session_id, timeout_ms),
         )
     if words.verb == "resize":
         return Resize(first, words.number("size", 1))

@@ -91,7 +91,7 @@ def test_requests_survive() -> None:
 def test_stream_lines_survive() -> None:
     """Every kind of line is read as what was said."""
     won = replace(GRANT, is_election=True)
-    for line in (grants.Queued(2), grants.Granted(GRANT), grants.Granted(won)):
+    for line in (grants.Queued(2, "aa"), grants.Granted(GRANT), grants.Granted(won)):
         assert union_from_body(grants.AcquireLine, to_body(line)) == line
     elected = views.Elected(ELECTED, 9)
     assert union_from_body(views.Elected | StreamError, to_body(elected)) == elected
@@ -204,7 +204,7 @@ def test_a_multi_lock_names_its_locks() -> None:
     ("body", "said"),
     [
         ({}, "neither"),
-        ({"session_id": "aa", "lease_ms": 5}, "both"),
+        ({"session_id": "aa", "lease_ms": 5}, "16 digits"),
         ({"session_id": "aa", "timeout_ms": 3_600_001}, "from 0 to 3600000"),
         ({"session_id": "aa", "on_disconnect": "wait"}, "one of leave, stay"),
         ({"session_id": "aa", "value": "x"}, "unknown field 'value'"),

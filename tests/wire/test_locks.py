@@ -128,10 +128,8 @@ async def test_the_wait_can_be_watched_line_by_line(api: Api) -> None:
         end = await lines.next()
 
     assert lines.response.headers["Content-Type"] == "application/x-ndjson"
-    assert (first_line, second_line) == (
-        {"type": "queued", "position": 2},
-        {"type": "queued", "position": 1},
-    )
+    said = {"type": "queued", "session_id": wish["session_id"]}
+    assert (first_line, second_line) == ({**said, "position": 2}, {**said, "position": 1})
     assert last["type"] == "granted"
     assert last["grant"]["fencing_token"] > second_grant["fencing_token"]
     assert end is None
@@ -222,19 +220,70 @@ async def test_a_lease_of_its_own_ends_with_a_failed_attempt(api: Api) -> None:
     """lease_ms opens a session for this grant, and does not leave one behind without it."""
     held = (await api.post("/v1/locks/daily", {"lease_ms": 30_000, "label": "curl"})).body["grant"]
     refused = await api.post("/v1/locks/daily", {"lease_ms": 30_000, "timeout_ms": 0})
-    numbered = await api.post(
-        "/v1/locks/daily",
-        {"lease_ms": 30_000},
-        **{"Coordinator-Client-Id": "c", "Coordinator-Request-Number": "1"},
-    )
 
     assert refused.code == "LockTimeout"
-    assert numbered.code == "BadArguments"
     async with asyncio.timeout(10):
         while len((await api.get("/v1/sessions")).body["sessions"]) != 1:
             pass
     session = (await api.get(f"/v1/sessions/{held['session_id']}")).body
     assert (session["label"], session["ephemerals"]) == ("curl", [held["path"]])
+
+
+async def test_a_numbered_attempt_opens_its_session_once(api: Api) -> None:
+    """In the same entry; a repetition finds it, a failed try opens none, and none is ended."""
+    numbered = {"Coordinator-Client-Id": "c", "Coordinator-Request-Number": "1"}
+    wish = {"lease_ms": 30_000, "label": "mine"}
+    first = (await api.post("/v1/locks/daily", wish, **numbered)).body["grant"]
+    again = (await api.post("/v1/locks/daily", wish, **numbered)).body["grant"]
+    numbered["Coordinator-Request-Number"] = "2"
+    tried = await api.post("/v1/locks/daily", {**wish, "timeout_ms": 0}, **numbered)
+    numbered["Coordinator-Request-Number"] = "3"
+    waited = await api.post("/v1/locks/daily", {**wish, "timeout_ms": 20}, **numbered)
+    numbered["Coordinator-Request-Number"] = "4"
+    refused = await api.post("/v1/locks/other", {**wish, "lease_ms": 1}, **numbered)
+
+    sessions = (await api.get("/v1/sessions")).body["sessions"]
+    assert first == again
+    assert (tried.code, waited.code, refused.code) == ("LockTimeout", "LockTimeout", "BadArguments")
+    assert "session_id" not in tried.body
+    assert "lease_ms" in refused.body["detail"]
+    opened = [first["session_id"], waited.body["session_id"]]
+    assert [each["session_id"] for each in sessions] == opened
+    assert {each["label"] for each in sessions} == {"mine"}
+
+
+EITHER = {"Accept": "application/json, application/x-ndjson"}
+
+
+async def test_who_takes_either_gets_one_answer_without_a_wait(api: Api) -> None:
+    """As without lines: a status, and the whole body; also what an attempt is refused with."""
+    wish = {"session_id": await api.session_id()}
+    granted = await api.call("POST", "/v1/locks/daily", wish, headers=EITHER)
+    tried = await api.call("POST", "/v1/locks/daily", {**wish, "timeout_ms": 0}, headers=EITHER)
+
+    assert granted.headers["Content-Type"].startswith("application/json")
+    assert granted.body["grant"]["lock"] == "daily"
+    assert (tried.status, tried.code) == (409, "LockTimeout")
+
+
+async def test_who_takes_either_is_told_once_where_it_waits(api: Api) -> None:
+    """Those who leave before it are not told; the first line names its session."""
+    held = (await api.post("/v1/locks/daily", {"session_id": await api.session_id()})).body["grant"]
+    between = asyncio.create_task(
+        api.post("/v1/locks/daily", {"session_id": await api.session_id()})
+    )
+    await until_queued(api, "daily", 2)
+    wish = {"session_id": await api.session_id()}
+    async with api.stream("POST", "/v1/locks/daily", wish, **EITHER) as lines:
+        first = await lines.next()
+        for grant in (held, None):
+            grant = grant or (await between).body["grant"]
+            await api.delete(f"/v1/locks/daily/grants/{grant['grant_id']}")
+            await asyncio.sleep(0.6)  # longer than positions are told apart
+        last = await lines.next()
+
+    assert first == {"type": "queued", "position": 2, "session_id": wish["session_id"]}
+    assert last["type"] == "granted"
 
 
 @pytest.mark.parametrize("breaks_at", ["the line of the grant", "the end"])

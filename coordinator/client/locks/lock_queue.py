@@ -15,22 +15,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from coordinator.client.calls import Call, quoted
+from coordinator.client.calls import Call, quoted, target_of
 from coordinator.client.chores import Chores
-from coordinator.client.delivery import Delivery, Trouble, encoding_of
+from coordinator.client.current_session import CurrentSession
+from coordinator.client.delivery import Delivery, Trouble
 from coordinator.client.locks.acquired import Acquired
+from coordinator.client.locks.attempt import (
+    EITHER,
+    POSITIONS,
+    AskAgain,
+    Attempt,
+    CallbackFailed,
+)
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.unclaimed import unclaimed
-from coordinator.client.request_ids import RequestIds
 from coordinator.client.session import Session
 from coordinator.errors import (
     BadArgumentsError,
-    ConnectionLostError,
     LockLostError,
     LockTimeoutError,
     NotOwnerError,
@@ -45,22 +50,17 @@ from coordinator.model.acquire import Acquire, AcquireRequest, AcquireSeveral
 from coordinator.model.contention import (
     WAIT_MS_MAX,
 )
-from coordinator.model.events import StreamError
 from coordinator.model.grants import (
     AbandonReply,
-    AcquireLine,
     AcquireReply,
-    Granted,
     GrantReply,
     NoteReply,
     NoteRequest,
-    Queued,
     ReleaseReply,
 )
+from coordinator.model.sessions import SessionClosed
 from coordinator.model.views import ElectionView, LockView
-from coordinator.wire.codec import reader, union_from_body
-from coordinator.wire.encoding import Encoding, decode
-from coordinator.wire.messages import NDJSON_TYPE
+from coordinator.wire.codec import reader
 
 T = TypeVar("T")
 
@@ -69,37 +69,8 @@ ABANDON_WAIT_MS = 1_000
 _ABANDON_ATTEMPT_MS = 5_000
 _TRY_MS_MAX = 2_000
 """How long one try looks for a member that can decide it: as long as an election takes."""
-_SILENCE_MS_MAX = 7_000
-"""A waiting stream that says nothing for so long is taken for dead."""
-_GRACE_MS = 500
-"""How much longer than the deadline we listen for the server's own "timed out"."""
 _LAST_MS_MIN = 300
 _FORGOTTEN_MAX = 3
-_ASK_AGAIN_MS = WAIT_MS_MAX // 2
-"""The server waits for an hour at most; a longer wait asks again in time, at the same place."""
-
-
-class _AskAgain(Exception):
-    """The stream is old: send the same attempt again."""
-
-
-class _CallbackFailed(Exception):
-    """The caller's ``on_position`` raised ``error``, which no member has said, whatever it is."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-
-@dataclass(slots=True)
-class _Attempt:
-    session: Session
-    ids: RequestIds
-    deadline_ms: int | None
-    is_try: bool
-    may_be_queued: bool = False
-    was_served: bool = False
-    """A member reported our position since the last failure."""
-    position: int | None = None
 
 
 class LockQueue:
@@ -113,7 +84,7 @@ class LockQueue:
         delivery: Delivery,
         chores: Chores,
         leftovers: Leftovers,
-        open_session: Callable[[int], Awaitable[Session]],
+        sessions: CurrentSession,
         *,
         names: Sequence[str],
         is_election: bool,
@@ -130,7 +101,7 @@ class LockQueue:
         self._delivery = delivery
         self._chores = chores
         self._leftovers = leftovers
-        self._open_session = open_session
+        self._sessions = sessions
         self._timeout_ms = timeout_ms
 
     async def acquire(
@@ -165,15 +136,18 @@ class LockQueue:
             )
         if deadline_ms is not None:
             limit_ms = max(0, deadline_ms - clock.monotonic_ms())
-        session = await self._open_session(limit_ms)
-        attempt = _Attempt(session, self._delivery.request_ids.take(), deadline_ms, wait_ms == 0)
+        opening = self._sessions.begin()
+        session = None if opening else await self._sessions.get(limit_ms / 1000)
+        ids = self._delivery.request_ids.take()
+        attempt = Attempt(ids, clock, deadline_ms, wait_ms == 0, session, opening)
         try:
             acquired = await self._acquired(attempt, request, on_position)
-        except _CallbackFailed as failed:
+        except CallbackFailed as failed:
             await self._settle(attempt, request.owner, failed)
             raise failed.error from None
         except SessionExpiredError as error:
-            if not session.is_unheard:
+            session = attempt.session
+            if session is None or not session.is_unheard:
                 await self._settle(attempt, request.owner, error)
                 raise
             away = UnavailableError(f"{self._title}: {session.reason}; not granted")
@@ -183,8 +157,10 @@ class LockQueue:
             await self._settle(attempt, request.owner, error)
             raise
         finally:
-            self._delivery.request_ids.give_back(attempt.ids)
-        grant = acquired.grant
+            self._delivery.request_ids.give_back(ids)
+            if opening is not None:
+                opening.end()
+        grant, session = acquired.grant, acquired.session
         try:
             await acquired.watch(self._timeout_ms)
             if session.remaining_safe_ms() == 0:
@@ -285,23 +261,28 @@ class LockQueue:
     # --- waiting
 
     async def _acquired(
-        self, attempt: _Attempt, request: AcquireRequest, on_position: Callable[[int], None] | None
+        self, attempt: Attempt, request: AcquireRequest, on_position: Callable[[int], None] | None
     ) -> Acquired:
-        session = attempt.session
-        with self._leftovers.contending(
-            [self._base_of(each) for each in self.names], request.owner
-        ):
-            grant = await session.while_alive(self._until_answered(attempt, request, on_position))
+        bases = [self._base_of(each) for each in self.names]
+        with self._leftovers.contending(bases, request.owner):
+            work = self._until_answered(attempt, request, on_position)
+            session = attempt.session
+            if session is not None:
+                grant = await session.while_alive(work)
+            else:
+                grant = await attempt.while_opening(work)
+                session = attempt.session
+            assert session is not None, "a grant says whose it is"
             acquired = Acquired(grant, session)
             session.grant_watch.watch(acquired.paths, grant.fencing_token)  # from now on it is used
             return acquired
 
     async def _until_answered(
-        self, attempt: _Attempt, request: AcquireRequest, on_position: Callable[[int], None] | None
+        self, attempt: Attempt, request: AcquireRequest, on_position: Callable[[int], None] | None
     ) -> GrantReply:
         trouble = Trouble()
         forgotten = 0
-        while (remaining_ms := self._remaining_ms(attempt)) > 0:
+        while (remaining_ms := attempt.remaining_ms()) > 0:
             if trouble.failures and not attempt.may_be_queued and remaining_ms < _LAST_MS_MIN:
                 break  # certain so far; a sending without its answer would leave it open
             try:
@@ -312,14 +293,14 @@ class LockQueue:
                     raise
                 attempt.ids.renew(self._delivery.index_seen)
                 continue
-            except _AskAgain:
+            except AskAgain:
                 continue
             except (UnavailableError, OutcomeUnknownError) as error:
                 if attempt.was_served:
                     trouble.failures = 0  # begin again with short delays
                     attempt.was_served = False
                 trouble.note(error)
-            deadline_ms = self._delivery.clock.monotonic_ms() + self._remaining_ms(attempt)
+            deadline_ms = self._delivery.clock.monotonic_ms() + attempt.remaining_ms()
             if not await self._delivery.pause(trouble, deadline_ms):
                 break
         if attempt.position is not None:
@@ -331,7 +312,7 @@ class LockQueue:
 
     async def _listen(
         self,
-        attempt: _Attempt,
+        attempt: Attempt,
         request: AcquireRequest,
         remaining_ms: int,
         on_position: Callable[[int], None] | None,
@@ -341,33 +322,12 @@ class LockQueue:
         whole_ms = _TRY_MS_MAX if attempt.is_try else self._timeout_ms
         headers_ms = self._delivery.attempt_ms(whole_ms, remaining_ms)
         try:
-            call = self._call(attempt, request, remaining_ms)
+            accept = EITHER if on_position is None else POSITIONS
+            call = self._call(attempt, request, remaining_ms, accept)
             async with self._delivery.stream(
                 call, headers_ms, attempt.ids, is_bounded=attempt.is_try
             ) as stream:
-                opened_ms = self._delivery.clock.monotonic_ms()
-                while True:
-                    if self._delivery.clock.monotonic_ms() - opened_ms > _ASK_AGAIN_MS:
-                        raise _AskAgain
-                    limit_ms = self._remaining_ms(attempt) + _GRACE_MS
-                    if not stream.watches_silence:
-                        limit_ms = min(limit_ms, _SILENCE_MS_MAX)
-                    try:
-                        async with asyncio.timeout(max(limit_ms, 0) / 1000):
-                            line = await stream.line()
-                    except TimeoutError:
-                        raise ConnectionLostError(
-                            f"{self._title}: silent for {limit_ms} ms"
-                        ) from None
-                    if line is None:
-                        raise ConnectionLostError(
-                            f"{self._title}: the stream ended without a grant"
-                        )
-                    if not line.strip():
-                        continue  # a keep-alive
-                    grant = _read(line, encoding_of(stream.headers), attempt, on_position)
-                    if grant is not None:
-                        return grant
+                return await attempt.heard(stream, self._title, on_position)
         except (LockTimeoutError, SessionExpiredError, LockLostError):
             attempt.may_be_queued = False  # the server says that it is gone
             raise
@@ -375,32 +335,29 @@ class LockQueue:
             attempt.may_be_queued = was_maybe_queued  # this sending certainly changed nothing
             raise
 
-    def _call(self, attempt: _Attempt, request: AcquireRequest, remaining_ms: int) -> Call:
+    def _call(
+        self, attempt: Attempt, request: AcquireRequest, remaining_ms: int, accept: str
+    ) -> Call:
         said = {name: getattr(request, name) for name in AcquireRequest.__struct_fields__}
         asked = said | {
-            "session_id": attempt.session.session_id,
+            **attempt.in_session(),
             "timeout_ms": 0 if attempt.is_try else min(remaining_ms, WAIT_MS_MAX),
             "on_disconnect": "stay",
         }
         is_one = len(self.names) == 1
         body = Acquire(**asked) if is_one else AcquireSeveral(**asked, names=self.names)
-        return Call("POST", self._target, body, accept=NDJSON_TYPE)
-
-    def _remaining_ms(self, attempt: _Attempt) -> int:
-        if attempt.deadline_ms is None:
-            return WAIT_MS_MAX
-        return attempt.deadline_ms - self._delivery.clock.monotonic_ms()
+        return Call("POST", self._target, body, accept=accept)
 
     # --- leaving nothing behind
 
-    async def _settle(self, attempt: _Attempt, owner: str, error: BaseException) -> None:
+    async def _settle(self, attempt: Attempt, owner: str, error: BaseException) -> None:
         """Withdraw what the failed attempt may have left; raise what is then known of it."""
         if not attempt.may_be_queued:
             return
         ids = attempt.ids
         target = f"{self._base}/attempts/{ids.client_id}/{ids.number}"
         call = Call("DELETE", f"{target}?floor_index={ids.floor_index}")
-        work = self._withdraw(call, attempt.session, owner)
+        work = self._withdraw(call, attempt, owner)
         chore = self.clean_up(work, f"withdraw {target}", owner)
         # A second cancellation does not wait any longer; the chore goes on in any case.
         await asyncio.wait({chore}, timeout=ABANDON_WAIT_MS / 1000)
@@ -411,11 +368,12 @@ class LockQueue:
                 f"{self._title}: no answer in time; the attempt was withdrawn: {error.message}"
             ) from error
         if not is_withdrawn and isinstance(error, LockTimeoutError | UnavailableError):
-            if not attempt.session.is_unheard:
-                attempt.session.check()
+            session = attempt.session
+            if session is not None and not session.is_unheard:
+                session.check()
+            ends = "its session" if session is None else f"session {session.session_id}"
             raise OutcomeUnknownError(
-                f"{error.message}; it may be queued until its withdrawal arrives or "
-                f"session {attempt.session.session_id} ends",
+                f"{error.message}; it may be queued until its withdrawal arrives or {ends} ends",
                 **error.fields,
             ) from error
 
@@ -431,18 +389,27 @@ class LockQueue:
             else:
                 return
 
-    async def _withdraw(self, call: Call, session: Session, owner: str) -> bool:
+    async def _withdraw(self, call: Call, attempt: Attempt, owner: str) -> bool:
         """Withdraw by number; False when only the end of the session will remove the contender."""
-        while not session.is_lost:
+        while not attempt.has_ended:
             try:
                 await self._delivery.read(call, reader(AbandonReply), _ABANDON_ATTEMPT_MS)
             except UnavailableError:
                 await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
             except RequestForgottenError:
-                return await self._withdraw_by_sight(session, owner)
+                session = attempt.session
+                return session is not None and await self._withdraw_by_sight(session, owner)
             else:
+                if attempt.session is None and attempt.opening is not None:
+                    await self._close(attempt.opening.session_id)
                 return True
         return False
+
+    async def _close(self, session_id: str) -> None:
+        """End a session that an attempt may have opened, and that nobody uses."""
+        call = Call("DELETE", target_of("sessions", session_id))
+        with suppress(UnavailableError, OutcomeUnknownError, SessionError):  # it runs out
+            await self._delivery.write(call, reader(SessionClosed), self._timeout_ms)
 
     async def _withdraw_by_sight(self, session: Session, owner: str) -> bool:
         """Release what nobody waits for, when the number is forgotten; False as ``_withdraw``."""
@@ -460,29 +427,3 @@ class LockQueue:
                     return True
             await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
         return False
-
-
-def _read(
-    line: bytes,
-    encoding: Encoding,
-    attempt: _Attempt,
-    on_position: Callable[[int], None] | None,
-) -> GrantReply | None:
-    try:
-        said = union_from_body(AcquireLine, decode(line, encoding), "line")
-    except BadArgumentsError as error:
-        raise ConnectionLostError(f"the stream could not be read: {error.message}") from error
-    match said:
-        case Granted(grant):
-            return grant
-        case Queued(position):
-            attempt.position = position
-            attempt.was_served = True
-            if on_position is not None:
-                try:
-                    on_position(position)
-                except Exception as error:
-                    raise _CallbackFailed(error) from error
-        case StreamError(problem):
-            raise problem
-    return None

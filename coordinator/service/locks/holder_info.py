@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import asdict
@@ -42,3 +43,10 @@ def said_in(data: bytes) -> dict[str, Any]:
 
 
 _KINDS = {name: int if value is None else str for name, value in asdict(HolderInfo()).items()}
+
+
+def named(holder: Mapping[str, Any]) -> str:
+    """Return who holds, as far as it said who it is."""
+    who = f"{holder['label']!r}" if holder.get("label") else f"session {holder['session_id']}"
+    where = f" on {holder['host']!r}" if holder.get("host") else ""
+    return f"{who}{where}"

@@ -43,6 +43,7 @@ from coordinator.model.events import EventType
 from coordinator.service.leadership import Leadership
 from coordinator.service.locks.contenders import QueuedContender, Recipe, find, first_holder
 from coordinator.service.locks.hold_times import LockClasses
+from coordinator.service.locks.holder_info import named
 from coordinator.service.locks.positions import Positions
 from coordinator.service.locks.withdrawals import Leave, Leaving
 from coordinator.service.metrics import Metrics
@@ -58,6 +59,7 @@ from coordinator.state.commands import (
     Enter,
     HeldCondition,
     Kind,
+    OpenSession,
     Release,
     RequestId,
 )
@@ -70,7 +72,10 @@ _SEEN_MS_MAX = 250
 
 
 class QueueAttempt(NamedTuple):
-    """One request to hold: what (several names: all at once), for which session, until when."""
+    """One request to hold: what (several names: all at once), for which session, until when.
+
+    With ``opening`` the same command opens the session; of a repeated request, the first one did.
+    """
 
     recipe: Recipe
     names: tuple[str, ...]
@@ -85,6 +90,9 @@ class QueueAttempt(NamedTuple):
     identity: str = ""
     is_try: bool = False
     leave_on_cancel: bool = True
+    opening: OpenSession | None = None
+    on_queued: Callable[[str, int], None] | None = None
+    """Called once, with the session and the position, if it has to wait."""
     on_position: Callable[[int], None] | None = None
 
 
@@ -94,6 +102,11 @@ class _Mine:
 
     path: str
     czxid: int
+    session_id: str
+
+    @classmethod
+    def of(cls, created: Created) -> _Mine:
+        return cls(created.path, created.stat.czxid, created.stat.ephemeral_owner or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +185,8 @@ class Queues:
         mine: tuple[_Mine, ...] = ()
         try:
             mine = await self._enter(attempt, request)
+            if attempt.opening is not None:
+                attempt = attempt._replace(session_id=mine[0].session_id)
             won = await self._granted(attempt, mine)
         except asyncio.CancelledError:
             if attempt.leave_on_cancel and not self._leadership.is_stopping:
@@ -181,10 +196,10 @@ class Queues:
         finally:
             self._attempt_count -= 1
             self._metrics.contenders_waiting.set(self._attempt_count)
-        waited_ms = self._clock.monotonic_ms() - started_ms
+        waited_s = (self._clock.monotonic_ms() - started_ms) / 1000
         word, lock_class = attempt.recipe.word, self._classes.at(mine[0].path)
         self._grants(word).inc()
-        self._wait_seconds(word, lock_class).observe(waited_ms / 1000)
+        self._wait_seconds(word, lock_class).observe(waited_s)
         return won
 
     # --- told by the replica
@@ -204,9 +219,8 @@ class Queues:
 
     def on_restore(self) -> None:
         """Anything may have gone: everybody looks again."""
-        for waiters in list(self._waiting.values()):
-            for waiter in waiters:
-                self._wake(waiter, is_granted=False)
+        for waiter in [each for waiters in self._waiting.values() for each in waiters]:
+            self._wake(waiter, is_granted=False)
         self._waiting.clear()
         self._positions.on_restore()
 
@@ -232,6 +246,7 @@ class Queues:
             lock_delay_ms=asked.lock_delay_ms,
             max_hold_ms=asked.max_hold_ms,
             size=asked.size,
+            opening=attempt.opening,
         )
         deadline_ms = attempt.wait_deadline_ms
         if attempt.is_try:
@@ -258,7 +273,7 @@ class Queues:
             await self._raise_timeout(attempt, position=None, is_seen=committed.is_local)
         if not committed.is_local:  # it stands, but this member cannot see it
             first = result.contenders[0]
-            leave, path = _releasing(attempt, _Mine(first.path, first.stat.czxid)), directories[0]
+            leave, path = _releasing(attempt, _Mine.of(first)), directories[0]
             if self._clock.monotonic_ms() < deadline_ms:  # and never will: its disk is full
                 no_room = NoSpaceError("the disk of this member is full; acquire at another member")
                 await self._raise_unseen(attempt, leave, path, no_room)
@@ -267,13 +282,13 @@ class Queues:
         return tuple([self._checked(attempt, each) for each in result.contenders])
 
     def _checked(self, attempt: QueueAttempt, created: Created) -> _Mine:
-        path, stat = created.path, created.stat
-        if stat.ephemeral_owner != attempt.session_id:
+        mine = _Mine.of(created)
+        if mine.session_id != attempt.session_id and attempt.opening is None:
             raise BadArgumentsError(
-                f"this request number was used before, for {path} of session "
-                f"{stat.ephemeral_owner}; found session {attempt.session_id}"
+                f"this request number was used before, for {mine.path} of session "
+                f"{mine.session_id}; found session {attempt.session_id}"
             )
-        return _Mine(path, stat.czxid)
+        return mine
 
     async def _granted(
         self, attempt: QueueAttempt, mine: tuple[_Mine, ...]
@@ -304,9 +319,11 @@ class Queues:
         self, attempt: QueueAttempt, mine: tuple[_Mine, ...], place: _Place
     ) -> None:
         observer = None
+        if attempt.on_queued is not None:
+            attempt.on_queued(attempt.session_id, place.position)
         if attempt.on_position is not None:
-            own_paths = tuple([each.path for each in mine])
-            observer = self._positions.observe(own_paths, place.position, attempt.on_position)
+            paths = tuple([each.path for each in mine])
+            observer = self._positions.observe(paths, place.position, attempt.on_position)
         try:
             is_confirmed = False
             while not (place.is_holder and is_confirmed):
@@ -436,7 +453,7 @@ class Queues:
         holder, name = holders[at], recipe.name_at(directories[at])
         delayed = "; it is closed for a while, after a holder was lost" if closings[at] else ""
         described = attempt.describe(holder) if holder is not None and is_seen else None
-        held_by = "" if described is None else f"; held by {_named(described)}"
+        held_by = "" if described is None else f"; held by {named(described)}"
         raise LockTimeoutError(
             f"{recipe.word} {name!r} was not granted in time{delayed}{held_by}",
             lock=name,
@@ -446,19 +463,10 @@ class Queues:
         )
 
 
-def _named(holder: Mapping[str, Any]) -> str:
-    """Return who holds, as far as it said who it is."""
-    who = f"{holder['label']!r}" if holder.get("label") else f"session {holder['session_id']}"
-    where = f" on {holder['host']!r}" if holder.get("host") else ""
-    return f"{who}{where}"
-
-
 def _abandoning(attempt: QueueAttempt, request: RequestId) -> Leave:
     """Return what takes back an attempt of which it may not be known where it stands."""
     has_number = attempt.request is not None
-    operation = Abandon(
-        request.client_id, request.number, request.floor_index, spares_holder=has_number
-    )
+    operation = Abandon(*request, spares_holder=has_number)
     return Leave(operation, attempt.session_id, attempt.recipe.word, has_number)
 
 

@@ -28,7 +28,13 @@ from coordinator.service.locks.queues import QueueAttempt, Queues
 from coordinator.service.locks.views import Seen
 from coordinator.service.proposals import Proposer
 from coordinator.service.replica import MachineReplica
-from coordinator.state.commands import Abandon, HeldCondition, Release, RequestId
+from coordinator.state.commands import (
+    Abandon,
+    HeldCondition,
+    OpenSession,
+    Release,
+    RequestId,
+)
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Abandoned, Released
 from coordinator.state.repeats import check_answers
@@ -39,9 +45,10 @@ class AcquireOptions(TypedDict, total=False):
 
     ``wait_deadline_ms`` bounds everything, however many predecessors leave one by one. A try
     decides at once, in one command that leaves nothing behind; the deadline then bounds the
-    proposal (and is taken as a second when less). ``on_position`` is called with the place in the
-    queue, first and whenever it changes, not for 0. ``leave_on_cancel``: whether a cancelled call
-    takes its contender out of the queue.
+    proposal (and is taken as a second when less). With ``opening`` the same command opens the
+    session. ``on_queued`` is called once, if it has to wait, with the session and the place in the
+    queue; ``on_position`` with the place, first and whenever it changes, not for 0, which costs the
+    member work. ``leave_on_cancel``: whether a cancelled call takes its contender out of the queue.
     """
 
     session_id: Required[str]
@@ -50,6 +57,8 @@ class AcquireOptions(TypedDict, total=False):
     is_try: bool
     identity: str
     if_held: tuple[HeldCondition, ...]
+    opening: OpenSession | None
+    on_queued: Callable[[str, int], None] | None
     on_position: Callable[[int], None] | None
     leave_on_cancel: bool
 

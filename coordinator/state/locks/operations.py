@@ -104,7 +104,7 @@ class LockOperations:
         """Take a place in each queue; raises BadArguments, Deadlock, or what a create raises."""
         _check_enter(operation)
         locks, session_id, kind = self._locks, operation.session_id, operation.kind
-        if session_id not in self._sessions:
+        if operation.opening is None and session_id not in self._sessions:
             raise SessionExpiredError(
                 f"enter {operation.directories[0]}: session {session_id[:80]!a} is not open",
                 session_id=session_id,

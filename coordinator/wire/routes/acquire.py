@@ -1,11 +1,15 @@
 """One request to acquire a lock or to be elected: from the request to the grant, or to its end.
 
-1. The wait is in the server: one request, answered by the grant, or streamed line by line.
+1. The wait is in the server: one request, and one answer. A client that takes lines only is told
+   its position as it changes. One that takes either gets one answer if it need not wait; else
+   lines, which say that the member lives, and at the end what came of it.
 2. ``on_disconnect: leave``: a client that goes away leaves the queue, and a grant that it can no
    longer be told is given back. ``stay``: the contender stays until abandoned or its session ends.
 3. ``lease_ms``: the session opened for this grant is kept alive while its client waits, begins its
    lease in full with the grant, and ends with an attempt that failed; not with one whose grant
-   may have been read, whatever becomes of the connection then.
+   may have been read, whatever becomes of the connection then. In a numbered request the session
+   is opened by the command that queues, and is the client's own to keep alive and to close: it
+   is named by the first line, by the grant, and by the error of an attempt that was queued.
 4. When the door closes, the wait is given up with an indefinite error: the contender may stand.
 """
 
@@ -14,24 +18,42 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
+from coordinator.errors import (
+    BadArgumentsError,
+    ConnectionLostError,
+    CoordinatorError,
+    LockTimeoutError,
+)
 from coordinator.model.acquire import Acquire
 from coordinator.model.grants import AcquireReply, Granted, GrantReply, Queued
 from coordinator.model.sessions import safe_ms
-from coordinator.service.kept_sessions import KeptSession
+from coordinator.service.kept_sessions import KeptSession, in_words_of_a_lease
 from coordinator.service.tasks import let_go
+from coordinator.state.commands import OpenSession
 from coordinator.wire import messages
 from coordinator.wire.codec import to_body
-from coordinator.wire.request import KEEP_ALIVE_S, Answered, LineStream, Request, wants
+from coordinator.wire.encoding import Encoding
+from coordinator.wire.request import KEEP_ALIVE_S, Answer, Answered, LineStream, Request, wants
 from coordinator.wire.routes.door import Door
 
 _CLIENT_ID, _NUMBER = 4, 5
 
-Begin = Callable[[str, Callable[[int], None] | None], Awaitable[GrantReply]]
-"""Enters the queue for (session_id, on_position) and returns the grant."""
+
+class Contending(NamedTuple):
+    """In which session to enter the queue, and whom to tell of the wait."""
+
+    session_id: str
+    opening: OpenSession | None
+    on_queued: Callable[[str, int], None]
+    on_position: Callable[[int], None] | None
+
+
+Begin = Callable[[Contending], Awaitable[GrantReply]]
+"""Enters the queue and returns the grant."""
 
 GiveBack = Callable[[GrantReply, int], Awaitable[object]]
 """Releases a grant that nobody was told of, by a deadline."""
@@ -54,16 +76,28 @@ class AcquireHandler:
         self._begin = begin
         self._give_back_now = give_back
         self._kept: KeptSession | None = None
-        """The session opened for this grant, when the client gave a lease."""
+        """The session opened for this grant, when the client gave a lease and no number."""
+        self._queued_as = ""
+        """The session that waits; empty if it did not have to."""
+        self._position = _Position()
         self._leaves = asked.on_disconnect == "leave"
         self._is_told = False
         """Whether the client may have read that it was granted."""
 
     async def answer(self) -> Answered:
         """Return the response: the grant, or why not."""
-        if self._asked.lease_ms is None:
+        lease_ms = self._asked.lease_ms
+        if lease_ms is None or self._door.request_id(self._request) is not None:
             return await self._answer()
-        self._kept = kept = self._new_session(self._asked.lease_ms)
+        if self._asked.session_id is not None:
+            raise BadArgumentsError(
+                "body: expected session_id or lease_ms in a request without a number (a session "
+                "under an id of the client's is opened by a numbered one), found both"
+            )
+        address = self._door.address(self._request)
+        label = self._asked.session_label or self._asked.label
+        kept = self._door.member.kept_sessions.new(lease_ms, label, address)
+        self._kept = kept
         try:
             await kept.open(self._door.deadline_ms(self._request))
             return await self._answer()
@@ -72,9 +106,13 @@ class AcquireHandler:
                 self._door.spawn(kept.end, f"end session {kept.session_id}", is_lasting=True)
 
     async def _answer(self) -> Answered:
-        if wants(self._request, messages.NDJSON_TYPE):
-            return await self._stream()
-        grant = await self._granted(None)
+        if not wants(self._request, messages.NDJSON_TYPE):
+            return self._reply(await self._granted(None))
+        takes_either = any(wants(self._request, each.value) for each in Encoding)
+        return await self._stream(None if takes_either else self._position.put)
+
+    def _reply(self, grant: GrantReply) -> Answer:
+        """Return the grant as the one answer."""
         if self._leaves and not self._request.is_connected():
             self._give_back(grant)
             raise ConnectionResetError("the client went away while it waited")
@@ -95,19 +133,42 @@ class AcquireHandler:
                 "this member is stopping; the attempt may still be queued. Repeat it at "
                 "another member with the same request number, or abandon it"
             ) from None
+        except LockTimeoutError as error:
+            if self._queued_as and self._kept is None:
+                error.fields["session_id"] = self._queued_as
+            raise
 
     async def _begun(self, on_position: Callable[[int], None] | None) -> GrantReply:
         """Return the grant, with what is promised of its lease when it is one of its own."""
-        begin, kept = self._begin, self._kept
-        if kept is None:
-            assert self._asked.session_id is not None, "a request has a session or a lease"
-            grant = await begin(self._asked.session_id, on_position)
-            return await self._with_promise(grant)
-        async with kept.kept():
-            grant = await begin(kept.session_id, on_position)
-        paths = [grant.path, *(each.path for each in grant.grants)]
-        await kept.begin_in_full(paths)
-        return _with_lease(grant, kept.lease_ms, kept.remaining_ms(paths))
+        begin, kept, asked = self._begin, self._kept, self._asked
+        if kept is not None:
+            async with kept.kept():
+                grant = await begin(
+                    Contending(kept.session_id, None, self._on_queued, on_position)
+                )
+            paths = [grant.path, *(each.path for each in grant.grants)]
+            await kept.begin_in_full(paths)
+            return _with_lease(grant, kept.lease_ms, kept.remaining_ms(paths))
+        opening, session_id = None, asked.session_id
+        if asked.lease_ms is not None:
+            opening = self._door.member.kept_sessions.opening(
+                asked.lease_ms,
+                asked.session_label or asked.label,
+                self._door.request_id(self._request),
+                session_id=asked.session_id,
+                address=self._door.address(self._request),
+            )
+            session_id = opening.session_id
+        assert session_id is not None, "a request has a session or a lease"
+        try:
+            grant = await begin(Contending(session_id, opening, self._on_queued, on_position))
+        except BadArgumentsError as error:
+            raise in_words_of_a_lease(error) from None
+        return await self._with_promise(grant)
+
+    def _on_queued(self, session_id: str, position: int) -> None:
+        self._queued_as = session_id
+        self._position.put(position)
 
     async def _with_promise(self, grant: GrantReply) -> GrantReply:
         """Return the grant with what the leader promises of the session that the client brought.
@@ -134,16 +195,18 @@ class AcquireHandler:
 
     # --- line by line
 
-    async def _stream(self) -> Answered:
+    async def _stream(self, on_position: Callable[[int], None] | None) -> Answered:
+        """Answer in lines; without ``on_position`` by the grant alone if it need not wait."""
         stream = self._request.lines(self._door.labels())
-        positions = _Positions()
-        waiting = asyncio.create_task(self._granted(positions.put))
-        waiting.add_done_callback(positions.wake)
+        waiting = asyncio.create_task(self._granted(on_position))
+        waiting.add_done_callback(self._position.wake)
         is_granting = False
         try:
             while not waiting.done():
-                await self._tell_position(stream, positions)
+                await self._tell_position(stream)
             grant = waiting.result()
+            if on_position is None and not stream.is_open:
+                return self._reply(grant)
             is_granting = True
             await stream.send(to_body(Granted(grant), stream.encoding))
         except CoordinatorError as error:
@@ -151,23 +214,24 @@ class AcquireHandler:
                 raise  # the status can still say it
             await stream.send_error(error)
         finally:
-            self._is_told = is_granting and stream.is_line_out
+            self._is_told = self._is_told or (is_granting and stream.is_line_out)
             if not self._is_told:
                 await self._give_up(waiting)
             let_go(waiting)
         await stream.end()
         return stream
 
-    async def _tell_position(self, stream: LineStream, positions: _Positions) -> None:
+    async def _tell_position(self, stream: LineStream) -> None:
         """Send the next position, or a blank line when there is none for a while."""
         try:
             async with asyncio.timeout(KEEP_ALIVE_S):
-                position = await positions.get()
+                position = await self._position.get()
         except TimeoutError:
             await stream.keep_alive()
             return
         if position is not None:
-            await stream.send(to_body(Queued(position), stream.encoding))
+            line = Queued(position, self._queued_as)
+            await stream.send(to_body(line, stream.encoding))
 
     async def _give_up(self, waiting: asyncio.Task[GrantReply]) -> None:
         """End the wait of a client that is not there any more, and what came of it."""
@@ -184,15 +248,6 @@ class AcquireHandler:
         chore = partial(self._give_back_now, grant)
         self._door.spawn(chore, f"give back {grant.grant_id}", is_lasting=is_lasting)
 
-    def _new_session(self, lease_ms: int) -> KeptSession:
-        if self._door.request_id(self._request) is not None:
-            raise BadArgumentsError(
-                "body.lease_ms: expected session_id in a request that carries a request number "
-                "(its repetition would open another session), found lease_ms"
-            )
-        address = self._door.address(self._request)
-        return self._door.member.kept_sessions.new(lease_ms, self._asked.label, address)
-
 
 def _with_lease(grant: GrantReply, lease_ms: int, remaining_ms: int) -> GrantReply:
     """Return the grant with what is promised of its lease."""
@@ -206,7 +261,7 @@ def wait_deadline_ms(door: Door, request: Request, asked: Acquire) -> int:
     return door.clock.monotonic_ms() + (asked.timeout_ms or door.timeout_ms(request))
 
 
-class _Positions:
+class _Position:
     """The latest position that is not told yet; wakes its one reader."""
 
     def __init__(self) -> None:

@@ -119,6 +119,9 @@ class LockHistory(DrawnHistory):
             session_id = there[0].session_id  # it holds twice, or waits for itself
         else:
             owner = chance.choice(["", "t1", "t2"])
+        opening = self.open_session() if chance.randrange(6) == 0 else None
+        if opening is not None:
+            session_id = opening.session_id
         return Enter(
             directories,
             PREFIXES[kind],
@@ -130,6 +133,7 @@ class LockHistory(DrawnHistory):
             chance.choice([0, 1_000, 3_000]),
             chance.choice([0, 0, 2_000]),
             chance.choice([1, 2, 3]) if kind is Kind.SLOT else None,
+            opening,
         )
 
     def _release(self) -> Release | None:

@@ -50,17 +50,20 @@ def fitting_enters(draw: st.DrawFn) -> Enter:
     several = draw(st.sets(directories, min_size=1, max_size=3))
     if kind is not Kind.EXCLUSIVE:
         several = {min(several)}
+    session_id = draw(session_ids)
+    timeout_ms = draw(st.sampled_from([None, None, None, 50, 60, 5]))
     return Enter(
         tuple(sorted(several)),
         PREFIXES[kind],
         kind,
-        draw(session_ids),
+        session_id,
         draw(st.binary(max_size=9)),
         draw(st.sampled_from(["", "t1", "t2"])),
         draw(st.booleans()),
         draw(st.sampled_from([0, 0, 1_000])),
         draw(st.sampled_from([0, 0, 2_000])),
         draw(st.sampled_from([None, 1, 2])) if kind is Kind.SLOT else None,
+        None if timeout_ms is None else OpenSession(session_id, timeout_ms, "opened"),
     )
 
 
@@ -76,6 +79,7 @@ any_enters = st.builds(
     st.sampled_from([0, -1, 60_001]),
     st.sampled_from([0, -1, 2**60]),
     st.sampled_from([None, 0, 10_001]),
+    st.one_of(st.none(), st.builds(OpenSession, session_ids, st.just(50))),
 )
 by_hand: st.SearchStrategy[Operation] = st.one_of(
     st.builds(

@@ -1,0 +1,186 @@
+"""One attempt to hold: what is known of it so far, and what a member says of it.
+
+1. A member answers an attempt that need not wait with one body, as any other request. Else it sends
+   lines: first the position and the session, then blank ones, and at the end what came of it. Only
+   who asks for positions is told them as they change.
+2. The first attempt of a client opens the session with itself, under an id that the client drew.
+   The lease counts from when the attempt was first sent; the session is one, and renewed, from the
+   first thing on that a member says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from coordinator.client.current_session import OpeningSession
+from coordinator.client.delivery import encoding_of
+from coordinator.client.request_ids import RequestIds
+from coordinator.client.session import Session
+from coordinator.client.transport import ResponseStream
+from coordinator.clock import Clock
+from coordinator.errors import BadArgumentsError, ConnectionLostError
+from coordinator.model.contention import WAIT_MS_MAX
+from coordinator.model.events import StreamError
+from coordinator.model.grants import AcquireLine, AcquireReply, Granted, GrantReply, Queued
+from coordinator.wire.codec import from_body, union_from_body
+from coordinator.wire.encoding import Encoding, decode
+from coordinator.wire.messages import NDJSON_TYPE
+
+T = TypeVar("T")
+
+POSITIONS = NDJSON_TYPE
+"""Accepts lines, with the position as it changes."""
+EITHER = f"{Encoding.JSON}, {NDJSON_TYPE}"
+"""Accepts one answer, or lines if it has to wait."""
+_SILENCE_MS_MAX = 7_000
+"""A waiting stream that says nothing for so long is taken for dead."""
+_GRACE_MS = 500
+"""How much longer than the deadline we listen for the server's own "timed out"."""
+_END_MS_MAX = 250
+"""How long the end of a stream is waited for, so that its connection can be kept."""
+_ASK_AGAIN_MS = WAIT_MS_MAX // 2
+"""The server waits for an hour at most; a longer wait asks again in time, at the same place."""
+
+
+class AskAgain(Exception):
+    """The stream is old: send the same attempt again."""
+
+
+class CallbackFailed(Exception):
+    """The caller's ``on_position`` raised ``error``, which no member has said, whatever it is."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What is known of it. ``session`` is None until a member says that it was opened."""
+
+    ids: RequestIds
+    clock: Clock
+    deadline_ms: int | None
+    is_try: bool
+    session: Session | None = None
+    opening: OpeningSession | None = None
+    may_be_queued: bool = False
+    was_served: bool = False
+    """A member reported our position since the last failure."""
+    position: int | None = None
+
+    def remaining_ms(self) -> int:
+        """Return how long it may still take."""
+        if self.deadline_ms is None:
+            return WAIT_MS_MAX
+        return self.deadline_ms - self.clock.monotonic_ms()
+
+    def in_session(self) -> dict[str, Any]:
+        """Return what the request says of its session; it is sent now."""
+        if self.session is not None:
+            return {"session_id": self.session.session_id}
+        assert self.opening is not None, "an attempt has a session, or opens one"
+        return self.opening.sent()
+
+    def learn(self) -> None:
+        """A member says that it was entered."""
+        if self.session is None:
+            assert self.opening is not None, "an attempt has a session, or opens one"
+            self.session = self.opening.opened()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether whatever it left has gone with its session."""
+        if self.session is not None:
+            return self.session.is_lost
+        return self.opening is None or self.opening.has_ended
+
+    async def while_opening(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await ``work``, but no longer than the session that it opens lives.
+
+        Raises:
+            SessionExpiredError: the session ended first.
+            What ``work`` raises.
+        """
+        assert self.opening is not None, "an attempt has a session, or opens one"
+        working = asyncio.get_running_loop().create_task(work)
+        either: set[asyncio.Future[Any]] = {working, self.opening.is_known}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if self.session is None or working.done():
+                return await working
+            return await self.session.while_alive(_result(working))
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+    async def heard(
+        self, stream: ResponseStream, title: str, on_position: Callable[[int], None] | None
+    ) -> GrantReply:
+        """Return the grant, or raise what a member says instead; ``title`` names the queue.
+
+        Raises:
+            ConnectionLostError: it says nothing any more, or nothing that can be read.
+            AskAgain, CallbackFailed: see there.
+        """
+        opened_ms = self.clock.monotonic_ms()
+        while True:
+            if self.clock.monotonic_ms() - opened_ms > _ASK_AGAIN_MS:
+                raise AskAgain
+            limit_ms = self.remaining_ms() + _GRACE_MS
+            if not stream.watches_silence:
+                limit_ms = min(limit_ms, _SILENCE_MS_MAX)
+            try:
+                async with asyncio.timeout(max(limit_ms, 0) / 1000):
+                    line = await stream.line()
+            except TimeoutError:
+                raise ConnectionLostError(f"{title}: silent for {limit_ms} ms") from None
+            if line is None:
+                raise ConnectionLostError(f"{title}: the stream ended without a grant")
+            if not line.strip():
+                continue  # a keep-alive
+            said = _read(line, encoding_of(stream.headers))
+            match said:
+                case AcquireReply(grant):
+                    self.learn()
+                    await _ended(stream)
+                    return grant
+                case Queued(position):
+                    self.learn()
+                    self._stands_at(position, on_position)
+                case StreamError(problem):
+                    raise problem
+
+    def _stands_at(self, position: int, on_position: Callable[[int], None] | None) -> None:
+        self.position = position
+        self.was_served = True
+        if on_position is not None:
+            try:
+                on_position(position)
+            except Exception as error:
+                raise CallbackFailed(error) from error
+
+
+def _read(line: bytes, encoding: Encoding) -> AcquireReply | Queued | StreamError:
+    try:
+        body = decode(line, encoding)
+        if isinstance(body, dict) and "type" not in body:
+            return from_body(AcquireReply, body)
+        said: Granted | Queued | StreamError = union_from_body(AcquireLine, body, "line")
+    except BadArgumentsError as error:
+        raise ConnectionLostError(f"the stream could not be read: {error.message}") from error
+    return said
+
+
+async def _ended(stream: ResponseStream) -> None:
+    """Read to the end of a stream whose last line has come."""
+    with suppress(TimeoutError, ConnectionLostError):
+        async with asyncio.timeout(_END_MS_MAX / 1000):
+            await stream.line()
+
+
+async def _result(task: asyncio.Task[T]) -> T:
+    return await task

@@ -1,0 +1,109 @@
+"""The first attempt of a client opens its session: one entry, one session, and a lease that counts
+from when the attempt was first sent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator.errors import LockTimeoutError
+from recipes import Lock
+from tests.client.memory_cluster import MemoryCluster, in_memory
+
+
+@in_memory
+async def test_a_first_acquire_and_its_release_are_one_entry_each(world: MemoryCluster) -> None:
+    """One request and one answer for each, and no session is opened beside them."""
+    network = world.network()
+    async with world.client() as observer, world.client(network, label="worker 7") as client:
+        await observer.create("/first")  # behind what a new cluster proposes by itself
+        before = world.proposals
+
+        grant = await Lock(client, "daily", label="report").acquire()
+        await grant.release()
+
+        assert world.proposals == before + 2
+        posted = [each for each in network.sent if each.startswith("POST")]
+        assert posted == ["POST /v1/locks/daily"]
+        (session,) = await observer.sessions()
+        assert session.label == "worker 7"
+        assert session.session_id == (await client.session()).session_id
+    async with world.client() as observer:
+        assert await observer.sessions() == ()  # the client has closed it
+
+
+@in_memory
+async def test_repeated_it_opens_one_session_whose_lease_counts_from_the_first_sending(
+    world: MemoryCluster,
+) -> None:
+    """The repetition may be answered with what the first one did, a while ago."""
+    network = world.network()
+    async with world.client() as observer, world.client(network) as client:
+        network.delays_s = lambda request: 1.0 if "locks" in request.target else 0.0
+        network.lose_one_reply("POST", "/v1/locks")
+        began_ms = client.core.clock.monotonic_ms()
+
+        grant = await Lock(client, "daily").acquire()
+
+        session = await client.session()
+        waited_ms = client.core.clock.monotonic_ms() - began_ms
+        assert network.count("POST", "/v1/locks") == 2
+        assert waited_ms >= 2_000
+        assert session.remaining_safe_ms() <= session.timeout_ms - waited_ms
+        assert [each.session_id for each in await observer.sessions()] == [session.session_id]
+        await grant.release()
+
+
+@in_memory
+async def test_while_it_waits_its_session_is_kept_and_used_by_others(world: MemoryCluster) -> None:
+    """It is known with the first line, long before the grant."""
+    network = world.network()
+    async with world.client() as holder, world.client(network, session_timeout=2) as client:
+        held = await Lock(holder, "daily").acquire()
+        waiting = asyncio.create_task(Lock(client, "daily", timeout=60).acquire())
+        await asyncio.sleep(0)
+        session = await client.session(1.0)
+        await asyncio.sleep(20)
+        other = await Lock(client, "weekly", owner="other").acquire()
+        await held.release()
+        grant = await waiting
+
+        assert {grant.session_id, other.session_id} == {session.session_id}
+        assert network.count("POST", "/v1/sessions/") > 10
+        assert network.count("POST", "/v1/sessions ") == 0
+
+
+@in_memory
+async def test_who_waits_for_the_session_of_a_try_that_failed_gets_one(
+    world: MemoryCluster,
+) -> None:
+    """The try has opened none."""
+    async with world.client() as holder, world.client() as client:
+        await Lock(holder, "daily").acquire()
+        trying = asyncio.create_task(Lock(client, "daily", timeout=0).acquire())
+        await asyncio.sleep(0)
+        session = asyncio.create_task(client.session())
+
+        with pytest.raises(LockTimeoutError):
+            await trying
+        assert not (await session).is_lost
+
+
+@in_memory
+async def test_an_attempt_that_is_withdrawn_before_it_is_answered_leaves_no_session(
+    world: MemoryCluster,
+) -> None:
+    """Its answer never came: the number is abandoned, then the session is closed."""
+    network = world.network()
+    async with world.client() as observer, world.client(network) as client:
+        network.loses_reply_of = lambda request: request.method == "POST"
+        acquiring = asyncio.create_task(Lock(client, "daily").acquire())
+        await asyncio.sleep(0.2)
+        assert len(await observer.sessions()) == 1
+        acquiring.cancel()
+        await asyncio.sleep(1)
+
+        assert await observer.sessions() == ()
+        network.loses_reply_of = lambda request: False
+        assert not (await client.session()).is_lost
