@@ -163,6 +163,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "msgspec": (
         "coordinator.model",
         "coordinator.wire",
+        "coordinator.raft.network.messages",
         "coordinator.service.heartbeats",
         "coordinator.service.locks",
     ),

@@ -2,8 +2,8 @@
 
 A message is a msgpack array: its kind's number, then its fields in order. Decoding checks the
 number of fields and the type, range and length of each, so other modules need no checks; a wrong
-shape raises ``FrameError`` and the transport drops the connection. Values are counted while they
-are decoded: one may take a single byte, and costs a hundred times the work of a byte of data.
+shape raises ``FrameError`` and the transport drops the connection. The first value of another type
+than is expected ends the decoding, so bytes that are no message of ours cost little.
 
 Every message about the log carries its sender's term, replies too: a reply of an older term is
 ignored, one of a newer term deposes a stale leader (docs/engine.md, rows 7, 8 and 20).
@@ -11,16 +11,17 @@ ignored, one of a newer term deposes a stale leader (docs/engine.md, rows 7, 8 a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]
+from msgspec import DecodeError, Meta
+from msgspec.msgpack import Decoder
 
 INTEGER_MAX = 2**63 - 1
+_BYTES_MAX = 2**31 - 1
 APPEND_ENTRIES_MAX = 1_024
 """Entries in one ``Append``."""
-_VALUES_MAX = 5 * APPEND_ENTRIES_MAX
-"""Values in one message, each array counted twice: so an entry makes four."""
 INCARNATIONS_TOLD_MAX = 4_096
 """Ids in one ``Incarnation``."""
 INCARNATION_ID_BYTES = 8
@@ -28,8 +29,8 @@ _SHORT_BYTES_MAX = 128
 """Of ids, seals and digests; of the names of members, kinds of requests and errors."""
 _LONG_BYTES_MAX = {
     "ids": INCARNATIONS_TOLD_MAX * INCARNATION_ID_BYTES,
-    "data": INTEGER_MAX,
-    "payload": INTEGER_MAX,
+    "data": _BYTES_MAX,
+    "payload": _BYTES_MAX,
 }
 """Of longer fields by their names; the last two are as long as a frame allows."""
 
@@ -293,76 +294,31 @@ def encode(message: Message) -> bytes:
 
 def decode(payload: bytes | memoryview) -> Message:
     """Return the message in ``payload``; raises FrameError for anything else."""
-    # A short one cannot hold many values; those that count are slower.
-    values = _Values() if len(payload) > _VALUES_MAX else None
-    try:
-        fields = msgpack.unpackb(
-            payload, use_list=False, list_hook=values, max_array_len=APPEND_ENTRIES_MAX,
-            max_map_len=0, max_ext_len=0,
-        )  # fmt: skip
-    except FrameError:
-        raise
-    except Exception as error:  # msgpack raises a dozen kinds for bytes that are not msgpack
-        raise FrameError(f"expected a msgpack message, found {type(error).__name__}") from None
-    if type(fields) is not tuple or not fields or type(fields[0]) is not int:
-        raise FrameError("expected an array that starts with the number of its kind")
-    entry = _KINDS.get(fields[0])
+    is_array = len(payload) > 1 and payload[0] & 0xF0 == _ARRAY
+    entry = _KINDS.get(payload[1]) if is_array else None
     if entry is None:
-        raise FrameError(f"expected a known kind of message, found number {fields[0]}")
-    kind, checks = entry
-    if len(fields) != len(checks) + 1:
-        raise FrameError(f"expected {len(checks)} fields in {kind.__name__}")
-    for check, value in zip(checks, fields[1:], strict=True):
-        if not check(value):
-            raise FrameError(f"expected other types or lengths in {kind.__name__}")
+        raise FrameError("expected an array that starts with the number of a known kind")
+    kind, decoder = entry
+    try:
+        fields = decoder.decode(payload)
+    except (DecodeError, ValueError, RecursionError) as error:  # the second: no UTF-8
+        raise FrameError(f"expected the fields of {kind.__name__}: {error}") from None
     message: Message = kind(*fields[1:])
     return message
 
 
-class _Values:
-    """Counts the values of one message as its arrays are completed."""
-
-    __slots__ = ("_left",)
-
-    def __init__(self) -> None:
-        self._left = _VALUES_MAX
-
-    def __call__(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
-        self._left -= len(items) + 1
-        if self._left < 0:
-            raise FrameError(f"expected at most {_VALUES_MAX} values in a message, found more")
-        return items
-
-
-def _is_integer(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= INTEGER_MAX
-
-
-def _is_boolean(value: Any) -> bool:
-    return type(value) is bool
-
-
-def _of_length(kind: Any, bytes_max: int) -> Callable[[Any], bool]:
-    return lambda value: type(value) is kind and len(value) <= bytes_max
-
-
-def _is_entries(value: Any) -> bool:
-    return type(value) is tuple and all(
-        type(entry) is tuple
-        and len(entry) == 2
-        and _is_integer(entry[0])
-        and type(entry[1]) is bytes
-        and entry[1]
-        for entry in value
-    )
-
-
-_CHECKS: dict[str, Callable[[Any], bool]] = {
-    "int": _is_integer,
-    "bool": _is_boolean,
-    "Sequence[tuple[int, bytes]]": _is_entries,
+_ARRAY = 0x90
+"""The first byte of an array, plus its length: no message has more than fifteen fields."""
+_Integer = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+_Entry = tuple[_Integer, Annotated[bytes, Meta(min_length=1)]]
+_FIELDS: dict[str, Any] = {
+    "int": _Integer,
+    "bool": bool,
+    "Sequence[tuple[int, bytes]]": Annotated[
+        tuple[_Entry, ...], Meta(max_length=APPEND_ENTRIES_MAX)
+    ],
 }
-_KINDS_WITH_LENGTH = {"bytes": bytes, "str": str}
+_WITH_LENGTH: dict[str, Any] = {"bytes": bytes, "str": str}
 
 # The numbers are the protocol: never give one a new meaning.
 _NUMBERS: tuple[tuple[int, type], ...] = (
@@ -399,20 +355,22 @@ def kinds() -> tuple[type, ...]:
     return tuple(_NUMBER_OF)
 
 
-def _checks_of(kind: Any) -> tuple[Callable[[Any], bool], ...]:
-    return tuple(
-        _check_of(name, getattr(note, "__forward_arg__", note))
-        for name, note in kind.__annotations__.items()
-    )
-
-
-def _check_of(name: str, note: str) -> Callable[[Any], bool]:
-    if note in _KINDS_WITH_LENGTH:
+def _type_of(name: str, note: str) -> Any:
+    """Return the type of a field, with its bounds."""
+    if note in _WITH_LENGTH:
         bytes_max = _LONG_BYTES_MAX.get(name, _SHORT_BYTES_MAX)
-        return _of_length(_KINDS_WITH_LENGTH[note], bytes_max)
-    return _CHECKS[note]
+        return Annotated[_WITH_LENGTH[note], Meta(max_length=bytes_max)]
+    return _FIELDS[note]
 
 
-_KINDS: dict[int, tuple[Any, tuple[Callable[[Any], bool], ...]]] = {
-    number: (kind, _checks_of(kind)) for number, kind in _NUMBERS
+def _decoder_of(kind: Any) -> Decoder[tuple[Any, ...]]:
+    fields = [
+        _type_of(name, getattr(note, "__forward_arg__", note))
+        for name, note in kind.__annotations__.items()
+    ]
+    return Decoder(tuple.__class_getitem__((int, *fields)))
+
+
+_KINDS: dict[int, tuple[Any, Decoder[tuple[Any, ...]]]] = {
+    number: (kind, _decoder_of(kind)) for number, kind in _NUMBERS
 }
