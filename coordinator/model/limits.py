@@ -26,6 +26,7 @@ BOUNDS = {
     "data_bytes_max": (1, 128 * _MIB),
     "path_bytes_max": (64, 65_536),
     "path_depth_max": (4, 1_024),
+    "operations_per_multi_max": (1, 5_000),
     "state_bytes_max": _BYTES,
     "remembered_bytes_max": _BYTES,
     "grant_history_bytes_max": _BYTES,

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass, replace
 from functools import cache
@@ -50,6 +51,7 @@ from coordinator.state.commands import (
     RequestId,
 )
 from coordinator.state.outcomes import Outcome
+from coordinator.state.packing import check_in_pieces
 
 REQUEST_KIND = "propose"
 
@@ -229,7 +231,7 @@ class Proposer:
             reply = await self._engine.request(leader_id, REQUEST_KIND, payload)
         finally:
             self._forwarded_in_flight -= 1
-        committed = _decode_reply(reply)
+        committed = await _read_reply(reply)
         self._leadership.note_contact()
         return committed
 
@@ -239,7 +241,7 @@ class Proposer:
         deadline_ms = self._clock.monotonic_ms() + remaining_ms
         try:
             self._leadership.refuse_when_stopping()
-            _refuse_undecodable(payload[_NUMBER_BYTES:])
+            await _refuse_undecodable(payload[_NUMBER_BYTES:])
             if not self._leadership.is_leader:
                 raise NoLeaderError(f"member {self._engine.member_id} does not lead")
             async with self._timers.deadline(deadline_ms):
@@ -268,16 +270,29 @@ def _encode_problem(error: CoordinatorError) -> bytes:
     return _IS_PROBLEM + json.dumps(to_problem(error)).encode()
 
 
-def _refuse_undecodable(command: bytes) -> None:
+async def _refuse_undecodable(command: bytes) -> None:
     """Refuse what apply could not decode: in the log it would stop every member for ever."""
     try:
+        for _ in check_in_pieces(command):
+            await asyncio.sleep(0)
         decode_command(command, is_bounded=True)
     except ValueError as error:
         raise BadArgumentsError(f"the command of another member cannot be read: {error}") from None
 
 
-def _decode_reply(reply: bytes) -> Committed:
+async def _read_reply(reply: bytes) -> Committed:
     """Return the leader's answer; if it cannot be decoded, the outcome is unknown."""
+    if reply[:1] != _IS_PROBLEM:
+        try:
+            for _ in check_in_pieces(reply[1 + _NUMBER_BYTES :]):
+                await asyncio.sleep(0)
+        except ValueError:
+            raise ConnectionLostError("the leader's answer cannot be read") from None
+    return _decode_reply(reply)
+
+
+def _decode_reply(reply: bytes) -> Committed:
+    """As ``_read_reply``, in one step."""
     try:
         if reply[:1] == _IS_PROBLEM:
             if len(reply) > _PROBLEM_BYTES_MAX:

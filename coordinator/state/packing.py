@@ -7,6 +7,7 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 
+from coordinator.model.limits import BOUNDS
 from coordinator.state.shapes import Row, described
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
@@ -21,12 +22,13 @@ def pack(value: Any) -> bytes:
     return packed
 
 
-VALUES_MAX = 250_000
-"""Values in what another member sends, each row counted twice: a multi of 10,000 operations."""
-_ROW_MAX = 10_000
-"""Values in one row of that."""
+_ROW_MAX = BOUNDS["operations_per_multi_max"][1]
+"""Values in one row of what another member sends."""
+VALUES_MAX = 25 * _ROW_MAX
+"""Values in all of it, each row counted twice: the largest multi that an operator may allow."""
 _MAP_MAX = 100
 """Facts of one refusal."""
+_PIECE_BYTES = 64 * 1024
 
 
 def unpack(data: bytes, *, is_bounded: bool = False) -> Any:
@@ -34,19 +36,51 @@ def unpack(data: bytes, *, is_bounded: bool = False) -> Any:
 
     ``is_bounded``: and for more than ``VALUES_MAX`` values. One may take a single byte, and costs
     a hundred times the work of a byte of data; what this member wrote itself was bounded then."""
-    values = _Values()
-    bounds = {
-        "list_hook": values.of_row, "object_hook": values.of_map,
-        "max_array_len": _ROW_MAX, "max_map_len": _MAP_MAX,
-    }  # fmt: skip
     try:
         return msgpack.unpackb(
-            data, raw=False, use_list=False, strict_map_key=True, **(bounds if is_bounded else {})
+            data,
+            raw=False,
+            use_list=False,
+            strict_map_key=True,
+            **(_bounds() if is_bounded else {}),
         )
     except ValueError:
         raise
     except (msgpack.UnpackException, TypeError, OverflowError) as error:
         raise ValueError(f"cannot be decoded: {error}") from error
+
+
+def check_in_pieces(data: bytes) -> Iterator[None]:
+    """Do what ``unpack`` does of one value, bounded, piece by piece; return nothing of it.
+
+    Values are counted as their rows are completed, so rows within rows cost much before they are
+    found to be too many. Raises ValueError as ``unpack`` does."""
+    if len(data) <= _PIECE_BYTES:
+        return
+    unpacker = msgpack.Unpacker(
+        raw=False, use_list=False, strict_map_key=True, max_buffer_size=2**31 - 1, **_bounds()
+    )
+    try:
+        for start in range(0, len(data), _PIECE_BYTES):
+            unpacker.feed(data[start : start + _PIECE_BYTES])
+            try:
+                unpacker.unpack()
+            except msgpack.OutOfData:
+                yield None
+            else:
+                break
+    except ValueError:
+        raise
+    except (msgpack.UnpackException, TypeError, OverflowError) as error:
+        raise ValueError(f"cannot be decoded: {error}") from error
+
+
+def _bounds() -> dict[str, Any]:
+    values = _Values()
+    return {
+        "list_hook": values.of_row, "object_hook": values.of_map,
+        "max_array_len": _ROW_MAX, "max_map_len": _MAP_MAX,
+    }  # fmt: skip
 
 
 class _Values:

@@ -104,7 +104,13 @@ ASKED: dict[str, dict[str, Row]] = {
         "many operations": _proposed(_multi),
         "of nothing": _leading(DEADLINE + b"\xdd\x00\x3f\x00\x00" + b"\x90" * 0x3F0000),
         "of rows of nothing": _leading(
-            DEADLINE + b"\x96" + (b"\xdc\x27\x10" + b"\x90" * 10_000) * 400
+            DEADLINE + b"\x96" + (b"\xdc\x13\x88" + b"\x90" * 5_000) * 800
+        ),
+        "of rows of numbers": _leading(
+            DEADLINE + b"\x96" + (b"\xdc\x13\x88" + (b"\xcf" + b"\xff" * 8) * 5_000) * 90
+        ),
+        "of rows in rows of numbers": _leading(
+            DEADLINE + b"\x91" * 400 + (b"\xdc\x13\x88" + b"\xcc\xff" * 4_999) * 400
         ),
     },
     PROMISES: {

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.model.events import Event, EventType
+from coordinator.model.limits import bounds_of
 from coordinator.state.codec import (
     COMMAND_FORMAT,
     decode_command,
@@ -49,7 +50,7 @@ from coordinator.state.outcomes import (
     SessionOpened,
     Stat,
 )
-from coordinator.state.packing import pack, unpack
+from coordinator.state.packing import check_in_pieces, pack, unpack
 from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories
 
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, "s1", 8, 9, "ephemeral", None)
@@ -351,3 +352,25 @@ def test_what_stood_in_a_queue_by_a_former_format_still_does(number: int) -> Non
 
             assert (outcome.refusal is None) == (former or index == 1), operation
         assert len(machine.locks.holders("/locks/a")) == former
+
+
+def test_the_largest_multi_that_may_be_allowed_is_read_from_another_member() -> None:
+    """Whatever an operator sets ``operations_per_multi_max`` to, a follower can forward it."""
+    _, most = bounds_of("operations_per_multi_max")
+    create = Create("/a/b-", b"x", CreateMode.EPHEMERAL_SEQUENTIAL, "s1")
+    checks, creates = (Check("/a"),) * (most // 2), (create,) * (most // 2)
+    for operation in (Multi((create,) * most), Guarded(checks, creates, ())):
+        command = Command(operation, 1)
+        assert decode_command(encode_command(command), is_bounded=True) == command
+    done = Outcome(7, MultiDone((Created("/a/b-0000000001", STAT),) * most), None)
+    assert decode_outcome(encode_outcome(done), is_bounded=True) == done
+
+
+@pytest.mark.parametrize("length", [10, 70_000, 200_000])
+def test_what_is_whole_passes_the_check_in_pieces(length: int) -> None:
+    """One value within its bounds, long or short; of a longer row it is refused."""
+    for _ in check_in_pieces(pack((1, "x" * length, (2, 3)))):
+        pass
+    if length > 64 * 1024:
+        with pytest.raises(ValueError, match="exceeds max_array_len"):
+            list(check_in_pieces(pack(tuple(range(length)))))

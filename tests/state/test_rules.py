@@ -105,7 +105,7 @@ FORMER = (
     ("limits.grant_history_bytes_max", "1 to 1099511627776, 16777216 until it is set"),
     ("limits.grant_history_max", "1 to 1000000000, 10000 until it is set"),
     ("limits.name_shown_max", "40"),
-    ("limits.operations_per_multi_max", "1 to 1000000000, 1000 until it is set"),
+    ("limits.operations_per_multi_max", "1 to 5000, 1000 until it is set"),
     ("limits.path_bytes_max", "64 to 65536, 1024 until it is set"),
     ("limits.path_depth_max", "4 to 1024, 64 until it is set"),
     ("limits.recursive_delete_max", "1 to 1000000000, 10000 until it is set"),
