@@ -47,7 +47,7 @@ class MemberConfig:
 
 @dataclass(frozen=True, slots=True)
 class HttpConfig:
-    """The HTTP door. Loopback unless told otherwise."""
+    """The HTTP door. It listens on loopback only, unless that is changed."""
 
     bind_host: str = "127.0.0.1"
     bind_port: int = 7071
@@ -65,11 +65,11 @@ class HttpConfig:
     request_deadline_ms_max: int = 60_000
     body_bytes_max: int = 1_572_864
     bodies_bytes_max: int = 64 * 1024 * 1024
-    """Of all bodies that have come in part; whoever sends more is refused with Throttled."""
+    """Of all bodies that have come in part; a request beyond that is refused with Throttled."""
     json_depth_max: int = 32
     connections_max: int = 10_000
     connections_per_address_max: int = 2_000
-    """Higher than what one person needs: many workers stand behind one address."""
+    """Higher than what one person needs: many workers may share one address."""
     shutdown_grace_ms: int = 3_000
 
 

@@ -337,7 +337,7 @@ async def _end_threads(*, exit_status: int) -> None:
     ending = asyncio.create_task(
         asyncio.get_running_loop().shutdown_default_executor(), name="end the loop's threads"
     )
-    # Not cancelled when it takes too long: that would join the threads all the same.
+    # Not cancelled when it takes too long: that would wait for the threads, too.
     _, unfinished = await asyncio.wait({ending}, timeout=_THREADS_DEADLINE_S)
     if unfinished:
         logger.warning("a look-up of a name still runs; ending without it")

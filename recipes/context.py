@@ -10,7 +10,7 @@
    ``when_unsure="continue"`` nothing of this happens: only ``grant.is_unsure`` says so.
 4. One object is one contender: acquiring it twice would wait for itself, so it raises. An object
    whose body is entered belongs to who entered it until the body is left, even if the grant is over
-   by then: a body leaves the grant that it entered with, and nobody else's.
+   by then: a body leaves the grant that it entered with, and no other.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Holding(Generic[HeldT]):
             over, self._grant, self._is_taken = self._grant, None, False
             if not over.is_released:
                 self._remember_loss(over, caller)
-            await over.give_back()  # released, or lost for ever: the object is free again
+            await over.give_back()  # released, or lost for good: the object is free again
         if self._is_taken:
             raise self._in_use(
                 f"holds grant {self._grant.grant_id} already"
@@ -270,7 +270,7 @@ class _Interruption:
         return self._lost[-1].loss()
 
     def end(self, error: BaseException | None) -> bool:
-        """Stop watching; return whether ``error`` is our cancellation and nobody else's."""
+        """Stop watching; return whether ``error`` is our cancellation and no other."""
         self._stop()
         if not self._lost:
             return False

@@ -46,7 +46,7 @@ class Election(Context[Grant[ClientT], ClientT]):
         timeout: seconds to wait before giving up; FOREVER by default, because waiting for the
             elected to fail is what a candidate is for.
         when_unsure: ``stop``: cancel the task in an ``async with`` when leadership is lost, and
-            raise LockLostError when either ``with`` is left. ``continue``: let it go on.
+            raise LockLostError when either ``with`` is left. ``continue``: leave it running.
         guards: what refuses the epochs of earlier leaders in the stores that this one writes to; as
             with ``Lock`` they are raised to the new epoch before ``campaign`` returns.
         label, trace_id: what people see of this candidate.

@@ -45,7 +45,7 @@ class Lock(QueueContender[ClientT]):
             None is the asyncio task or the thread that acquires. An owner that holds the lock and
             asks for it again gets DeadlockError at once. "" is an owner of its own, for a grant
             that one task or thread acquires and another releases.
-        lock_delay: seconds, 0 to 60, for which nobody is granted the lock after this grant was lost
+        lock_delay: seconds, 0 to 60, for which the lock stays closed after this grant was lost
             without being given back, so that what its holder had sent can still arrive.
         max_hold: seconds after which the grant ends by itself although its holder lives, 0.5 to
             2,592,000 (30 days); None without a bound. Costs one more round trip to acquire.

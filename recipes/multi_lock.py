@@ -8,7 +8,7 @@
 1. One command enters all the queues. So two programs never wait for each other in a cycle, whatever
    the order in which they name the locks, and nobody holds one lock while it waits for another.
 2. The locks are granted together, when the contender is first in every queue, with one fencing
-   token. A later contender in any of the queues waits behind, so nobody is overtaken for ever.
+   token. A later contender in any of the queues waits behind, so no contender starves.
 3. The grants are in the order in which the names were given. They are released or lost together.
 4. ``timeout`` is one overall deadline for all of them; after it nothing of the attempt is left.
 """

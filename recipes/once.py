@@ -1,4 +1,4 @@
-"""Work that is done once for each key, however often and by whomever it is asked for.
+"""Work that is done once for each key, however often and by however many clients it is asked for.
 
 ::
 
@@ -107,7 +107,7 @@ class Once(Generic[ClientT]):
 
     Args:
         timeout: seconds to wait while another caller works on the same key; 0 asks once.
-        keep: for how many seconds a record is remembered after it was written; None for ever.
+        keep: for how many seconds a record is remembered after it was written; None: always.
         when_interrupted: what to do about work that was begun and not known to be done: "repeat"
             it, or "raise" OutcomeUnknownError until ``settle`` or ``forget`` is called.
     """

@@ -277,7 +277,7 @@ class _Place:
         except SessionError:
             return not self._session.is_lost  # lost by our clock, it may live on at the server
         except OutcomeUnknownError:
-            return False  # only the session's end can tell
+            return False  # only the end of the session shows it
         while created is not None:
             try:
                 await self._core.delete(self.path)
@@ -293,11 +293,11 @@ class _Place:
 
 
 def segment_of(name: str) -> str:
-    """Return the name of the znode that stands for the lock ``name``, as the members call it.
+    """Return the name of the znode of the lock ``name``, as the members call it.
 
     Raises:
-        BadArgumentsError: the members would not take it for a name, so nobody else could ask for
-            this lock.
+        BadArgumentsError: the members would not take it for a name, so no other client could
+            acquire this lock.
     """
     if not 1 <= len(name) <= _NAME_CHARACTERS_MAX or name in (".", "..") or _CONTROL.search(name):
         raise BadArgumentsError(

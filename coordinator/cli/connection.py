@@ -1,8 +1,8 @@
 """Which cluster a verb talks to: the options that all verbs share, and the client made from them.
 
-The options may stand before or after the verb (``coordinator --json get /a``,
+The options may come before or after the verb (``coordinator --json get /a``,
 ``coordinator get /a --json``); the later one counts. An option counts more than its variable,
-wherever it stands: ``connect`` reads the variable when no option has said anything. (click would
+wherever it is: ``connect`` reads the variable when no option has said anything. (click would
 read it again for the verb, and put it over the option before the verb.)
 """
 

@@ -101,7 +101,7 @@ def dev(members: str, directory: Path, client_port: int, member_port: int) -> No
 
 
 def run_here(layout: Layout) -> None:
-    """Run the only member in this process until it is told to stop."""
+    """Run the only member in this process until it is asked to stop."""
     config = load(layout.file(1), environ_of_members())
     # The server has this thread; another one looks for when it is ready, to say so.
     threading.Thread(target=lambda: asyncio.run(_greet_when_ready(layout)), daemon=True).start()
@@ -139,7 +139,7 @@ class Cluster:
         self._is_hurried = asyncio.Event()
 
     async def run(self) -> int:
-        """Start all, stay until told to stop or until none is left; return the exit code."""
+        """Start all, stay until asked to stop or until none is left; return the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_stop_signal)
@@ -210,13 +210,13 @@ class Cluster:
             try:
                 await asyncio.wait_for(self._is_stopping.wait(), _LOOK_S)
             except TimeoutError:
-                pass  # nobody told us to stop; look again
+                pass  # not asked to stop yet; look again
 
     def _report_end(self, member: int) -> None:
         code = self._processes[member].returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         log = shown_path(self._layout.log(member))
-        note(f"MEMBER {member} {how}, which nobody asked for; its log: {log}")
+        note(f"MEMBER {member} {how} by itself; its log: {log}")
 
     def _show_log(self, member: int) -> None:
         lines = self._layout.log(member).read_text(errors="replace").splitlines()

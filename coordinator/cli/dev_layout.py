@@ -146,7 +146,7 @@ def environ_of_members() -> dict[str, str]:
     }
 
 
-# --- what is told to the person
+# --- what the person reads
 
 
 def greeting(layout: Layout) -> str:

@@ -43,7 +43,7 @@ def diagnose(settings: Settings, name: str | None) -> None:
     if not found:
         click.echo("The history has no lock.")
     for each in found:
-        for line in told(each):
+        for line in lines_of(each):
             click.echo(line)
 
 
@@ -74,7 +74,7 @@ async def diagnoses(client: AsyncClient, name: str | None) -> list[Diagnosis]:
 async def _queues(
     client: AsyncClient, by_lock: Mapping[str, Sequence[object]]
 ) -> dict[str, dict[str, Any]]:
-    """Return who stands at each of these locks, and who was denied it; of very many, of those with
+    """Return the queue of each of these locks, and who was denied it; of very many, of those with
     the most grants."""
     names = sorted(by_lock, key=lambda name: (-len(by_lock[name]), name))[:_LOOKED_AT_MAX]
     return {name: _queue(await client.lock(name)) for name in names}
@@ -91,7 +91,7 @@ def _queue(view: LockView) -> dict[str, Any]:
     }
 
 
-def told(diagnosis: Diagnosis) -> list[str]:
+def lines_of(diagnosis: Diagnosis) -> list[str]:
     """Return a diagnosis in words, a line for each sentence."""
     lines = []
     for finding in diagnosis.findings:

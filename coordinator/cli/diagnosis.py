@@ -1,6 +1,6 @@
 """What the history of a lock says about how it is used: figures in, findings in words out. Pure.
 
-Times come from the history, which labels them by the wall clocks of whoever proposed the changes:
+Times come from the history. They are of the wall clocks of the members that proposed the changes:
 good enough for people, no measure of safety. The thresholds are below; each finding carries the
 figures that it is drawn from.
 """
@@ -18,7 +18,7 @@ from coordinator.client import GrantRecord
 WAIT_DOMINATES_RATIO = 2
 """So many times as long as the holds are the waits of a lock that is a bottleneck (p95)."""
 WAIT_MS_MIN = 50
-"""Shorter waits bother nobody."""
+"""Shorter waits do not matter."""
 UNCONTENDED_GRANTS_MIN = 5
 """Fewer grants say nothing about whether anybody contends."""
 
@@ -56,7 +56,7 @@ class Figures:
 
     ``at_once``: how many of the grants were given in the very command that asked. ``silences_ms``:
     for how long nothing had been heard of the holders that expired. ``lease_ms``: the shortest
-    lease of those who hold or wait now, None when nobody does. ``endless``: how many of the grants
+    lease of those who hold or wait now, None without any. ``endless``: how many of the grants
     that are held now belong to no session. ``tries`` were refused at once, and waiters ``left``
     without it, as far as the member that was asked has seen since it started.
     """

@@ -33,7 +33,7 @@ class Moment(click.ParamType[int]):
         if ago is not None:
             return SystemClock().wall_ms() - round(float(ago[1]) * _UNITS_MS[ago[2]])
         try:
-            told = datetime.fromisoformat(value)
+            given = datetime.fromisoformat(value)
         except ValueError:
             self.fail(
                 f"expected a time such as 2026-01-31T10:00:00Z, or how long ago (90s, 15min, 2h, "
@@ -41,9 +41,9 @@ class Moment(click.ParamType[int]):
                 param,
                 ctx,
             )
-        if told.tzinfo is None:
-            told = told.replace(tzinfo=UTC)
-        return max(0, round(told.timestamp() * 1000))
+        if given.tzinfo is None:
+            given = given.replace(tzinfo=UTC)
+        return max(0, round(given.timestamp() * 1000))
 
 
 @click.command()

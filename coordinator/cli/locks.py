@@ -46,7 +46,7 @@ _WAIT_S = 10.0
 _RETRY_S = 1.0
 _RELEASE_S = 3.0
 _TELL_S = 1.0
-"""Who waits for longer is told for whom."""
+"""Whoever waits for longer sees who holds the lock."""
 
 # What ends a program that does not care; while waiting these withdraw us from the queue.
 _ENDING_SIGNALS = (

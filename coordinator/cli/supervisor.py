@@ -47,7 +47,7 @@ class SafeTime(Protocol):
     """What the supervisor asks of a grant."""
 
     def remaining_safe_ms(self) -> int:
-        """Return for how long nobody else can be granted the lock, 0 when that is not known."""
+        """Return for how long no other client can be granted the lock, 0 when that is not known."""
         ...
 
 
@@ -150,7 +150,7 @@ class Supervisor:
         try:
             self._channel.send(json.dumps(message).encode() + b"\n")
         except OSError:
-            # The guard has ended, and its last words tell how; or it does not read, and then the
+            # The watchdog has ended, and its last words say how; or it does not read, and then the
             # moment it knows is too early, which is safe.
             pass
 

@@ -93,7 +93,7 @@ class Watchdog:
 
     def _obey(self, message: dict[str, Any]) -> None:
         if "until" in message:
-            # A command that was told to end is not told to go on: its end has begun.
+            # A command that was asked to end is not continued: its end has begun.
             term_at_ms, kill_at_ms = message["until"]
             if not self._is_ending or kill_at_ms < self._kill_at_ms:
                 self._term_at_ms, self._kill_at_ms = term_at_ms, kill_at_ms
@@ -176,7 +176,7 @@ class Watchdog:
         return living
 
     def _signal_all(self, number: int, orphans: list[int]) -> None:
-        # Our unreaped children keep their ids, so none of these can be somebody else's group.
+        # Our unreaped children keep their ids, so none of these groups is of another program.
         groups = {self._leader}
         for child in orphans:
             try:
@@ -243,11 +243,11 @@ def _wake_on_child_exit() -> socket.socket:
 
 
 def _take_no_notice(_number: int, _frame: object) -> None:
-    """The guard ends when its work is done, not when somebody would like it to."""
+    """Do nothing: the watchdog ends when its work is done, not by a signal."""
 
 
 def main() -> None:
-    """Be the guard: the only argument is the descriptor of the channel."""
+    """Be the watchdog: the only argument is the descriptor of the channel."""
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         # The command must not hold it: its end has to be seen when the supervisor goes.
         channel.set_inheritable(False)

@@ -23,7 +23,7 @@ _SHOWN_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class WaitLink:
-    """A holder waits itself: ``waiter`` stands in the queue of ``lock``, which ``holder`` holds."""
+    """A holder waits itself: ``waiter`` is in the queue of ``lock``, which ``holder`` holds."""
 
     waiter: Contender
     lock: str
@@ -71,7 +71,7 @@ def why(settings: Settings, name: str) -> None:
     if settings.is_json:
         click.echo(document(situation.to_body()))
         return
-    for line in told(situation, SystemClock().wall_ms()):
+    for line in lines_of(situation, SystemClock().wall_ms()):
         click.echo(line)
 
 
@@ -130,7 +130,7 @@ async def _what_one_waits_for(
 # --- in words
 
 
-def told(situation: Situation, now_ms: int) -> list[str]:
+def lines_of(situation: Situation, now_ms: int) -> list[str]:
     """Return the situation in plain sentences, a line each; ``now_ms`` is a wall time."""
     view = situation.view
     lines = _held(view, now_ms)

@@ -35,39 +35,43 @@ def moment(wall_ms: int) -> str:
     return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class Somebody(Protocol):
-    """Who holds, held or waits."""
+class Named(Protocol):
+    """A client as lists show it: one that holds, held or waits."""
 
     @property
     def label(self) -> str:
         """The label that the client gave."""
+
     @property
     def host(self) -> str:
         """The machine of the client."""
+
     @property
     def pid(self) -> int | None:
         """The process of the client, None where it did not say."""
+
     @property
     def owner(self) -> str:
         """Whom the client acts for, "" for itself."""
+
     @property
     def session_id(self) -> str:
         """The session of the client."""
 
 
-def who(somebody: Somebody) -> str:
+def who(named: Named) -> str:
     """Return a holder by what it said of itself: label, host, process, task or thread."""
     facts = []
-    if somebody.host:
-        facts.append(f"host {somebody.host}")
-    if somebody.pid is not None:
-        facts.append(f"pid {somebody.pid}")
-    if somebody.owner:
-        facts.append(somebody.owner)
-    session = f"session {somebody.session_id or 'unknown'}"
+    if named.host:
+        facts.append(f"host {named.host}")
+    if named.pid is not None:
+        facts.append(f"pid {named.pid}")
+    if named.owner:
+        facts.append(named.owner)
+    session = f"session {named.session_id or 'unknown'}"
     name = session
-    if somebody.label:
-        name = f"'{somebody.label}'"
+    if named.label:
+        name = f"'{named.label}'"
         facts.append(session)
     return one_line(f"{name} ({', '.join(facts)})" if facts else name)
 

@@ -76,7 +76,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
             raise TypeError(f"AsyncClient: expected `await connect({delivery!r})`, which makes it")
         self.settings = settings
         self.last: AsyncGenerator[None, None] | None = None
-        """What closes this client when nobody else does."""
+        """What closes this client if the program does not."""
         self.chores = Chores()
         self.leftovers = Leftovers()
         self._shared: dict[Callable[[], Any], Any] = {}
@@ -144,7 +144,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
             return await self._write(call, reader(Written))
         except SessionExpiredError as error:
             if session is not None:
-                session.heed(error)
+                session.note_end(error)
             raise
 
     @answering

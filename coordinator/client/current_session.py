@@ -160,7 +160,7 @@ class CurrentSession:
     async def stop_opening(self) -> None:
         """Give up a session that is still being opened, unless that is about to be done.
 
-        Nobody waits for it any more; one that was opened all the same runs out by itself.
+        No caller waits for it any more; if it was opened nevertheless, it runs out by itself.
         """
         opening = self._opening
         if opening is not None and not opening.done():

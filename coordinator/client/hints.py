@@ -85,7 +85,7 @@ MISSING: Mapping[str, str] = {
 answer of None and a put that creates."""
 
 CONTENDER: Mapping[str, str] = {
-    "locked": "`lock.grant` is what this object holds; `client.lock(name)` tells who holds at all",
+    "locked": "`lock.grant` is what this object holds; `client.lock(name)` says who holds the lock",
     "owned": "`lock.grant` is what this object holds, None when nothing",
     "is_acquired": "`lock.grant` is what this object holds, None when nothing",
     "contenders": "`client.lock(name).queue`, `client.lock(name).holders`",
@@ -222,7 +222,7 @@ def answering(verb: F) -> F:
 
 
 class LockQuestion(Coroutine[Any, Any, LockView]):
-    """Awaited it tells who holds the lock; ``async with`` is answered with how to hold it."""
+    """Awaited it says who holds the lock; ``async with`` is answered with how to hold it."""
 
     def __init__(self, asking: Coroutine[Any, Any, LockView]) -> None:
         self._asking = asking

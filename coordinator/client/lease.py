@@ -7,7 +7,7 @@
    T after T / 1.01 true ms, while the client has measured 0.99 of them: it must give up after
    0.9802 T of its own, so a margin of 2 % is needed; the half percent and the floor are slack.
 3. In the worst case trouble begins just before a heartbeat is due and ends just after one was
-   sent in vain. So it may last for T less a third (the interval), a sixth (that one is given up),
+   sent and lost. So it may last for T less a third (the interval), a sixth (that one is given up),
    a twelfth (the pause before the next) and the margin: 0.39 T, which docs/locks.md reckons with.
 4. Once the safe time has run out the lease is never renewed again, whatever arrives.
 """

@@ -13,7 +13,7 @@
 2. Once it was reported lost it stays lost, even if an acknowledgement arrives later.
 3. A failed heartbeat is tried again until the safe time has run out, never less.
 4. A session whose client is not well is lost at once, and never renewed again. It is ended in the
-   cluster when its holders have let go, at the latest when the safe time of its last heartbeat is
+   cluster when its holders have stopped, at the latest when the safe time of its last heartbeat is
    over. If the cluster cannot be reached, the lease runs out.
 5. Safe to ask from any thread; callbacks run in the client's event loop and must not block.
 """
@@ -108,7 +108,7 @@ class Session:
         return self.state in _ENDED
 
     def remaining_safe_ms(self) -> int:
-        """Return for how long the server certainly keeps this session, 0 when nobody knows."""
+        """Return for how long the server certainly keeps this session, 0 when that is not known."""
         with self._guard:
             if self._state in _ENDED:
                 return 0
@@ -144,7 +144,11 @@ class Session:
         self._callback_number += 1
         number = self._callback_number
         self._callbacks[number] = callback
-        return lambda: void(self._callbacks.pop(number, None))
+
+        def stop() -> None:
+            self._callbacks.pop(number, None)
+
+        return stop
 
     async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``, but no longer than this session lives.
@@ -161,15 +165,15 @@ class Session:
                 return waiting.result()
             raise SessionExpiredError(self.reason, session_id=self.session_id)
         except SessionExpiredError as error:
-            self.heed(error)
+            self.note_end(error)
             raise
         finally:
             ended.cancel()
             waiting.cancel()
             await asyncio.gather(waiting, ended, return_exceptions=True)
 
-    def heed(self, error: SessionExpiredError) -> None:
-        """Take a member's word that this session has ended, whichever request it answered.
+    def note_end(self, error: SessionExpiredError) -> None:
+        """Note that a member has answered a request by saying that this session has ended.
 
         So its holders are notified now and not by the next heartbeat, and the next acquire opens a
         new session.
@@ -191,11 +195,11 @@ class Session:
         sent_ms = self._clock.monotonic_ms()
         call = Call("POST", f"/v1/sessions/{quote(self.session_id, safe='')}/heartbeat")
         try:
-            told = await self._delivery.read(call, reader(SessionLease), timeout_ms)
+            renewed = await self._delivery.read(call, reader(SessionLease), timeout_ms)
         except SessionError as error:
             self._end(SessionState.LOST, f"the member says: {error.message}")
             raise
-        self._renew(sent_ms, told)
+        self._renew(sent_ms, renewed)
         self.check()
         return self.remaining_safe_ms()
 
@@ -217,7 +221,7 @@ class Session:
     async def fail(self, failure: str, timeout_ms: int) -> bool:
         """End the session because its client is not well, for the reason ``failure``.
 
-        It is lost at once, and its holders are notified. When they have let go, it is ended at the
+        It is lost at once, and its holders are notified. When they have stopped, it is ended at the
         server as a loss: lock-delays apply, and the history keeps the reason. False when that
         is not known, or when it had ended before.
         """
@@ -288,7 +292,7 @@ class Session:
         call = Call("POST", f"/v1/sessions/{quote(self.session_id, safe='')}/heartbeat")
         sent_ms = self._clock.monotonic_ms()
         try:
-            told = await self._delivery.attempt(
+            renewed = await self._delivery.attempt(
                 call, reader(SessionLease), min(self._lease.attempt_ms, remaining_ms)
             )
         except SessionError as error:
@@ -300,14 +304,14 @@ class Session:
                 self._delivery.endpoints.avoid(self._delivery.endpoints.current)
         else:
             trouble.failures = 0
-            self._renew(sent_ms, told)
+            self._renew(sent_ms, renewed)
 
-    def _renew(self, sent_ms: int, told: SessionLease) -> None:
+    def _renew(self, sent_ms: int, renewed: SessionLease) -> None:
         if self.remaining_safe_ms() == 0:
             return  # too late: it may have been reported lost already
         with self._guard:
             self._lease = self._lease.renewed(sent_ms)
-        self.grant_watch.on_heartbeat(sent_ms, told)
+        self.grant_watch.on_heartbeat(sent_ms, renewed)
         self._turn(SessionState.CONNECTED)
 
     def _turn(self, state: SessionState) -> None:
@@ -377,7 +381,3 @@ def new_session(
     """Return an open session; its lease counts from when its opening was first sent."""
     lease = Lease(sent_ms, timeout_ms, margin_ms(timeout_ms, margin_ratio))
     return Session(delivery, session_id, lease, margin_ratio)
-
-
-def void(_: object) -> None:
-    """Let go of a value that a callback must not return."""

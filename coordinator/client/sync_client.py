@@ -5,8 +5,8 @@
    of a forked child and of calls that are under way when the client is closed.
 2. Loop and thread begin with the first verb, or with ``with``. So a client that was made before a
    fork and not used yet belongs to whichever process uses it.
-3. A client that nobody entered does not begin in a thread that runs an event loop: its verbs would
-   block that loop. To do so on purpose, use ``with`` or ``open()``.
+3. In a thread that runs an event loop a client does not begin by itself: its verbs would block that
+   loop. To do so on purpose, use ``with`` or ``open()``.
 4. What was not closed is closed when the interpreter exits, within a bounded time.
 """
 

@@ -296,7 +296,7 @@ class _HttpStreaming:
         self.let_go()
 
     def let_go(self) -> None:
-        """Tell the member that nobody listens any more."""
+        """Show the member that this client has stopped listening."""
         if self._response is not None:
             self._response.close()
 

@@ -7,7 +7,7 @@
    instead. Read the tree again and watch from there.
 4. A reader that was too slow for the server's buffer is resumed in the same way, from the history.
 5. A stream begins when it is entered or awaited, at the latest with its first change. A write of
-   this client before that could be missed, and a program that waits for it would wait for ever: so
+   this client before that could be missed, and a program that waits for it would never go on: so
    the first change is refused then. (With a sync client it begins with the call.)
 """
 

@@ -1,1 +1,1 @@
-"""ROOM 3: one living member. Who asks, in what order, who is still alive, who asked to be told."""
+"""ROOM 3: one living member. Who asks, in what order, who is alive, who must be notified."""

@@ -317,18 +317,18 @@ def _encode_reply(acks: Acks, bytes_max: int) -> bytes:
         if used > _REPLY_BYTES_ENOUGH:
             break
         key = json.dumps(session_id)
-        told = {"timeouts": "null" if ack is None else str(ack.timeout_ms)}
+        said = {"timeouts": "null" if ack is None else str(ack.timeout_ms)}
         if ack is not None and ack.holds:
-            told["holds"] = json.dumps(dict(ack.holds))
+            said["holds"] = json.dumps(dict(ack.holds))
         if ack is not None and ack.lost:
-            told["lost"] = json.dumps(to_builtins(ack.lost))
-        size = sum(len(key) + len(each) + 4 for each in told.values())
+            said["lost"] = json.dumps(to_builtins(ack.lost))
+        size = sum(len(key) + len(each) + 4 for each in said.values())
         if used + size > bytes_max:
             if 2 * used > bytes_max:
                 break
             continue
         used += size
-        for name, each in told.items():
+        for name, each in said.items():
             parts[name].append(f"{key}: {each}")
     fields = [
         f'"{name}": {{{", ".join(each)}}}'
@@ -338,7 +338,7 @@ def _encode_reply(acks: Acks, bytes_max: int) -> bytes:
     return f"{{{', '.join(fields)}}}".encode("ascii")
 
 
-class _Told(Struct):
+class _Answer(Struct):
     """An answer, as it is read: what is of another type ends the reading of it."""
 
     timeouts: dict[str, Annotated[int, Meta(gt=0)] | None] | None = None
@@ -347,22 +347,22 @@ class _Told(Struct):
     problem: dict[str, Any] | None = None
 
 
-_READER = Decoder(_Told)
+_READER = Decoder(_Answer)
 
 
 def _decode_reply(reply: bytes) -> Acks:
     """Return the answers, or raise the leader's problem; what cannot be read confirms nothing."""
     try:
-        told = _READER.decode(reply)
+        answer = _READER.decode(reply)
     except (DecodeError, RecursionError):
         raise NoLeaderError("the leader's answer to heartbeats cannot be read") from None
-    if told.problem is not None:
-        raise from_problem(told.problem)
-    if told.timeouts is None:
+    if answer.problem is not None:
+        raise from_problem(answer.problem)
+    if answer.timeouts is None:
         raise NoLeaderError("the leader's answer to heartbeats cannot be read")
     return {
         key: None
         if timeout_ms is None
-        else SessionLease(key, timeout_ms, told.holds.get(key, {}), told.lost.get(key, ()))
-        for key, timeout_ms in told.timeouts.items()
+        else SessionLease(key, timeout_ms, answer.holds.get(key, {}), answer.lost.get(key, ()))
+        for key, timeout_ms in answer.timeouts.items()
     }

@@ -1,4 +1,4 @@
-"""Where the leader serves clients, and who is told when that may have changed."""
+"""Where the leader serves clients, and who is notified when that may have changed."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ class Leases:
         self._metrics.leases.set(len(self._deadlines))
 
     def _maybe_drop(self, session_id: str) -> None:
-        # A void expiry ends nothing, so check the state, not the outcome.
+        # An expiry of a former term ends nothing, so check the state, not the outcome.
         if self._replica.machine.session(session_id) is None:
             self._deadlines.pop(session_id, None)
             self._undecided.discard(session_id)

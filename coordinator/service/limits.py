@@ -136,7 +136,7 @@ class LimitsService:
 
         Raises:
             BadArgumentsError: a limit is not known or cannot be that.
-            BadVersionError: they were changed meanwhile.
+            BadVersionError: another client has changed them in between.
         """
         self._refuse_unfit(values)
         operation = SetLimits(values, expected_version, (), by)

@@ -271,7 +271,7 @@ def _encode_problem(error: CoordinatorError) -> bytes:
 
 
 async def _refuse_undecodable(command: bytes) -> None:
-    """Refuse what apply could not decode: in the log it would stop every member for ever."""
+    """Refuse what apply could not decode: in the log it would stop every member at each start."""
     try:
         for _ in check_in_pieces(command):
             await asyncio.sleep(0)

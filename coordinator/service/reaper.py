@@ -6,7 +6,7 @@
 2. A ttl znode is due ``ttl_ms`` after that. A container is due when it was empty and unchanged for
    ``reap_interval_ms``, so a queue that is used again soon keeps its container. What is due is
    deleted at the next look, at most ``LOOK_EVERY_MS`` later, ``_REAP_AT_ONCE_MAX`` at a time.
-3. The command names the state that was seen; a change before it in the log makes it void.
+3. The command names the state that was seen; a change before it in the log makes it do nothing.
 4. A look costs O(znodes that are due or changed since the last look), not O(all idle znodes).
 """
 
@@ -130,7 +130,7 @@ class Reaper:
         """Look at a znode that may be idle; keep its due time if it is unchanged."""
         idle = self._replica.machine.idle(path)
         if idle is None:
-            return  # what is in the heap of it is found void when its time comes
+            return  # what is in the heap of it is skipped when its time comes
         seen = self._seen.get(path)
         if seen is not None and (seen.mzxid, seen.pzxid) == (idle.mzxid, idle.pzxid):
             return

@@ -90,7 +90,7 @@ class WatchStream:
         if not self._has_ended:
             self._end()
 
-    # --- told by the hub
+    # --- called by the hub
 
     def push(self, change: Change) -> None:
         """Buffer the matching events of one zxid, or end with a Resync if there is no room."""

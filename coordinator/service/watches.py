@@ -141,7 +141,7 @@ class WatchHub:
                     del self._live[key]
         self._metrics.watch_streams.set(len(self._streams))
 
-    # --- what the replica and the member tell
+    # --- called by the replica and the member
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
         """Remember the change, and push it to the streams that watch it."""
@@ -150,8 +150,8 @@ class WatchHub:
         change = Change(outcome.zxid, outcome.events)
         self._history.append(change)
         if self._live:
-            for stream, told in self._selected(change).items():
-                stream.push(told)
+            for stream, part in self._selected(change).items():
+                stream.push(part)
 
     def _selected(self, change: Change) -> dict[WatchStream, Change]:
         """Return what each live stream gets of ``change``; streams that get the same share it."""
@@ -167,14 +167,14 @@ class WatchHub:
         shared: dict[tuple[tuple[WatchKind, str], ...], Change] = {}
         selected: dict[WatchStream, Change] = {}
         for stream, keys in keys_of.items():
-            told = shared.get(found := tuple(keys))
-            if told is None:
+            part = shared.get(found := tuple(keys))
+            if part is None:
                 numbers = sorted({number for key in keys for number in hits[key]})
                 is_whole = len(numbers) == len(change.events)
                 chosen = (change.events[number] for number in numbers)
-                told = change if is_whole else Change(change.zxid, tuple(chosen))
-                shared[found] = told
-            selected[stream] = told
+                part = change if is_whole else Change(change.zxid, tuple(chosen))
+                shared[found] = part
+            selected[stream] = part
         if selected:
             self._metrics.watch_changes.inc(len(selected))
         return selected

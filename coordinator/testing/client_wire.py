@@ -146,7 +146,7 @@ class _Drop:
 
 
 class _WireStreaming:
-    """``async with`` it to stream; a class, for whoever leaves one open leaves no generator."""
+    """``async with`` it to stream; a class, so that one that is left open leaves no generator."""
 
     def __init__(
         self, wire: Wire, http: HttpTransport, endpoint: str, request: Request, timeout_ms: int

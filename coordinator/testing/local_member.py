@@ -122,7 +122,7 @@ class LocalMember:
     async def silence_ms_of(self, session_id: str) -> int | None:
         """Return how long an open session may have been silent, None if it is not open.
 
-        That is its timeout, or its age while it is younger: the history of grants tells the truth.
+        That is its timeout, or its age while it is younger: the history of grants stays true.
         """
         assert self._server is not None, "a leader runs"
         deadline_ms = self.clock.monotonic_ms() + _READ_MS_MAX

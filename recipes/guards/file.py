@@ -4,7 +4,7 @@
 
     guard = FileGuard("/var/lib/app/report.json")
     guard.write(grant.fencing_token, b"...")
-    guard.read()                                     # b"...": anybody may also just open the file
+    guard.read()                                     # b"...": others may just open the file
 
 Beside ``report.json`` are ``report.json.fence`` (the highest token, a line of digits) and
 ``report.json.lock`` (empty). Do not delete them: without its fence a file takes any token. A crash
@@ -110,7 +110,7 @@ class FileGuard:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        # Opened anew each time: an flock belongs to the opening, so threads exclude each other too.
+        # Opened each time: an flock belongs to the opening, so threads exclude each other too.
         lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _NEW_FILE_MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

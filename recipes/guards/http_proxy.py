@@ -13,7 +13,7 @@
    one resource, by default its path; ``resource_of`` may say otherwise.
 2. For each resource one request at a time is checked and forwarded, and the next one waits for the
    upstream's answer: check and write do not interleave. The body is read before that turn
-   begins, so a client that stops in the middle of sending keeps nobody waiting.
+   begins, so a client that stops in the middle of sending keeps no other waiting.
 3. The highest tokens lie in a SQLite file, synced before the request is forwarded, and that file
    belongs to one running proxy. All writers must come through that one.
 4. If the answer of the upstream is lost the outcome is unknown (504), and the upstream may still be
@@ -23,9 +23,10 @@
    forwarded, so one that is sent twice is forwarded once, whatever became of the first.
 6. A request that a service could read in two ways (``one_reading``) is refused: it would lead
    around 1.
-7. Whoever reaches the proxy could raise a resource to a token that no grant has for years, and so
-   shut it for everybody. With a secret each token needs a proof made with it (``Fencing-Proof``);
-   without one a token may be higher than the one before by ``token_jump_max`` at most.
+7. Every client that reaches the proxy could raise a resource to a token that no grant has for
+   years, and so close it to all. With a secret each token needs a proof made with it
+   (``Fencing-Proof``); without one a token may be higher than the one before by
+   ``token_jump_max`` at most.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class ProxyOptions:
     settle_s: float = 10.0
     body_bytes_max: int = 16 * 1024 * 1024
     secret: bytes | None = None
-    """Shared with those who may write or raise; None: whoever reaches the proxy may."""
+    """Shared with those who may write or raise; None: every client that reaches the proxy may."""
     token_jump_max: int = 2**53
     """How much higher than the one before a token may be without a secret; ages of grants."""
 
@@ -336,7 +337,7 @@ class FencingProxy:
         except (aiohttp.ClientError, OutcomeUnknownError, TimeoutError) as error:
             if response is None or not response.prepared:
                 raise UnavailableError(f"the upstream does not answer: {error}") from error
-            # Half of it is sent, so it can only be cut off: no status can be told any more.
+            # Half of it is sent, so it can only be cut off: no status can be sent any more.
             if request.transport is not None:
                 request.transport.abort()
             return response

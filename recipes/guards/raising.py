@@ -4,7 +4,7 @@
    the guards are raised after the grant and before the body: from then on every earlier holder is
    refused.
 2. If a guard cannot be raised, the grant is released and the guard's error raised. The same happens
-   at the client's overall deadline: a guard that hangs must not hold the lock for ever. If the
+   at the client's overall deadline: a guard that hangs must not keep the lock. If the
    grant was lost meanwhile, LockLostError is raised.
 3. Readers hold together, and their raises arrive in any order. So a guard that has seen a higher
    token already costs a reader nothing; it writes nothing that could be refused.

@@ -189,7 +189,7 @@ class RedisGuard:
             return connection.read_response()
         except ResponseError:
             raise
-        except BaseException:  # its reply may still come, and is nobody else's
+        except BaseException:  # its reply may still come; no other call may read it
             connection.disconnect()
             raise
         finally:
@@ -242,7 +242,7 @@ class AsyncRedisGuard:
             return await connection.read_response()
         except ResponseError:
             raise
-        except BaseException:  # its reply may still come, and is nobody else's
+        except BaseException:  # its reply may still come; no other call may read it
             await connection.disconnect(nowait=True)
             raise
         finally:

@@ -59,8 +59,10 @@ class S3Client(Protocol):
 
     def get_object(self, **arguments: Any) -> Any:
         """Read an object."""
+
     def put_object(self, **arguments: Any) -> Any:
         """Write an object."""
+
     def delete_object(self, **arguments: Any) -> Any:
         """Delete an object."""
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as with_fields
 
-from coordinator.cli.diagnose import diagnoses, told
+from coordinator.cli.diagnose import diagnoses, lines_of
 from coordinator.cli.diagnosis import Diagnosis, Figures, Percentiles, diagnosed, figures_of
+from coordinator.cli.why import lines_of as explained
 from coordinator.cli.why import look
-from coordinator.cli.why import told as explained
 from coordinator.client import GrantRecord
 from coordinator.errors import LockTimeoutError
 from coordinator.state.codec import encode_command
@@ -47,7 +47,7 @@ async def test_waiting_for_a_crowd_is_told_to_be_the_bottleneck(
     await crowd(world, waiters, hold_s)
     async with world.client() as client:
         (diagnosis,) = await diagnoses(client, "stock")
-    text = "\n".join(told(diagnosis))
+    text = "\n".join(lines_of(diagnosis))
     figures = diagnosis.figures
     assert figures.holds is not None
     assert figures.waits is not None
@@ -75,7 +75,7 @@ async def test_a_lock_that_nobody_else_wants_is_told_so(world: MemoryCluster) ->
         (diagnosis,) = await diagnoses(client, "lonely")
 
         assert codes(diagnosis) == ["never-contended"]
-        assert "Each of the 5 grants" in told(diagnosis)[1]
+        assert "Each of the 5 grants" in lines_of(diagnosis)[1]
 
 
 @in_memory
@@ -94,7 +94,7 @@ async def test_refused_tries_and_timeouts_are_contention(world: MemoryCluster) -
             (diagnosis,) = await diagnoses(client, "busy")
             (listed,) = await diagnoses(client, None)
 
-    text = "\n".join(told(diagnosis))
+    text = "\n".join(lines_of(diagnosis))
     assert codes(diagnosis) == ["denied"]
     assert "Most waiters leave without it." in text
     assert "200 tries were refused at once, and 20 waiters left" in text

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.why import look, story_of, told, told_of
+from coordinator.cli.why import lines_of, look, story_of, told_of
 from coordinator.cli.wording import who
 from coordinator.client import AsyncClient, Client, connect
 from coordinator.errors import NoNodeError
@@ -21,7 +21,7 @@ from tests.client.memory_cluster import MemoryCluster, in_memory
 
 
 async def asked(world: MemoryCluster, client: AsyncClient, name: str) -> str:
-    return "\n".join(told(await look(client, name), world.clock.wall_ms()))
+    return "\n".join(lines_of(await look(client, name), world.clock.wall_ms()))
 
 
 async def stand(lock: Lock[AsyncClient]) -> asyncio.Task[object]:
@@ -136,7 +136,7 @@ async def test_a_closed_lock_says_for_how_long_and_why(world: MemoryCluster) -> 
 
 @in_memory
 async def test_a_holder_that_waits_itself_is_followed(world: MemoryCluster) -> None:
-    """A waits for B, whose holder waits for C: all of it is told."""
+    """A waits for B, whose holder waits for C: all of it is lines_of."""
     async with world.client() as client, world.client() as other:
         await Lock(client, "a", owner="one", label="first").acquire()
         await Lock(other, "b", owner="two", label="second").acquire()
@@ -148,7 +148,7 @@ async def test_a_holder_that_waits_itself_is_followed(world: MemoryCluster) -> N
         ]
 
         situation = await look(client, "a")
-        text = "\n".join(told(situation, world.clock.wall_ms()))
+        text = "\n".join(lines_of(situation, world.clock.wall_ms()))
 
         assert [link.lock for link in situation.chain] == ["b", "c"]
         assert "The holder itself waits for b, held by 'second'" in text

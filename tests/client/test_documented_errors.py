@@ -22,7 +22,7 @@ KINDS = [
 ]  # fmt: skip
 RAISE_NOTHING = {
     *("AsyncClient.call", "AsyncClient.retry_delay_ms", "AsyncClient.shared", "Client.call"),
-    *("Session.heed", "Session.keep_probing", "Session.on_state", "Session.remaining_safe_ms"),
+    *("Session.keep_probing", "Session.note_end", "Session.on_state", "Session.remaining_safe_ms"),
     *("Session.close", "Session.fail"),
     *("Acquired.remaining_safe_ms", "Acquired.stop_watching", "LockQueue.clean_up"),
     *("Grant.keep_releasing", "Grant.loss", "Grant.next_write_number", "Grant.on_lost"),

@@ -23,7 +23,7 @@ ORDERS = pytest.mark.parametrize("is_lost_first", [True, False])
 def lose(client: AsyncClient, grant: Grant[Any]) -> None:
     """End the session of a grant, as a member's word does, in this very step of the loop."""
     session = grant.hold._session
-    session.heed(SessionExpiredError("it has ended", session_id=session.session_id))
+    session.note_end(SessionExpiredError("it has ended", session_id=session.session_id))
 
 
 async def both_at_once(

@@ -50,7 +50,7 @@ class Acquired:
         return "its time (max_hold) is over" if self.is_lost else ""
 
     def remaining_safe_ms(self) -> int:
-        """Return for how many ms nobody else can certainly be granted the lock, 0 when unknown.
+        """Return for how many ms no other client can certainly be granted the lock, 0 when unknown.
 
         The least of what is left of the session's lease and of ``max_hold``; 0 once it was revoked.
         """

@@ -412,7 +412,7 @@ class LockQueue:
             await self._delivery.write(call, reader(SessionClosed), self._timeout_ms)
 
     async def _withdraw_by_sight(self, session: Session, owner: str) -> bool:
-        """Release what nobody waits for, when the number is forgotten; False as ``_withdraw``."""
+        """Release what no caller wants, when the number is forgotten; False as ``_withdraw``."""
         if not owner and not self.is_election:
             return False  # contenders of this session without a name cannot be told apart
         while not session.is_lost:

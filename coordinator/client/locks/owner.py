@@ -1,7 +1,7 @@
 """The owner on whose behalf a lock is acquired: the asyncio task, or the thread, that asks.
 
 A session may have many owners. The cluster distinguishes them by these names when it looks for
-deadlocks: an owner that waits for what it holds itself waits for ever, while two tasks of one
+deadlocks: an owner that waits for what it holds itself never goes on, while two tasks of one
 program that want the same lock do not.
 
 1. No two owners have the same name: it contains a number that this process uses once. (Identifiers

@@ -117,7 +117,7 @@ class LockVerbs(Asking):
     async def resize(self, semaphore: str, size: int) -> SizeReply:
         """Let ``size`` contenders (1 to 10,000) hold a semaphore at once.
 
-        More are granted at once; with fewer nobody's slot is taken, the next ones wait longer.
+        More are granted at once; with fewer no slot is taken away, the next ones wait longer.
 
         Raises:
             NoNodeError: there is no such semaphore.

@@ -3,8 +3,8 @@
 1. The frames of one pass of the loop leave in one send; the first of a quiet connection at once.
 2. Deadlines cost no task and no timer of their own: requests are put into slots of ``_SLOT_S``, and
    one timer looks at each slot when it is due. So a deadline is kept up to ``_SLOT_S`` late.
-3. While somebody waits for lines, a server that says nothing is asked (PING), and taken for dead
-   when it does not answer. So is one that let a deadline pass.
+3. While a request waits for lines, a silent server is asked (PING), and taken for dead if it does
+   not answer. So is one that let a deadline pass.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         self.give_up(number)
 
     def give_up(self, number: int) -> None:
-        """Let go of request ``number``; the server is told if it may still be at it."""
+        """Give up request ``number``; the server is notified if it may still work at it."""
         if self._conversation.cancel(number):
             self._flush_soon()
 
@@ -262,7 +262,7 @@ class Connection(asyncio.Protocol):
         self._next_slot()
 
     def _ask_for_proof(self) -> None:
-        """Let the server show that it is there; if it is not, nobody else is to wait for it."""
+        """Ask the server whether it is there; if it is not, no other request waits for it."""
         asked_s = self._loop.time()
 
         def look() -> None:

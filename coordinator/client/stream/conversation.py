@@ -107,7 +107,7 @@ class Conversation:
         return request.body is None or len(request.body) <= body_bytes_max
 
     def cancel(self, number: int) -> bool:
-        """Give up request ``number``; True if the server is to be told."""
+        """Give up request ``number``; True if the server is to be notified."""
         if self.waiting.pop(number, None) is None or self.is_over:
             return False
         self.writer.add(frames.Cancel(number))

@@ -186,7 +186,7 @@ class StreamTransport:
     def _opened(self, endpoint: str, task: asyncio.Task[Connection | None]) -> None:
         del self._opening[endpoint]
         if not task.cancelled():
-            task.exception()  # whoever waits for it sees it; in the background it is no matter
+            task.exception()  # who waits for it sees it; in the background it does not matter
 
     async def _open(self, endpoint: str) -> Connection | None:
         connections: list[Connection] = []
@@ -210,7 +210,7 @@ class StreamTransport:
         try:
             await asyncio.wait({connection.began}, timeout=_WELCOME_S_MAX)
         except BaseException:
-            connection.close("nobody waits for it any more")
+            connection.close("no request waits for it any more")
             raise
         return self._welcomed(endpoint, connection)
 

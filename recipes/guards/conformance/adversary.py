@@ -140,7 +140,7 @@ def concurrent_writers(bench: Bench) -> None:
         for token, handle in enumerate(handles, 101)
     ]
     if not all(call.wait_over(10 * bench.patience_s) for call in calls):
-        raise Wrong(f"{_WRITERS} writers at once were expected to finish; some wait for ever")
+        raise Wrong(f"{_WRITERS} writers at once were expected to finish; some never return")
     _judge(done, bench.open())
 
 

@@ -1,4 +1,4 @@
-"""All trials in order, and what they found, in words for whoever wrote the guard."""
+"""All trials in order, and what they found, in words for the author of the guard."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TRIALS: Sequence[Trial] = (
     ),
     _trial(
         trials.only_integers,
-        "A UUID or a word has no order: the guard lets through whoever draws a high one.",
+        "A UUID or a word has no order: the guard lets through every writer that draws a high one.",
     ),
     _trial(trials.only_tokens_in_range, "What no cluster ever issued gets in, or blocks the rest."),
     _trial(

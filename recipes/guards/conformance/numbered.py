@@ -28,7 +28,7 @@ def numbered_writes(bench: Bench) -> None:
 
 
 def numbers_of_each_token(bench: Bench) -> None:
-    """A higher token begins anew at 1, however it was brought; a lower one is refused as ever."""
+    """A higher token begins again at 1, however it came; a lower one is still refused."""
     handle = bench.open()
     passes(handle, 33, 9, after="on a fresh value")
     passes(handle, 34, 1, after="after write 9 under token 33")

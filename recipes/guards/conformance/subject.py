@@ -77,7 +77,7 @@ class Handle:
     def _wait(self, answer: Any) -> Any:
         if not inspect.isawaitable(answer):
             return answer
-        # A loop for each handle: stopped in the middle of a call, it stops nobody else.
+        # A loop for each handle: stopped in the middle of a call, it stops no other.
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
 
