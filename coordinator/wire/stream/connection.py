@@ -8,12 +8,15 @@
    as an idle connection. A client that does not read is read no more, and cut off after
    ``idle_deadline_ms``, or when it lets more wait for it than ``UNSENT_BYTES_MAX``.
 5. What breaks docs/stream.md gets GOAWAY, and the connection closes.
+6. Lists and other long answers of one connection are made one after the other, as over HTTP: a
+   hundred of them in one pass would hold the loop for long. What is short does not wait for them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 
 from coordinator.errors import (
     BadArgumentsError,
@@ -40,6 +43,9 @@ _UNSENT_BYTES_LARGE = 4 * 1024 * 1024
 """Beyond it a large answer is not sent: its request is refused, and may be sent again."""
 _FULL_BYTES = 256 * 1024
 """Beyond it lines wait."""
+_WATCH = "/v1/watch"
+_ZNODES = "/v1/tree"
+_EXPORT = "/v1/grants"
 _MSGPACK = "application/msgpack"
 _ZXID = messages.ZXID_HEADER.lower()
 _INDEX = messages.INDEX_HEADER.lower()
@@ -50,8 +56,8 @@ class StreamConnection(asyncio.Protocol):
 
     __slots__ = (
         "_at", "_door", "_frame_timer", "_has_hello", "_heard_at", "_idle_timer", "_is_flush_due",
-        "_is_leaving", "_is_paused", "_is_turn_due", "_last_id", "_leader_url", "_loop", "_out",
-        "_partial_bytes",
+        "_is_leaving", "_is_long_served", "_is_paused", "_is_turn_due", "_last_id", "_leader_url",
+        "_long", "_loop", "_out", "_partial_bytes",
         "_place", "_preface_left", "_reader", "_room", "_running", "_spare_timer", "_transport",
         "_write_timer", "window_bytes",
     )  # fmt: skip
@@ -65,6 +71,9 @@ class StreamConnection(asyncio.Protocol):
         self._reader = frames.from_client()
         self._out = frames.FrameWriter()
         self._running: dict[int, StreamRequest] = {}
+        self._long: deque[StreamRequest] = deque()
+        """Those that take turns, and have not begun."""
+        self._is_long_served = False
         self._last_id = 0
         self._leader_url: str | None = None
         """As its client was told last."""
@@ -133,6 +142,7 @@ class StreamConnection(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         running, self._running = self._running, {}
+        self._long.clear()
         for request in running.values():
             if request.task is not None:
                 self._door.end(request.task)
@@ -201,8 +211,9 @@ class StreamConnection(asyncio.Protocol):
                 request.stream.add_credit(frame.amount)
         elif isinstance(frame, frames.Cancel):
             request = self._running.pop(frame.id, None)
-            if request is not None and request.task is not None:
-                self._door.end(request.task)
+            if request is not None:
+                if request.task is not None:
+                    self._end(request, request.task)
                 self._maybe_done()
         elif isinstance(frame, frames.Ping):
             self.send(frames.Pong(frame.number))
@@ -223,7 +234,32 @@ class StreamConnection(asyncio.Protocol):
         else:
             request = StreamRequest(frame, self)
             self._running[frame.id] = request
-            request.task = self._loop.create_task(self._serve(request))
+            if not is_long(frame):
+                request.task = self._loop.create_task(self._serve(request))
+            else:
+                self._long.append(request)
+                if not self._is_long_served:
+                    self._serve_long()
+
+    def on_lines(self, request: StreamRequest) -> None:
+        """Its lines begin: nobody waits for those of an observation to end, which may be never."""
+        if request.is_long and not request.target.startswith(_EXPORT):
+            request.is_long = False
+            self._serve_long()
+
+    def _end(self, request: StreamRequest, task: asyncio.Task[None]) -> None:
+        self._door.end(task)
+        if request.is_long:
+            self._serve_long()
+
+    def _serve_long(self) -> None:
+        """Begin the next of the requests that take turns, if there is one."""
+        self._is_long_served = False
+        while self._long and not self._is_long_served:
+            request = self._long.popleft()
+            if self._running.get(request.id) is request:
+                self._is_long_served = request.is_long = True
+                request.task = self._loop.create_task(self._serve(request))
 
     # --- what goes out
 
@@ -235,6 +271,8 @@ class StreamConnection(asyncio.Protocol):
         finally:
             is_waited_for = self._running.pop(request.id, None) is request
             request.task = None  # it holds on to us: no cycle is left for the collector
+        if request.is_long and is_waited_for:
+            self._serve_long()
         if not is_waited_for:
             return
         if isinstance(answered, Answer):
@@ -412,3 +450,10 @@ class StreamConnection(asyncio.Protocol):
 
     def _is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
+
+
+def is_long(frame: frames.Request) -> bool:
+    """Whether an answer may be long to make: of a read of more than one znode."""
+    if frame.method != "GET" or frame.target.startswith(_WATCH):
+        return False
+    return not frame.target.startswith(_ZNODES) or "children" in frame.target

@@ -37,6 +37,9 @@ class Sender(Protocol):
 
     def send(self, frame: FromServer) -> None: ...
 
+    def on_lines(self, request: StreamRequest) -> None:
+        """The lines of ``request`` begin."""
+
     async def room(self) -> None:
         """Wait until it is not full any more."""
 
@@ -47,7 +50,8 @@ class Sender(Protocol):
 class StreamRequest:
     """A request of a frame."""
 
-    __slots__ = ("_body", "_sender", "headers", "id", "method", "query", "stream", "target", "task")
+    __slots__ = ("_body", "_sender", "headers", "id", "is_long", "method", "query", "stream",
+                 "target", "task")  # fmt: skip
 
     encoding = Encoding.MSGPACK
 
@@ -62,6 +66,8 @@ class StreamRequest:
         self._sender = sender
         self.stream: StreamLines | None = None
         self.task: asyncio.Task[None] | None = None
+        self.is_long = False
+        """Whether others wait for it to be answered."""
 
     @property
     def remote(self) -> str:
@@ -172,3 +178,4 @@ class StreamLines:
             headers = {name.lower(): value for name, value in self._labels.items()}
             headers.pop(_MEMBER, None)  # WELCOME has said it
             self._sender.send(frames.Head(self._id, self.status, headers))
+            self._sender.on_lines(self._request)

@@ -165,7 +165,7 @@ async def _made(api: Api) -> dict[str, str]:
     session_id = await api.session_id()
     wish = {"session_id": session_id, "timeout_ms": 0}
     grant = (await api.post("/v1/locks/held", wish)).body["grant"]
-    await api.post("/v1/locks/sized", {**wish, "kind": "slots", "size": 2})
+    await api.post("/v1/locks/sized", {**wish, "kind": "slot", "size": 2})
     return {"{session}": session_id, "{grant}": grant["grant_id"]}
 
 

@@ -304,3 +304,20 @@ async def test_a_client_that_takes_nothing_for_long_is_cut_off() -> None:
         await _flooded(api, speaker, 60_000, 80)
 
         await until(lambda: api.server.connection_count == 0)
+
+
+async def test_long_answers_take_turns_and_short_ones_do_not_wait(api: Api) -> None:
+    """A list is made after the other; those that were given up are passed over."""
+    async with speaking(api.server.port) as speaker:
+        lists = [speaker.request("GET", "/v1/locks") for _ in range(5)]
+        watching = speaker.request("GET", "/v1/elections/e?observe", accept=LINES)
+        after = speaker.request("GET", "/v1/sessions")
+        short = speaker.request("PUT", "/v1/tree/a?create", {"data": b""})
+        speaker.send(*lists, watching, after, short, frames.Cancel(lists[1].id))
+        found = [await speaker.next() for _ in range(8)]
+
+    answers = [each.id for each in found if isinstance(each, frames.Answer)]
+    assert sorted(answers) == sorted([*(each.id for each in lists), after.id, short.id])[:1] + [
+        each.id for each in (*lists[2:], after, short)
+    ]
+    assert answers.index(short.id) < answers.index(after.id)

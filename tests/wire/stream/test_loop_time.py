@@ -1,0 +1,115 @@
+"""No request holds the loop for more than 20 ms through the stream either, nor do many at once.
+
+The rows are those of HTTP (``tests/wire/test_loop_time.py``): each is asked as often as one read of
+a connection can bring it, up to the hundred frames that are taken in a pass.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import msgspec
+import pytest
+
+from coordinator.wire.stream import frames
+from tests.loop_meter import HELD_MS_MAX
+from tests.wire.crowded import Crowded, crowded
+from tests.wire.test_loop_time import ROWS
+
+_READ_BYTES = 256 * 1024
+"""What one read brings."""
+_LINES = {"accept": "application/x-ndjson"}
+
+
+TIMES = {"set_data": 10}
+"""Not as often as fits: a hundred changes that 900 streams are told of are one entry here, and
+hold the loop however they came."""
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Crowded]:
+    with crowded() as running:
+        yield running
+
+
+class Streamed:
+    """The scene, asked through the stream; each request as often as fits into one read."""
+
+    def __init__(self, scene: Crowded) -> None:
+        self._scene = scene
+        self.loop = scene.loop
+        self.made = scene.made
+        self.made_at_once = scene.made_at_once
+        self.enter = scene.enter
+        self.times_max = frames.FRAMES_AT_ONCE - 1
+
+    def watching(self, count: int, path: str) -> AbstractContextManager[None]:
+        return self._scene.watching(count, path)
+
+    def call(self, method: str, path: str, body: Any = None, **_given: Any) -> bytes:
+        raw = None if body is None else msgspec.msgpack.encode(body)
+        return self._asked(method, path, raw, {})
+
+    def stream(self, method: str, path: str, body: Any = None, **_given: Any) -> list[bytes]:
+        raw = None if body is None else msgspec.msgpack.encode(body)
+        return [self._asked(method, path, raw, _LINES)]
+
+    def _asked(self, method: str, path: str, raw: bytes | None, headers: dict[str, str]) -> bytes:
+        server = self._scene.server
+        assert server is not None
+        one = frames.encoded(frames.Request(1, method, path, headers, raw))
+        count = max(1, min(self.times_max, _READ_BYTES // len(one)))
+        asked = [frames.Request(number + 1, method, path, headers, raw) for number in range(count)]
+        with socket.create_connection(("127.0.0.1", server.port), 20) as connection:
+            connection.settimeout(20)
+            hello = frames.encoded(frames.Hello(frames.VERSION, frames.HelloSettings()))
+            connection.sendall(frames.PREFACE + hello)
+            reader = frames.from_server(64 * 1024 * 1024)
+            _next(connection, reader, 1)
+            connection.sendall(b"".join(map(frames.encoded, asked)))
+            return _next(connection, reader, count)
+
+
+def _next(
+    connection: socket.socket, reader: frames.FrameReader[frames.FromServer], count: int
+) -> bytes:
+    """Read until so many requests were answered, or have begun to be; return the first body."""
+    first = b""
+    while count > 0:
+        data = connection.recv(1024 * 1024)
+        assert data, "the member has hung up"
+        reader.feed(data)
+        while taken := reader.take():
+            for each in taken:
+                count -= isinstance(each, frames.Welcome | frames.Answer | frames.Head)
+                if isinstance(each, frames.Answer):
+                    assert each.status != 500, each
+                    first = first or each.body
+    return first
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("operation_id", ROWS)
+def test_no_route_holds_the_loop(scene: Crowded, operation_id: str) -> None:
+    """At its largest request, as many as one pass takes: 20 ms."""
+    streamed: Any = Streamed(scene)
+    streamed.times_max = TIMES.get(operation_id, streamed.times_max)
+    held_ms = scene.loop.held_ms(lambda repetition: ROWS[operation_id](streamed, repetition))
+
+    assert held_ms <= HELD_MS_MAX, f"{operation_id} holds the loop for {held_ms:.1f} ms"
+
+
+def test_a_hundred_writes_in_one_packet_do_not_hold_the_loop(scene: Crowded) -> None:
+    """What clients send most, as much as one pass takes."""
+    streamed = Streamed(scene)
+
+    def act(repetition: int) -> None:
+        body = {"data": b"x" * 100}
+        streamed.call("PUT", f"/v1/tree/many{repetition}?create", body)
+
+    assert scene.loop.held_ms(act) <= HELD_MS_MAX
+    assert json.loads(scene.call("GET", "/v1/tree/many0"))["stat"]["version"] > 0
