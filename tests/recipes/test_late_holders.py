@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.config import Config
 from coordinator.errors import SessionExpiredError, StaleTokenError
+from coordinator.model.limits import NEW_CLUSTER
 from coordinator.testing import LocalCluster
 from recipes import Lock
 from recipes.guards import FileGuard
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
-TIMEOUT_S_MAX = Config().sessions.timeout_ms_max // 1000
+TIMEOUT_S_MAX = NEW_CLUSTER.timeout_ms_max // 1000
 
 
 class Awaited:
