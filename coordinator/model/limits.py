@@ -59,6 +59,8 @@ class MachineLimits:
     recursive_delete_max: int = 10_000
     grants_per_command_max: int = 1_000_000_000
     """Contenders beyond that are granted by commands that follow (``commands.FinishGrants``)."""
+    deadlock_search_max: int = 1_000_000_000
+    """Contenders that one attempt's check for a deadlock may look at."""
     request_window: int = 128
     """Outcomes remembered for each client id; the number of requests it may have in flight."""
     clients_max: int = 20_000
@@ -132,6 +134,7 @@ NEW_CLUSTER = MachineLimits(
     ordinary_percent_max=95,
     recursive_delete_max=1_500,
     grants_per_command_max=500,
+    deadlock_search_max=1_500,
     sessions_per_address_max=10_000,
     sessions_per_client_max=1_000,
 )

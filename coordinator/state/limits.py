@@ -30,7 +30,12 @@ BY_CHARACTERS_MAX = 256
 RULES_MAX = 256
 _LATER = frozenset(
     (name, getattr(UNSET, name))
-    for name in ("sessions_per_address_max", "sessions_per_client_max", "ordinary_percent_max")
+    for name in (
+        "sessions_per_address_max",
+        "sessions_per_client_max",
+        "ordinary_percent_max",
+        "deadlock_search_max",
+    )
 )
 """Limits added within snapshot format 4, with the values that hold until they are set."""
 

@@ -27,7 +27,7 @@ DECISIONS = 1
 
 _DECIDING: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("contenders", release, ("_SHOWN_DIRECTORIES_MAX",)),
-    ("deadlock", deadlock, ("CYCLE_SHOWN_MAX",)),
+    ("deadlock", deadlock, ("CYCLE_SHOWN_MAX", "_SCANNED_EACH")),
     ("dedup", dedup, ("CLIENT_ID", "_OUTCOME_BYTES", "_RESULT_BYTES")),
     ("grants", grant_history, ("_GRANT_BYTES",)),
     ("limits", limits, ("DROPPED_AT_ONCE", "BY_CHARACTERS_MAX", "RULES_MAX")),

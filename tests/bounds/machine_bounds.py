@@ -174,6 +174,19 @@ def grants(count: int) -> bool:
     return not room.machine.locks.has_ungranted
 
 
+def searches(count: int) -> bool:
+    """Say whether an attempt is let in that has to know of so many who stand before it."""
+    room = Room(deadlock_search_max=5)
+    room.do(enter("/locks/own", owner="me"))
+    for each in ("/locks/a", "/locks/beside"):
+        room.do(enter(each, owner="ahead"))
+    for each in ("/locks/own", "/locks/else"):
+        room.do(enter(each, owner="behind"))
+    for number in range(count - 1):
+        room.do(enter("/locks/a", owner=f"o{number}"))
+    return room.takes(enter("/locks/a", owner="me"))
+
+
 def deletes_places(count: int) -> bool:
     """Say whether so many places go at once, of two multi-locks and a lock beside them."""
     room = Room(recursive_delete_max=5)
@@ -269,6 +282,7 @@ def of_limits() -> Iterator[Bound]:
     yield Bound(f"{named}recursive_delete_max", 5, deletes)
     yield Bound(f"{named}recursive_delete_max", 5, deletes_places)
     yield Bound(f"{named}grants_per_command_max", 5, grants)
+    yield Bound(f"{named}deadlock_search_max", 5, searches)
     yield Bound(f"{named}request_window", 5, remembers)
     yield Bound(f"{named}clients_max", 5, remembers_client)
     yield Bound(f"{named}released_grants_max", 5, remembers_release)

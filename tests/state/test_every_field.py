@@ -55,7 +55,6 @@ SEEN_BY_NOTHING = {
     r".*\._tree\.(zxid|wall_ms|_floor_before)": "of the transaction; set by begin",
     r".*\._locks\.(is_changed|entered.*|ended_now.*|(group|place)s_going.*)": "of the last command",
     r".*limits\..*|.*\._released\.count_max": "driven to their bounds by test_limits",
-    r".*\._locks\.grants_max": "a limit, as above",
     r".*history\.(bytes_max|count_max)": "limits, as above",
     r".*\.history\._bytes": "counts towards a limit",
     r".*\.history\._(ended\[\*\]|of_queue\[\*\]\[\*\])\.contender"

@@ -31,6 +31,7 @@ DECIDES_NOTHING = {
     "packing.VALUES_MAX": "what members send each other; a log is read without it",
     "packing._ROW_MAX": "what members send each other; a log is read without it",
     "packing._MAP_MAX": "what members send each other; a log is read without it",
+    "packing._PIECE_BYTES": "what members send each other; a log is read without it",
     "paths.ROOT": "the one name of the root",
     "paths._FORBIDDEN": "part of _PATH",
     "paths._SEQUENCE_PLACE": "SEQUENCE_DIGITS zeros",

@@ -29,7 +29,7 @@ NOT_DIGESTED = {
     r".*\._locks\.(is_changed|entered.*|ended_now.*|(group|place)s_going.*)": "of the last command",
     r"\._handlers.*|.*\._runners.*": "code: the same in every state of a release",
     r"\._(contenders|lock_operations)\._limits.*": "the object in limits_record, by reference",
-    r".*\._locks\.grants_max": "a limit, which is digested with the limits",
+    r".*\._locks\.limits.*": "the object in limits_record, by reference",
     r"\._lock_operations\._operations\._limits.*": "the object in limits_record, by reference",
 }
 """By a pattern of their places: what is in no slice, and why not."""

@@ -12,7 +12,8 @@ reaches waits for ever.
 3. Lock-delays end by themselves and are not waited for here. Longest holds are not counted on: who
    is thrown out of its lock has not given it back.
 4. Cost: one look for an owner with no other contender; the shorter end of a possible cycle, mostly;
-   else what can be reached from it, each contender once.
+   else what can be reached from it, each contender once. If that is more than
+   ``deadlock_search_max``, the attempt is refused: whether it would wait for ever is not known.
 5. Everything is walked in a defined order; the cycle told is a shortest one.
 
 Source: reduction of the wait-for graph (Holt 1972, "Some Deadlock Properties of Computer Systems").
@@ -25,12 +26,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from coordinator.errors import DeadlockError
+from coordinator.errors import DeadlockError, QuotaExceededError
 from coordinator.state.commands import Enter, Kind
 from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.locks.queues import LockTable, Queue
 
 CYCLE_SHOWN_MAX = 16
+_SCANNED_EACH = 10
+"""How many contenders are scanned at the cost of one that is looked at."""
 
 Owner = tuple[str, ...]
 """Session and name of an owner; the first path alone of an unnamed one."""
@@ -49,6 +52,7 @@ def check_entry(table: LockTable, operation: Enter) -> None:
 
     Raises:
         DeadlockError: it would; ``cycle`` tells who waits for whom.
+        QuotaExceededError: it may, and to know it takes too long.
     """
     owner = (operation.session_id, operation.owner)
     standing = sorted(table.owners.get(owner, ())) if operation.owner else []
@@ -59,9 +63,9 @@ def check_entry(table: LockTable, operation: Enter) -> None:
             _check_own(contender, operation)
             is_there = True
     if standing and (is_there or _may_close_a_cycle(table, standing, operation.directories)):
-        reduction = _Reduction(table, {})
+        reduction = _Reduction(table, {}, f"enter {operation.directories[0]}")
         reduction.enter(owner, operation.directories, operation.kind)
-        _check(reduction, [owner], f"enter {operation.directories[0]}")
+        _check(reduction, [owner])
 
 
 def _may_close_a_cycle(table: LockTable, standing: list[str], directories: tuple[str, ...]) -> bool:
@@ -89,15 +93,23 @@ def _length(end: list[tuple[Queue, int]]) -> int:
 
 
 def _stands_elsewhere(table: LockTable, queue: Queue, start: int) -> bool:
-    """Whether an owner in the queue, from ``start`` on, stands in another one as well."""
+    """Whether an owner in the queue, from ``start`` on, stands in another one as well.
+
+    Nobody looks through a queue that is far too long: then it may be so."""
+    if len(queue.contenders) - start > _SCANNED_EACH * table.limits.deadlock_search_max:
+        return True
     for at in range(start, len(queue.contenders)):
-        contender = table.contenders[queue.contenders[at][1]]
-        if contender.group:
-            return True
-        owner, session_id = contender.owner, contender.session_id
-        if owner and session_id is not None and len(table.owners[session_id, owner]) > 1:
+        if _has_others(table, table.contenders[queue.contenders[at][1]]):
             return True
     return False
+
+
+def _has_others(table: LockTable, contender: ContenderRecord) -> bool:
+    """Whether the owner of a contender has other ones."""
+    if contender.group:
+        return True
+    owner, session_id = contender.owner, contender.session_id
+    return bool(owner and session_id is not None and len(table.owners[session_id, owner]) > 1)
 
 
 def check_resize(table: LockTable, directory: str, size: int) -> None:
@@ -105,13 +117,18 @@ def check_resize(table: LockTable, directory: str, size: int) -> None:
     queue = table.queues.get(directory)
     if queue is None or size >= table.sizes.get(directory, 1):
         return
-    reduction = _Reduction(table, {directory: size})
+    reduction = _Reduction(table, {directory: size}, f"resize {directory}")
     behind = [table.contenders[path] for _, path in queue.contenders[queue.held :]]
-    # Who is leaving waits for nothing: it goes by itself.
-    waiting = [owner_of(each) for each in behind if each.session_id not in table.leaving]
+    # Who is leaving waits for nothing: it goes by itself. And who stands here only waits for ever
+    # only if one who stands elsewhere as well does.
+    waiting = [
+        owner_of(each)
+        for each in behind
+        if _has_others(table, each) and each.session_id not in table.leaving
+    ]
     for owner in waiting:
         reduction.add(owner)
-    _check(reduction, waiting, f"resize {directory}")
+    _check(reduction, waiting)
 
 
 def _check_own(contender: ContenderRecord, operation: Enter) -> None:
@@ -145,7 +162,7 @@ def _check_own(contender: ContenderRecord, operation: Enter) -> None:
     )
 
 
-def _check(reduction: _Reduction, owners: list[Owner], what: str) -> None:
+def _check(reduction: _Reduction, owners: list[Owner]) -> None:
     """Refuse if one of these could never go on."""
     reduction.run()
     blocked = next((owner for owner in owners if not reduction.is_free(owner)), None)
@@ -157,7 +174,7 @@ def _check(reduction: _Reduction, owners: list[Owner], what: str) -> None:
     if len(cycle) > len(shown):
         lines.append(f"and {len(cycle) - len(shown)} more do")
     raise DeadlockError(
-        f"{what}: deadlock: {'; '.join(lines)}",
+        f"{reduction.what}: deadlock: {'; '.join(lines)}",
         cycle=tuple(
             [
                 {
@@ -226,8 +243,10 @@ class _Line:
 class _Reduction:
     """Lets everybody who can go on give everything back, until nobody is left who can."""
 
-    def __init__(self, table: LockTable, sizes: dict[str, int]) -> None:
+    def __init__(self, table: LockTable, sizes: dict[str, int], what: str) -> None:
         self._table = table
+        self.what = what
+        self._left = table.limits.deadlock_search_max
         self._sizes = {**table.sizes, **sizes} if sizes else table.sizes
         self._lines: dict[str, _Line] = {}
         self._waits: dict[Owner, int] = {}
@@ -277,6 +296,9 @@ class _Reduction:
         for at in range(line.looked_at, upto):
             assert queue is not None, "somebody stands in it"
             line.looked_at = at + 1
+            self._left -= 1
+            if self._left < 0:
+                raise self._too_many()
             contender = self._table.contenders[queue.contenders[at][1]]
             if contender.session_id in self._table.leaving:
                 continue  # it goes by itself
@@ -291,6 +313,16 @@ class _Reduction:
                 line.live += 1
                 line.kind = contender.kind
         return found
+
+    def _too_many(self) -> QuotaExceededError:
+        maximum = self._table.limits.deadlock_search_max
+        return QuotaExceededError(
+            f"{self.what}: expected to know that nobody would wait for ever after a look at "
+            f"{maximum} contenders, found more: release what is held first, or raise "
+            "deadlock_search_max",
+            limit="deadlock_search_max",
+            maximum=maximum,
+        )
 
     def _contenders(self, owner: Owner) -> list[ContenderRecord]:
         contenders = self._table.contenders

@@ -111,7 +111,7 @@ class LockTable:
             ended=ended,
         )
         self.grant_count = 0
-        self.grants_max = limits.grants_per_command_max
+        self.limits = limits
         self.ungranted: dict[str, None] = {}
         """Queues in which the next may hold: there were too many for one command."""
         self.leaving: Container[str] = ()
@@ -133,7 +133,7 @@ class LockTable:
         """Keep as much of the history of grants as ``limits`` say from now on."""
         self.history.count_max = limits.grant_history_max
         self.history.bytes_max = limits.grant_history_bytes_max
-        self.grants_max = limits.grants_per_command_max
+        self.limits = limits
 
     # --- what a command says before it is settled
 
@@ -220,7 +220,7 @@ class LockTable:
             for directory in self._touched:
                 queue = self.queues.get(directory)
                 if queue is not None and self._grant(
-                    tree, directory, queue, granted, self.grants_max
+                    tree, directory, queue, granted, self.limits.grants_per_command_max
                 ):
                     self.ungranted[directory] = None
                 elif self.ungranted:

@@ -6,12 +6,14 @@ hold in every order there is, and looks whether the one who asks is ever served.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from coordinator.model.limits import NEW_CLUSTER, MachineLimits
 from coordinator.state.commands import (
     CloseSession,
     Command,
@@ -21,9 +23,11 @@ from coordinator.state.commands import (
     Operation,
     Release,
     Resize,
+    SetLimits,
 )
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, Outcome
+from tests.loop_meter import HELD_MS_MAX, fixed_work_speed
 
 PREFIX = {Kind.EXCLUSIVE: "lock-", Kind.SHARED: "read-", Kind.SLOT: "slot-"}
 DIRECTORIES = ("/locks/a", "/locks/b", "/locks/c", "/locks/d")
@@ -473,3 +477,60 @@ def test_a_long_queue_is_no_burden_for_who_holds_nothing_else(length: int) -> No
 
     assert isinstance(outcome.result, Entered)
     assert outcome.result.position == length
+
+
+def crossed(count: int, **limits: int) -> Locks:
+    """Return a room where t1 holds `b`, t2 holds `a`, waits for `b` and is followed by many."""
+    locks = Locks()
+    locks.machine = StateMachine(MachineLimits(**limits))
+    locks.apply(OpenSession("s1", 10_000))
+    locks.granted("t1", "b")
+    locks.granted("t2", "a")
+    locks.waiting("t2", "b")
+    for number in range(count):
+        locks.waiting(f"q{number}", "a")
+    return locks
+
+
+def test_what_takes_too_long_to_know_is_refused_and_is_no_deadlock() -> None:
+    """The refusal names the limit; nothing is changed; with the limit raised the cycle is told."""
+    locks = crossed(10, deadlock_search_max=5)
+    before = locks.machine.digest()
+
+    refused = locks.enter("t1", "a").refusal
+
+    assert refused is not None
+    assert (refused.code, dict(refused.fields)["limit"]) == ("QuotaExceeded", "deadlock_search_max")
+    assert locks.machine.digest() == before
+    locks.apply(SetLimits((("deadlock_search_max", 100),)))
+    assert cycle_of(locks.enter("t1", "a")) == [("t1", "b", "a"), ("t2", "a", "b")]
+
+
+def test_no_attempt_looks_at_a_whole_long_queue() -> None:
+    """Whatever it is: it costs as much as ``deadlock_search_max`` allows, by the processor."""
+    most = NEW_CLUSTER.deadlock_search_max
+    locks = crossed(12 * most, deadlock_search_max=most)
+    least_ms = float("inf")
+
+    for _ in range(6):
+        started = time.thread_time()
+        refused = locks.enter("t1", "a").refusal
+        took_ms = (time.thread_time() - started) * 1_000
+        assert refused is not None
+        assert refused.code == "QuotaExceeded"
+        least_ms = min(least_ms, took_ms / fixed_work_speed())
+
+    assert least_ms <= HELD_MS_MAX
+
+
+def test_a_semaphore_with_a_long_queue_can_be_made_smaller() -> None:
+    """Who stands there only is no part of a cycle."""
+    locks = Locks()
+    locks.machine = StateMachine(MachineLimits(deadlock_search_max=5))
+    locks.apply(OpenSession("s1", 10_000))
+    for number in range(3):
+        locks.granted(f"h{number}", "pool", kind=Kind.SLOT, size=3)
+    for number in range(20):
+        locks.waiting(f"q{number}", "pool", kind=Kind.SLOT, size=3)
+
+    assert locks.apply(Resize("/locks/pool", 2)).refusal is None
