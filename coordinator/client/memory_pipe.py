@@ -28,9 +28,11 @@ class PipeEnd(asyncio.Transport):
         self._is_lost = False
 
     def join(self, protocol: asyncio.Protocol, peer: PipeEnd) -> None:
+        """Connect this end with its protocol and with the other end."""
         self._protocol, self._peer = protocol, peer
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Hand bytes to the other end; after a close they are dropped."""
         if not self._is_closing:
             self._peer._receive(bytes(data))
 
@@ -63,12 +65,14 @@ class PipeEnd(asyncio.Transport):
             self._lose()
 
     def close(self) -> None:
+        """Close both ends, in a later step of the loop."""
         if not self._is_closing:
             self._is_closing = True
             self._loop.call_soon(self._lose)
             self._peer._schedule()
 
     def abort(self) -> None:
+        """Close it: nothing is buffered that could be dropped."""
         self.close()
 
     def _lose(self) -> None:
@@ -77,31 +81,39 @@ class PipeEnd(asyncio.Transport):
             self._protocol.connection_lost(None)
 
     def is_closing(self) -> bool:
+        """Say whether it has been closed."""
         return self._is_closing
 
     def pause_reading(self) -> None:
+        """Hold back what comes in."""
         self._is_paused = True
 
     def resume_reading(self) -> None:
+        """Hand over what was held back, and what comes in."""
         self._is_paused = False
         self._schedule()
 
     def is_reading(self) -> bool:
+        """Say whether what comes in is handed over."""
         return not self._is_paused
 
     def get_protocol(self) -> Any:
+        """Return the protocol of this end."""
         return self._protocol
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Replace the protocol of this end."""
         self._protocol = protocol
 
     def get_write_buffer_size(self) -> int:
+        """Return how many bytes the other end has not taken yet."""
         return len(self._peer._inbox)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """The mark is fixed."""
 
     def can_write_eof(self) -> bool:
+        """Say that it cannot be closed in one direction only."""
         return False
 
 

@@ -61,6 +61,7 @@ class Arrival(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Give the connection a place, or refuse it."""
         assert isinstance(transport, asyncio.Transport)
         peer = transport.get_extra_info("peername")
         address = network_of(str(peer[0])) if isinstance(peer, tuple) else ""
@@ -78,6 +79,7 @@ class Arrival(asyncio.Protocol):
         self._timer = loop.call_later(wait_s, self._late)
 
     def data_received(self, data: bytes) -> None:
+        """Hand the connection to its door as soon as its first bytes say which."""
         place, transport = self._place, self._transport
         if place is None or transport is None:
             return  # refused: it is not read
@@ -94,6 +96,7 @@ class Arrival(asyncio.Protocol):
         protocol.data_received(head)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        """Give the place back."""
         self._settle()
         if self._place is None:
             self._doorway.admission.lingering -= 1

@@ -48,7 +48,8 @@ class Request(Protocol):
         """What follows the question mark of the target, as sent; empty when nothing does."""
 
     @property
-    def headers(self) -> Headers: ...
+    def headers(self) -> Headers:
+        """The headers, by their names."""
 
     @property
     def remote(self) -> str:

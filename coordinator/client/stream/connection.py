@@ -145,12 +145,14 @@ class Connection(asyncio.Protocol):
     # --- what asyncio reports
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the greeting."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._conversation.hello(self._label)
         transport.write(PREFACE + self._conversation.take())
 
     def data_received(self, data: bytes) -> None:
+        """Read the frames, and answer what they ask."""
         self._heard_s = self._loop.time()
         conversation = self._conversation
         try:
@@ -165,18 +167,22 @@ class Connection(asyncio.Protocol):
             self.close(conversation.problem.message)
 
     def eof_received(self) -> bool:
+        """Close when the server closes."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Fail all requests that are under way."""
         conversation = self._conversation
         self.is_http = self.is_http or (conversation.welcome is None and exc is None)
         said = "" if exc is None else str(exc) or type(exc).__name__
         self._lose(said or "the server closed it")
 
     def pause_writing(self) -> None:
+        """Note that the socket takes no more for now."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
+        """Note that the socket takes more again."""
         self._is_paused = False
 
     # --- in between
@@ -366,24 +372,29 @@ class Lines:
     # --- what the connection brings
 
     def on_answer(self, response: Response) -> None:
+        """Take an answer that came whole instead of a stream."""
         self.on_head(response.status, response.headers)
         if response.body:
             self._lines.append(response.body)
         self.on_end()
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
+        """Take status and headers; lines follow."""
         self.status, self.headers, self.has_begun = status, headers, True
         self._wake()
 
     def on_line(self, body: bytes) -> None:
+        """Take one line."""
         self._lines.append(body)
         self._wake()
 
     def on_end(self) -> None:
+        """Note that the last line has come."""
         self._is_ended = True
         self._wake()
 
     def on_failure(self, error: CoordinatorError) -> None:
+        """Note why no more lines come."""
         self._error = error
         self._wake()
 

@@ -41,28 +41,35 @@ class HttpRequest:
 
     @property
     def remote(self) -> str:
+        """The address of the client."""
         return self._web.remote or ""
 
     @property
     def has_body(self) -> bool:
+        """Whether the request has a body."""
         return self._web.body_exists
 
     @property
     def has_unread_body(self) -> bool:
+        """Whether some of its body has not been read."""
         return self._web.body_exists and not self._web.content.at_eof()
 
     @property
     def body_length(self) -> int | None:
+        """How many bytes the body has, None if that is not said."""
         return self._web.content_length
 
     @property
     def has_begun(self) -> bool:
+        """Whether some of the answer has been sent."""
         return self._web.writer.output_size > 0
 
     def header_values(self, name: str) -> Sequence[str]:
+        """Return all values of a header."""
         return self._web.headers.getall(name, ())
 
     def whole_body(self) -> bytes | None:
+        """Return the body if all of it is there, else None."""
         # Taken once only: aiohttp's own ``read`` would keep it for as long as the request is
         # answered, and a wait may last for hours.
         content = self._web.content
@@ -74,16 +81,19 @@ class HttpRequest:
             raise _broken(error) from None
 
     async def next_chunk(self) -> bytes:
+        """Return the next bytes of the body, b"" at its end."""
         try:
             return await self._web.content.readany()
         except web.RequestPayloadError as error:
             raise _broken(error) from None
 
     def is_connected(self) -> bool:
+        """Say whether the client can still be answered."""
         transport = self._web.transport
         return transport is not None and not transport.is_closing()
 
     def lines(self, labels: Mapping[str, str], *, is_sse: bool = False) -> HttpLines:
+        """Return an answer of many lines, to be sent one by one."""
         return HttpLines(self._web, is_sse=is_sse, labels={**labels, "Server": SERVER})
 
 

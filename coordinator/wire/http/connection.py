@@ -76,12 +76,14 @@ class Connection(RequestHandler):
     # --- the life of the connection, told by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for the head of a request."""
         super().connection_made(transport)
         if self._place.full:
             self._loop.call_at(self._at + spare_s(self._admission), self._spare_over)
         self._expect_header(self._at)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        """Stop the timers, and give the place back."""
         self._header_in_time()
         self._taking_again()
         self._admission.leave(self._place)
@@ -91,6 +93,7 @@ class Connection(RequestHandler):
             release(transport)
 
     def data_received(self, data: bytes) -> None:
+        """Hand the bytes to aiohttp, and time the head of a request."""
         # aiohttp calls with no data, too, when it goes on reading: nothing has begun by that.
         is_ahead = bool(data) and self._is_whole()
         super().data_received(data)
@@ -101,12 +104,14 @@ class Connection(RequestHandler):
             self._expect_header()  # the first bytes of the next request, not all of its header
 
     def pause_writing(self) -> None:
+        """Cut the client off if it takes nothing for too long."""
         super().pause_writing()
         if self._write_timer is None:
             seconds = self._admission.config.idle_deadline_ms / 1_000
             self._write_timer = self._loop.call_later(seconds, self._cut_off)
 
     def resume_writing(self) -> None:
+        """Note that the client takes what is sent again."""
         self._taking_again()
         super().resume_writing()
 

@@ -26,6 +26,7 @@ class OperationRoutes:
         """The document as a body, once it was asked for."""
 
     def routes(self) -> tuple[Route, ...]:
+        """Return the routes of status, health and metrics."""
         return (
             Route("GET", "/v1/status", self.status, "status"),
             Route("GET", "/health/live", self.live, "health_live"),

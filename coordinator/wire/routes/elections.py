@@ -40,6 +40,7 @@ class ElectionRoutes(QueueRoutes):
         return self._door.member.elections
 
     def routes(self) -> tuple[Route, ...]:
+        """Return the routes of elections."""
         one = "/v1/elections/{name}"
         grant = f"{one}/grants/{{grant_id}}"
         attempt = f"{one}/attempts/{{client_id}}/{{number}}"

@@ -39,6 +39,7 @@ class GrantRoutes:
         self._door = door
 
     def routes(self) -> tuple[Route, ...]:
+        """Return the routes of grants and their history."""
         return (
             Route("GET", "/v1/grants", self.list, "list_grants"),
             Route("GET", "/v1/grants/{lock}/{grant_id}", self.story, "get_grant"),

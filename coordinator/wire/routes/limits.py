@@ -22,6 +22,7 @@ class LimitRoutes:
         self._door = door
 
     def routes(self) -> tuple[Route, ...]:
+        """Return the routes of the limits."""
         return (
             Route("GET", "/v1/limits", self.read, "get_limits"),
             Route("PATCH", "/v1/limits", self.change, "set_limits"),

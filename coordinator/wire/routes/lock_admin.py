@@ -26,6 +26,7 @@ class HoldingRoutes:
         self._door = door
 
     def routes(self) -> tuple[Route, ...]:
+        """Return the routes of what is done with a lock that is held."""
         one = "/v1/locks/{name}"
         grant = f"{one}/grants/{{grant_id}}"
         return (

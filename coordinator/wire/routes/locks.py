@@ -33,6 +33,7 @@ class LockRoutes(QueueRoutes):
         return self._door.member.locks
 
     def routes(self) -> tuple[Route, ...]:
+        """Return the routes of locks."""
         one = "/v1/locks/{name}"
         return (
             Route("GET", "/v1/locks", self.list, "list_locks"),

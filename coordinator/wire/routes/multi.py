@@ -26,6 +26,7 @@ class MultiRoutes:
         self._door = door
 
     def routes(self) -> tuple[Route, ...]:
+        """Return the routes of several operations as one."""
         return (Route("POST", "/v1/multi", self.submit, "multi"),)
 
     async def submit(self, request: Request) -> Answer:

@@ -37,6 +37,7 @@ class SessionRoutes:
         self._door = door
 
     def routes(self) -> tuple[Route, ...]:
+        """Return the routes of sessions."""
         one = "/v1/sessions/{session_id}"
         return (
             Route("POST", "/v1/sessions", self.open, "open_session"),

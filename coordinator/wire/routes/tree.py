@@ -50,6 +50,7 @@ class TreeRoutes:
         self._door = door
 
     def routes(self) -> tuple[Route, ...]:
+        """Return the routes of znodes."""
         return (
             Route("GET", "/v1/tree", self.read, "read_root"),
             Route("GET", "/v1/tree/{path}", self.read, "read_znode"),

@@ -36,6 +36,7 @@ class WatchRoutes:
         self._lines = ChangeLines()
 
     def routes(self) -> tuple[Route, ...]:
+        """Return the routes of watches."""
         return (
             Route("GET", "/v1/watch", self.watch_query, "watch"),
             Route("POST", "/v1/watch", self.watch_body, "watch_many"),

@@ -98,6 +98,7 @@ class StreamConnection(asyncio.Protocol):
     # --- the life of the connection, told by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for the greeting."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._door.enter(self)
@@ -108,6 +109,7 @@ class StreamConnection(asyncio.Protocol):
             self._spare_timer = self._loop.call_at(self._at + wait_s, self._spare_over)
 
     def data_received(self, data: bytes) -> None:
+        """Read the frames, and answer them."""
         if self._preface_left:
             left, self._preface_left = self._preface_left, max(0, self._preface_left - len(data))
             data = data[left:]
@@ -119,15 +121,18 @@ class StreamConnection(asyncio.Protocol):
             self._take()
 
     def eof_received(self) -> bool:
+        """Close when the client closes."""
         return False
 
     def pause_writing(self) -> None:
+        """Read no more, and cut the client off if it takes nothing for too long."""
         self._is_paused = True
         seconds = self._door.config.idle_deadline_ms / 1_000
         self._write_timer = self._loop.call_later(seconds, self.abort)
         self._read_or_not()
 
     def resume_writing(self) -> None:
+        """Read on, and wake those who wait for room."""
         self._is_paused = False
         if self._write_timer is not None:
             self._write_timer.cancel()
@@ -136,6 +141,7 @@ class StreamConnection(asyncio.Protocol):
         self._wake_room()
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        """Stop the timers, end what is under way, and give the place back."""
         self._door.admission.leave(self._place)
         self._count_partial(0)
         for timer in (self._frame_timer, self._idle_timer, self._spare_timer, self._write_timer):
@@ -335,10 +341,12 @@ class StreamConnection(asyncio.Protocol):
 
     @property
     def address(self) -> str:
+        """The address of the client."""
         return self._place.address
 
     @property
     def is_full(self) -> bool:
+        """Whether there is more to send than may wait."""
         return self._is_paused or len(self._out) > _FULL_BYTES
 
     async def room(self) -> None:
@@ -357,6 +365,7 @@ class StreamConnection(asyncio.Protocol):
                 each.set_result(None)
 
     def is_waited_for(self, request: StreamRequest) -> bool:
+        """Say whether the client still waits for the answer to ``request``."""
         return self._running.get(request.id) is request and not self._is_closing()
 
     # --- deadlines
@@ -417,6 +426,7 @@ class StreamConnection(asyncio.Protocol):
             self._go_away_at_once(ThrottledError(self._place.full))
 
     def tell_leader(self, url: str | None) -> None:
+        """Say where the leader serves, if the client does not know it yet."""
         if self._has_hello and url != self._leader_url:
             self._leader_url = url
             self.send(frames.Leader(url))
@@ -424,6 +434,7 @@ class StreamConnection(asyncio.Protocol):
     # --- the end
 
     def go_away(self, error: CoordinatorError) -> None:
+        """Take no more requests, and close when those under way are answered."""
         if not self._is_leaving:
             self._is_leaving = True
             self.send(frames.GoAway(to_problem(error)))

@@ -26,16 +26,19 @@ class Sender(Protocol):
     """The connection, as its requests see it."""
 
     @property
-    def address(self) -> str: ...
+    def address(self) -> str:
+        """The address of the client."""
 
     @property
-    def window_bytes(self) -> int: ...
+    def window_bytes(self) -> int:
+        """How many bytes of a stream may be sent before the client asks for more."""
 
     @property
     def is_full(self) -> bool:
         """Whether it holds as much as it may for a client that does not read."""
 
-    def send(self, frame: FromServer) -> None: ...
+    def send(self, frame: FromServer) -> None:
+        """Send a frame with those of this pass of the loop."""
 
     def on_lines(self, request: StreamRequest) -> None:
         """The lines of ``request`` begin."""
@@ -71,39 +74,49 @@ class StreamRequest:
 
     @property
     def remote(self) -> str:
+        """The address of the client."""
         return self._sender.address
 
     @property
     def has_body(self) -> bool:
+        """Whether the request has a body."""
         return self._body is not None
 
     @property
     def has_unread_body(self) -> bool:
+        """Whether its body has not been read."""
         return bool(self._body)
 
     @property
     def body_length(self) -> int | None:
+        """How many bytes the body has, None without one."""
         return None if self._body is None else len(self._body)
 
     @property
     def has_begun(self) -> bool:
+        """Whether some of the answer has been sent."""
         return self.stream is not None and self.stream.is_open
 
     def header_values(self, name: str) -> Sequence[str]:
+        """Return all values of a header."""
         value = self.headers.get(name)
         return () if value is None else (value,)
 
     def whole_body(self) -> bytes | None:
+        """Return the body; once, then it is dropped."""
         body, self._body = self._body or b"", b""  # once: a wait may last for hours
         return body
 
     async def next_chunk(self) -> bytes:
+        """Return b"": a body comes whole."""
         return b""
 
     def is_connected(self) -> bool:
+        """Say whether the client can still be answered."""
         return self._sender.is_waited_for(self)
 
     def lines(self, labels: Mapping[str, str], *, is_sse: bool = False) -> StreamLines:
+        """Return an answer of many lines, to be sent one by one."""
         self.stream = StreamLines(self, self._sender, labels)
         return self.stream
 
@@ -129,12 +142,15 @@ class StreamLines:
         self.is_line_out = False
 
     async def send(self, body: Mapping[str, Any]) -> None:
+        """Send one line; wait while the client takes no more."""
         await self._write(encode(body, self.encoding))
 
     async def send_encoded(self, line: bytes, kind: str, zxid: int | None) -> None:
+        """Send a line that is encoded already."""
         await self._write(line)
 
     async def send_error(self, error: CoordinatorError) -> None:
+        """Send an error as the last line."""
         await self.send(to_body(StreamError(error), self.encoding))
 
     async def keep_alive(self) -> None:
@@ -142,6 +158,7 @@ class StreamLines:
         self._open()
 
     async def end(self) -> None:
+        """End the stream."""
         self._open()
         self._sender.send(frames.End(self._id))
 
