@@ -144,7 +144,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
             return await self._write(call, reader(Written))
         except SessionExpiredError as error:
             if session is not None:
-                session.note_end(error)
+                self._heed(session, error)
             raise
 
     @answering
@@ -315,6 +315,10 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         """Return how long to wait after so many failures, as the policy of ``connect`` says."""
         return self._delivery.retry.delay_ms(failures, self._delivery.random)
 
+    async def wait(self, delay_ms: int) -> None:
+        """Wait for so long, or until the client is closed."""
+        await self._delivery.wait(delay_ms)
+
     def shared(self, make: Callable[[], T]) -> T:
         """Return what ``make`` made when first asked for; one for each client, for recipes."""
         if make not in self._shared:
@@ -389,6 +393,14 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         """
         self._refuse_when_closed()
         return ElectionStream(self._delivery, name, _maybe_ms(contact_timeout))
+
+    @property
+    def delivery(self) -> Delivery:
+        """What all calls of this client go through; for what is built beside it."""
+        return self._delivery
+
+    def _heed(self, session: Session, error: SessionExpiredError) -> None:
+        session.heed(error)
 
     # --- the end
 

@@ -29,6 +29,7 @@ from coordinator.client.calls import Call
 from coordinator.client.request_ids import RequestIdPool, RequestIds
 from coordinator.client.retry import RetryPolicy
 from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import Request, Response, ResponseStream, Transport
 from coordinator.clock import Clock
 from coordinator.errors import (
@@ -214,6 +215,15 @@ class Delivery:
         """Return the stream of the transport, for ``Streaming``."""
         return self._transport.stream(endpoint, request, timeout_ms)
 
+    @property
+    def is_by_stream(self) -> bool:
+        """Whether the members are reached over the stream."""
+        return isinstance(self._transport, StreamTransport)
+
+    async def send(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
+        """Send one request as it is; nothing is tried again."""
+        return await self._transport.request(endpoint, request, timeout_ms)
+
     def attempt_ms(self, timeout_ms: int, remaining_ms: int) -> int:
         """Return how long one attempt of a call of ``timeout_ms`` may take."""
         return min(remaining_ms, max(ATTEMPT_MS_MIN, timeout_ms // 3), ATTEMPT_MS_MAX)
@@ -226,13 +236,17 @@ class Delivery:
         is_last = tries is not None and trouble.failures >= tries
         is_last = is_last or sent_ms + _WORTH_SENDING_MS > deadline_ms
         if not is_last:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(delay_ms / 1000):
-                    await self._closed.wait()
-        if self._closed.is_set():
+            await self.wait(delay_ms)
+        if self.is_closed:
             trouble.refused = ClientClosedError("this client was closed while the call waited")
             return False
         return not is_last
+
+    async def wait(self, delay_ms: int) -> None:
+        """Wait for so long, or until the client is closed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay_ms / 1000):
+                await self._closed.wait()
 
     @property
     def is_closed(self) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -35,6 +36,30 @@ _LOOK_S = 0.5
 """How often a waiting caller looks whether the loop it waits for is still there."""
 
 
+class _Latch:
+    """An Event of one waiting thread, at a third of its price; set in one thread alone."""
+
+    __slots__ = ("_is_set", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._is_set = False
+
+    def set(self) -> None:
+        if not self._is_set:
+            self._is_set = True
+            self._lock.release()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def wait(self, timeout_s: float) -> bool:
+        if not self._is_set and self._lock.acquire(timeout=timeout_s):
+            self._lock.release()
+        return self._is_set
+
+
 class LoopThread:
     """The loop and its daemon thread."""
 
@@ -43,6 +68,10 @@ class LoopThread:
         self._loop = asyncio.new_event_loop()
         self._is_stopped = False
         self._calls: set[asyncio.Task[Any]] = set()
+        self._inbox: deque[Callable[[], object]] = deque()
+        """What threads want to be called in the loop, in their order."""
+        self._is_woken = False
+        """Whether the loop is about to look into it: one wake-up serves many threads."""
         self._thread = threading.Thread(target=self._main, name="coordinator client", daemon=True)
         self._thread.start()
 
@@ -58,11 +87,11 @@ class LoopThread:
     ) -> T:
         """Run ``work`` to its end and return what it returns; see invariant 1 for Ctrl-C."""
         try:
-            self._refuse_where_it_cannot_run()
+            self.refuse_where_it_cannot_run()
         except BaseException:
             work.close()
             raise
-        done = threading.Event()
+        done = _Latch()
         started: list[asyncio.Task[T]] = []
         context = context_of_caller()
 
@@ -78,7 +107,7 @@ class LoopThread:
 
         try:  # an interrupt may come at any moment from here on
             try:
-                self._loop.call_soon_threadsafe(start)
+                self._soon(start)
             except RuntimeError:
                 work.close()
                 raise ClientClosedError("this client was closed in the meantime") from None
@@ -118,10 +147,24 @@ class LoopThread:
         if threading.current_thread() is not self._thread:
             self._thread.join(_CLOSE_S_MAX + _CLEAN_UP_S_MAX)
 
+    def _soon(self, callback: Callable[[], object]) -> None:
+        """Have ``callback`` called in the loop; raises RuntimeError if it is closed.
+
+        If this is interrupted before the loop was woken, ``_interrupt`` wakes it for all."""
+        self._inbox.append(callback)
+        if not self._is_woken or self._loop.is_closed():
+            self._is_woken = True
+            self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        self._is_woken = False  # before looking: what comes from now on wakes it again
+        while self._inbox:
+            self._inbox.popleft()()
+
     def _interrupt(
         self,
         started: list[asyncio.Task[T]],
-        done: threading.Event,
+        done: _Latch,
         undo: Callable[[T], Coroutine[Any, Any, object]] | None,
         error: BaseException,
     ) -> None:
@@ -132,7 +175,8 @@ class LoopThread:
                 done.set()
 
         try:
-            self._loop.call_soon_threadsafe(cancel)
+            self._inbox.append(cancel)
+            self._loop.call_soon_threadsafe(self._look)
         except RuntimeError:
             return  # the loop is closed, and has cancelled everything
         if not done.wait(_CLEAN_UP_S_MAX) or undo is None or not started:
@@ -144,7 +188,12 @@ class LoopThread:
             except Exception as failure:
                 error.add_note(f"and what the call had acquired is not released yet: {failure}")
 
-    def _refuse_where_it_cannot_run(self) -> None:
+    def refuse_where_it_cannot_run(self) -> None:
+        """Raise what a call gets in a forked child, after the end, or in the loop's own thread.
+
+        Raises:
+            ClientClosedError, BadArgumentsError: see above.
+        """
         if not self.is_ours:
             raise ClientClosedError(
                 f"this client belongs to process {self._pid}, found process {os.getpid()}; "

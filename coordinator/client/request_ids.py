@@ -75,7 +75,10 @@ class RequestIdPool:
 
     def take(self) -> RequestIds:
         """Lend an id, its next request begun, for as long as that request may wait."""
-        ids = self._free.pop() if self._free else RequestIds(self._floor())
+        try:
+            ids = self._free.pop()  # one step, for threads may share the pool
+        except IndexError:
+            ids = RequestIds(self._floor())
         ids.advance()
         return ids
 

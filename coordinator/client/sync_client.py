@@ -2,7 +2,8 @@
 
 1. ``call`` runs a coroutine over there and waits here. Nothing is written twice: each verb below
    is the core's verb, passed through ``_blocking``. ``loop_thread`` says what becomes of Ctrl-C,
-   of a forked child and of calls that are under way when the client is closed.
+   of a forked child and of calls that are under way when the client is closed. Over the stream a
+   verb does without the loop: ``threads`` runs it in the thread that calls.
 2. Loop and thread begin with the first verb, or with ``with``. So a client that was made before a
    fork and not used yet belongs to whichever process uses it.
 3. In a thread that runs an event loop a client does not begin by itself: its verbs would block that
@@ -16,7 +17,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from functools import wraps
+from functools import partial, wraps
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -33,6 +34,7 @@ from coordinator.client.async_client import AsyncClient, WatchKind
 from coordinator.client.conditions import Conditions
 from coordinator.client.hints import CLIENT, missing
 from coordinator.client.loop_thread import LoopThread
+from coordinator.client.threads import Verbs
 from coordinator.client.updating import update_steps
 from coordinator.client.watching import ChangeStream
 from coordinator.clock import Clock
@@ -61,9 +63,32 @@ def _blocking(
 
     @wraps(verb)
     def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        core, verbs = client.core, client.verbs
+        if verbs is None:
+            return client.call(verb(core, *args, **kwargs))
+        return verbs.run(verb(verbs, *args, **kwargs))
+
+    return method
+
+
+def _in_loop(
+    verb: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """Return the core's ``verb`` as a method that waits for it; of what lives in the loop."""
+
+    @wraps(verb)
+    def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return client.call(verb(client.core, *args, **kwargs))
 
     return method
+
+
+async def _closed(core: AsyncClient, verbs: Verbs | None) -> None:
+    try:
+        await core.close()
+    finally:
+        if verbs is not None:
+            await verbs.close()
 
 
 class Client:
@@ -80,6 +105,8 @@ class Client:
         self._thread: LoopThread | None = None
         self._core: AsyncClient | None = None
         self._is_closed = False
+        self.verbs: Verbs | None = None
+        """The verbs that need no event loop, of a client that uses the stream."""
 
     @property
     def core(self) -> AsyncClient:
@@ -109,10 +136,14 @@ class Client:
             except BaseException:
                 thread.stop()
                 raise
+            if core.delivery.is_by_stream:
+                self.verbs = Verbs(core, thread)
             self._thread, self._core = thread, core
             # Also when it is forgotten, or the interpreter exits: a session must not live on
             # unowned.
-            self._finalizer = weakref.finalize(self, thread.stop, core.close)
+            self._finalizer = weakref.finalize(
+                self, thread.stop, partial(_closed, core, self.verbs)
+            )
             return self
         finally:
             self._beginning.release()
@@ -147,7 +178,7 @@ class Client:
     children = _blocking(AsyncClient.children)
     multi = _blocking(AsyncClient.multi)
     guarded = _blocking(AsyncClient.guarded)
-    session = _blocking(AsyncClient.session)
+    session = _in_loop(AsyncClient.session)
     sessions = _blocking(AsyncClient.sessions)
     lock = _blocking(AsyncClient.lock)
     grant = _blocking(AsyncClient.grant)
@@ -172,11 +203,13 @@ class Client:
         Raises:
             TooManyRetriesError, and all else that ``AsyncClient.update`` raises.
         """
-        steps = update_steps(self.core, path, change, max_retries, if_held)
+        core = self.core
+        run = self.call if self.verbs is None else self.verbs.run
+        steps = update_steps(self.verbs or core, path, change, max_retries, if_held)
         answer: Any = None
         while True:
             try:
-                answer = self.call(steps.send(answer))
+                answer = run(steps.send(answer))
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
             except BadVersionError as error:

@@ -5,7 +5,6 @@ The sync and the asyncio client run them in their own ways.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Protocol
 
@@ -29,6 +28,10 @@ class TreeVerbs(Protocol):
 
     def retry_delay_ms(self, failures: int) -> int:
         """Draw how long to wait before the next try."""
+        ...
+
+    def wait(self, delay_ms: int) -> Coroutine[Any, Any, None]:
+        """Wait for so long."""
         ...
 
 
@@ -60,4 +63,4 @@ def update_steps(
                 path=path,
                 tries=failures,
             ) from answer
-        yield asyncio.sleep(client.retry_delay_ms(failures) / 1000)
+        yield client.wait(client.retry_delay_ms(failures))

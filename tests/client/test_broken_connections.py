@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 import pytest
@@ -25,8 +25,18 @@ QUICK = RetryPolicy(base_ms=1, cap_ms=1, tries=2, jitter=0.0)
 SESSION_S = 60.0
 
 
-def connected(door: BreakingDoor, label: str = "") -> Connector:
-    return connect(door.url, retry=QUICK, session_timeout=SESSION_S, timeout=5, label=label)
+TransportName = Literal["http", "stream"]
+
+
+def connected(door: BreakingDoor, transport: TransportName, label: str = "") -> Connector:
+    return connect(
+        door.url,
+        retry=QUICK,
+        session_timeout=SESSION_S,
+        timeout=5,
+        label=label,
+        transport=transport,
+    )
 
 
 Given = Any
@@ -213,8 +223,14 @@ class Cases:
     """One verb, broken again and again; what is definite is looked at once more in the end."""
 
     def __init__(
-        self, verb: Verb, client: AsyncClient, truth: AsyncClient, door: BreakingDoor
+        self,
+        verb: Verb,
+        client: AsyncClient,
+        truth: AsyncClient,
+        door: BreakingDoor,
+        transport: TransportName,
     ) -> None:
+        self._transport = transport
         self._verb, self._client, self._truth, self._door = verb, client, truth, door
         self.withdraws = verb.withdraws
         self._number = 0
@@ -230,7 +246,7 @@ class Cases:
         door.disarm()
         if not verb.in_its_own:
             return await self._broken(self._client, key, side, byte_count, goes=goes)
-        async with connected(door, label=key) as client:
+        async with connected(door, self._transport, label=key) as client:
             was_broken = await self._broken(client, key, side, byte_count, goes=goes)
             door.disarm()
             await door.open()
@@ -275,13 +291,13 @@ async def every_break(cases: Cases, *, step: int) -> None:
     await cases.look_again()
 
 
-async def examine(name: str, *, step: int) -> None:
+async def examine(name: str, *, step: int, transport: TransportName) -> None:
     async with (
         breaking_door() as (door, around),
-        connected(door) as client,
+        connected(door, transport) as client,
         connect(transport=around) as truth,
     ):
-        cases = Cases(VERBS[name], client, truth, door)
+        cases = Cases(VERBS[name], client, truth, door, transport)
         await client.session()
 
         await every_break(cases, step=step)
@@ -293,11 +309,21 @@ async def examine(name: str, *, step: int) -> None:
 @pytest.mark.parametrize("name", VERBS)
 async def test_the_verdict_on_a_broken_connection_is_never_wrong(name: str) -> None:
     """Whatever was passed on of request and answer, done is done and not done is not done."""
-    await examine(name, step=29)
+    await examine(name, step=29, transport="http")
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("name", VERBS)
+async def test_the_verdict_on_a_broken_stream_is_never_wrong(name: str) -> None:
+    """The same on one connection for everything, whatever else is under way on it."""
+    await examine(name, step=29, transport="stream")
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("transport", ["http", "stream"])
 @pytest.mark.parametrize("name", VERBS)
-async def test_the_verdict_is_never_wrong_after_any_byte(name: str) -> None:
+async def test_the_verdict_is_never_wrong_after_any_byte(
+    name: str, transport: TransportName
+) -> None:
     """The same, byte for byte."""
-    await examine(name, step=1)
+    await examine(name, step=1, transport=transport)

@@ -45,6 +45,11 @@ from tests.client.server_thread import serving
 from tests.patience import patient
 
 
+@pytest.fixture(params=["http", "stream"], autouse=True)
+def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COORDINATOR_TRANSPORT", request.param)
+
+
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with serving() as url:

@@ -1,0 +1,264 @@
+"""Threads on the stream, over real sockets: one connection, no event loop in between."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+import pytest
+
+from coordinator import connect
+from coordinator.client import Client, RetryPolicy
+from coordinator.errors import (
+    ClientClosedError,
+    CoordinatorError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+from coordinator.wire.stream import frames
+from coordinator.wire.stream.frames import FromClient
+from tests.client.server_thread import serving
+from tests.client.stream.scripted import Peer, Respond, welcome
+
+ONCE = RetryPolicy(tries=1)
+STAT = dict.fromkeys(
+    (
+        "czxid", "mzxid", "pzxid", "ctime_ms", "mtime_ms", "version", "cversion", "aversion",
+        "data_length", "num_children",
+    ),
+    1,
+)  # fmt: skip
+STATUS = msgpack.packb({})
+
+
+@contextmanager
+def listening(make: Any) -> Iterator[str]:
+    """Serve protocols in a thread of their own; yields the URL."""
+    started: list[Any] = []
+    is_started = threading.Event()
+
+    async def main() -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        server = await loop.create_server(make, "127.0.0.1", 0)
+        started.extend((loop, stop, server.sockets[0].getsockname()[1]))
+        is_started.set()
+        await stop.wait()
+        server.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    assert is_started.wait(10)
+    loop, stop, port = started
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+
+
+def scripted(respond: Respond) -> Any:
+    return listening(lambda: Peer(respond))
+
+
+def written(number: int, path: str = "/a") -> frames.Answer:
+    body = msgpack.packb({"path": path, "stat": {**STAT, "ephemeral_owner": None}})
+    return frames.Answer(number, 200, {"coordinator-index": "9"}, body)
+
+
+def serve(peer: Peer, frame: FromClient) -> None:
+    match frame:
+        case frames.Hello():
+            welcome(peer)
+        case frames.Request(number, "GET"):
+            peer.send(frames.Answer(number, 200, {"coordinator-index": "9"}, STATUS))
+        case frames.Request(number, _, target):
+            peer.send(written(number, target))
+
+
+def in_threads(count: int, work: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def run(number: int) -> None:
+        try:
+            found.append(work(number))
+        except CoordinatorError as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return found
+
+
+def test_many_threads_write_on_one_connection() -> None:
+    """Each write is applied once, whoever sends it."""
+    with serving() as url, connect(url, transport="stream") as client:
+        client.create("/count")
+
+        def work(_: int) -> None:
+            for _ in range(20):
+                client.set("/count", b"x")
+
+        in_threads(16, work)
+
+        assert client.get("/count").stat.version == 320
+        readers = [each for each in threading.enumerate() if "stream http" in each.name]
+        assert len(readers) == 1
+
+
+def test_answers_go_to_the_threads_that_asked() -> None:
+    """In whatever order they come."""
+    waiting: list[tuple[int, str]] = []
+
+    def backwards(peer: Peer, frame: FromClient) -> None:
+        if isinstance(frame, frames.Request) and frame.method != "GET":
+            waiting.append((frame.id, frame.target))
+            if len(waiting) == 8:
+                for number, target in reversed(waiting):
+                    peer.send(written(number, target))
+        else:
+            serve(peer, frame)
+
+    with scripted(backwards) as url, connect(url, transport="stream") as client:
+        found = in_threads(8, lambda number: (number, client.set(f"/{number}", b"").path))
+
+        assert sorted(found) == [(each, f"/v1/tree/{each}") for each in range(8)]
+
+
+def test_a_connection_that_breaks_is_indefinite_and_a_closed_port_definite() -> None:
+    """A write that was sent may have been done; one that was not, was not."""
+
+    def breaks(peer: Peer, frame: FromClient) -> None:
+        if isinstance(frame, frames.Request) and frame.method == "PUT":
+            peer.transport.abort()
+        else:
+            serve(peer, frame)
+
+    with (
+        scripted(breaks) as url,
+        connect(url, transport="stream", retry=ONCE) as client,
+        pytest.raises(OutcomeUnknownError),
+    ):
+        client.set("/a", b"")
+    with (
+        connect(url, transport="stream", retry=ONCE) as client,
+        pytest.raises(UnavailableError, match="cannot connect: Connection refused"),
+    ):
+        client.set("/a", b"")
+
+
+def test_a_member_without_the_stream_is_asked_by_http() -> None:
+    """Through the client's event loop, as if it were nothing else."""
+    body = msgpack.packb({"path": "/a", "stat": {**STAT, "ephemeral_owner": None}})
+
+    class OnlyHttp(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            self._transport, self._data = transport, b""
+
+        def data_received(self, data: bytes) -> None:
+            if data.startswith(b"\0"):
+                self._transport.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+                self._transport.close()
+                return
+            self._transport.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/msgpack\r\n"
+                b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+            )
+
+    with listening(OnlyHttp) as url, connect(url, transport="auto") as client:
+        for _ in range(3):
+            assert client.set("/a", b"").path == "/a"
+    with (
+        listening(OnlyHttp) as url,
+        connect(url, transport="stream", retry=ONCE) as client,
+        pytest.raises(UnavailableError, match="speaks the stream"),
+    ):
+        client.set("/a", b"")
+
+
+def silent(peer: Peer, frame: FromClient) -> None:
+    if not isinstance(frame, frames.Request) or frame.method != "PUT":
+        serve(peer, frame)
+
+
+def test_a_call_that_is_interrupted_leaves_a_client_that_works() -> None:
+    """Ctrl-C is raised where the caller waits; the request is given up."""
+    is_silent = True
+    given_up: list[FromClient] = []
+
+    def respond(peer: Peer, frame: FromClient) -> None:
+        if isinstance(frame, frames.Cancel):
+            given_up.append(frame)
+        (silent if is_silent else serve)(peer, frame)
+
+    main = threading.main_thread().ident
+    assert main is not None
+    with scripted(respond) as url, connect(url, transport="stream") as client:
+        threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            client.set("/a", b"")
+        is_silent = False
+        assert client.set("/b", b"").path == "/v1/tree/b"
+        assert given_up != []
+
+
+def test_a_call_under_way_ends_when_its_client_is_closed() -> None:
+    """At once, with what is known of it."""
+    with scripted(silent) as url:
+        client = connect(url, transport="stream").open()
+        found: list[Any] = []
+        thread = threading.Thread(target=lambda: found.extend(in_threads(1, set_a(client))))
+        thread.start()
+        time.sleep(0.5)
+        client.close()
+        thread.join(20)
+
+        assert isinstance(found[0], OutcomeUnknownError)
+        with pytest.raises(ClientClosedError):
+            client.set("/a", b"")
+
+
+def set_a(client: Client) -> Any:
+    return lambda _: client.set("/a", b"")
+
+
+def test_a_silent_member_is_left_in_time() -> None:
+    """One attempt ends, and its connection with it; the next one goes to another member."""
+    with (
+        scripted(silent) as deaf,
+        scripted(serve) as well,
+        connect([deaf, well], transport="stream", timeout=6) as client,
+    ):
+        for _ in range(4):
+            assert client.set("/a", b"").path == "/v1/tree/a"
+
+
+def test_the_leader_is_asked_once_it_is_reached() -> None:
+    """Another member names it; it is connected to in the background."""
+    asked: list[str] = []
+
+    def leads(peer: Peer, frame: FromClient) -> None:
+        asked.append(type(frame).__name__)
+        serve(peer, frame)
+
+    with scripted(leads) as leader:
+
+        def follows(peer: Peer, frame: FromClient) -> None:
+            if isinstance(frame, frames.Hello):
+                welcome(peer, leader_url=leader)
+            else:
+                serve(peer, frame)
+
+        with scripted(follows) as url, connect(url, transport="stream") as client:
+            deadline_s = time.monotonic() + 10
+            while "Request" not in asked and time.monotonic() < deadline_s:
+                client.set("/a", b"")
+            assert "Request" in asked
