@@ -77,6 +77,7 @@ class Timers:
         self._order: list[int] = []
         self._look: asyncio.TimerHandle | None = None
         self._look_bucket = 0
+        self._is_ticking = False
         self._is_closed = False
 
     def at(self, at_ms: int, callback: Callable[[], None]) -> Timer:
@@ -121,6 +122,15 @@ class Timers:
 
     def tick(self, now_ms: int) -> None:
         """Fire, in order of their buckets, everything that is due at ``now_ms``."""
+        # What is added meanwhile would be looked for with the bucket that is just being fired.
+        self._is_ticking = True
+        try:
+            self._fire(now_ms)
+        finally:
+            self._is_ticking = False
+            self._arm()
+
+    def _fire(self, now_ms: int) -> None:
         while self._order and self._order[0] * _GRAIN_MS <= now_ms and not self._is_closed:
             number = self._order[0]
             bucket = self._buckets[number]
@@ -133,7 +143,6 @@ class Timers:
             if self._order and self._order[0] == number:
                 heapq.heappop(self._order)
                 self._buckets.pop(number, None)
-        self._arm()
 
     def close(self) -> None:
         """Forget everything; nothing fires any more."""
@@ -144,7 +153,7 @@ class Timers:
         self._order.clear()
 
     def _arm(self) -> None:
-        if self._is_closed or not self._order:
+        if self._is_closed or self._is_ticking or not self._order:
             return
         first = self._order[0]
         if self._look is not None:

@@ -106,3 +106,19 @@ async def test_a_running_loop_looks_by_itself() -> None:
     await soon(timers.sleep_until(clock.monotonic_ms() - 20))
 
     timers.close()
+
+
+async def test_the_loop_is_asked_to_look_once_for_each_period() -> None:
+    """Not also a millisecond after each: an idle member would be woken three times as often."""
+    clock, fired = ManualClock(), list[int]()
+    timers = Timers(clock)
+    for _ in range(4):
+        timers.every(100, fired.append)
+
+    for number in range(1, 4):
+        clock.advance(100)
+        timers._look_now()
+
+        assert len(fired) == 4 * number
+        assert timers._look_bucket == (clock.monotonic_ms() + 100) // 10
+    timers.close()
