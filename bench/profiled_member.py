@@ -33,8 +33,10 @@ class Counts:
         """Write what was counted, and begin again."""
         counts, self._counts = self._counts, defaultdict(int)
         named: defaultdict[str, int] = defaultdict(int)
+        sys.setprofile(None)
         for code, count in counts.items():
             named[_name(code)] += count
+        sys.setprofile(self)
         part = self._path.with_suffix(".part")
         part.write_text(json.dumps(named))
         part.rename(self._path)

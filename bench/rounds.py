@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.__main__ import Worker, cpu_seconds, numbers, open_workers
+from bench.__main__ import Worker, numbers, open_workers
 from tests.cluster.processes import ProcessCluster
 
 PROFILED = "bench.profiled_member"
@@ -76,6 +76,13 @@ class Revision(ProcessCluster):
         trace.wait()
         return calls_of(Path(f"{self.directory}/calls-{member_id}").read_text())
 
+    def cpu_seconds(self) -> float:
+        """Return the processor time of all members; finer than the ticks of ``/proc/PID/stat``."""
+        paths = (
+            Path(f"/proc/{each.pid}/task").glob("*/schedstat") for each in self.processes.values()
+        )
+        return sum(int(path.read_text().split()[0]) for some in paths for path in some) / 1e9
+
     def frames(self) -> dict[str, Counter[str]]:
         """Return the calls of Python functions of each member since it was last asked."""
         found = {}
@@ -107,11 +114,11 @@ async def load(workers: list[Worker], seconds: float) -> int:
 
 async def one_turn(revision: Revision, workers: list[Worker], seconds: float) -> list[float]:
     """Return members' processor µs and wake-ups of each write, and writes per second."""
-    cpu, woken, began = cpu_seconds(revision), revision.switches(), time.perf_counter()
+    cpu, woken, began = revision.cpu_seconds(), revision.switches(), time.perf_counter()
     count = await load(workers, seconds)
     took = time.perf_counter() - began
     units = count if workers else took
-    cpu = cpu_seconds(revision) - cpu
+    cpu = revision.cpu_seconds() - cpu
     woken = revision.switches() - woken
     return [cpu / units * 1e6, woken.total() / units, count / took]
 
