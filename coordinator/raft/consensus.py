@@ -70,7 +70,7 @@ class Consensus:
         self._on_role = on_role
         self.rounds = QuorumRounds(self._others)
         self.replication = Replication(
-            self._others, log=log, raft=raft, send=self.send_now,
+            self._others, log=log, raft=raft, now_ms=self._now_ms, send=self.send_now,
             on_snapshot_needed=on_snapshot_needed,
         )  # fmt: skip
         self.core = HardenedSyncObj(context, entries, host=self, applied_index=applied_index)
@@ -193,12 +193,32 @@ class Consensus:
             return False
         return self._quorum_index() >= max(core.commit_index + 1, core.noop_index)
 
+    def may_begin_round(self) -> bool:
+        """Whether callers wait for a quorum round that can begin now."""
+        return self.rounds.has_joined and self.is_leader_ready
+
+    def is_settled(self) -> bool:
+        """Whether ``tick`` would find nothing to do but what is due by the clock."""
+        if not self.recovering.is_proven or self.has_more_to_do():
+            return False
+        if self.core.role is not Role.LEADER:
+            return True
+        must_send = self.replication.must_notify(self.core.commit_index)
+        return not must_send and not self.may_begin_round()
+
+    def on_answering(self, member_id: str) -> None:
+        """An answer leaves for this member: let it carry the commit index, if that is owed."""
+        if self.core.role is Role.LEADER:
+            self.replication.send_commit_index_to(member_id, self.core.term, self.core.commit_index)
+
     def due_ms(self) -> int:
         """When ``tick`` must be called at the latest."""
         if self._is_alone_and_dirty():
             return self._now_ms() + self._raft.heartbeat_interval_ms
         if self.core.role is Role.LEADER:
-            return self.core.heartbeat_due_ms
+            notice_ms = self.replication.notice_due_ms
+            heartbeat_ms = self.core.heartbeat_due_ms
+            return heartbeat_ms if notice_ms is None else min(heartbeat_ms, notice_ms)
         return self._elections.due_ms()
 
     # What PySyncObj decides (the Host of ``hardening``).
@@ -442,7 +462,7 @@ class Consensus:
         return min(sorted(known)[-self._majority], int(self._log.durable_index))
 
     def _maybe_begin_round(self) -> None:
-        if self.rounds.has_joined and self.is_leader_ready:
+        if self.may_begin_round():
             self.rounds.begin(self.core.commit_index)
             self._send_probes()
 

@@ -20,6 +20,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -156,6 +157,11 @@ class _NoPoller:
 _ROLES = {0: Role.FOLLOWER, 1: Role.CANDIDATE, 2: Role.LEADER}
 
 
+def _reading(name: str) -> Any:
+    """Return a property that reads the library's private attribute ``name``."""
+    return property(attrgetter(f"_SyncObj__{name}"))
+
+
 class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is untyped
     """One member's Raft state, driven by ``consensus``."""
 
@@ -170,6 +176,8 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self._entries = entries
         self._may_campaign = False
         self._epoch = 0
+        self.role = Role.FOLLOWER
+        """This member's role; the library reports each change."""
         # The library's constructor evaluates every property of this class, looking for methods.
         self._SyncObj__newAppendEntriesTime = 0.0
         self._nodes = {other_id: PeerNode(other_id) for other_id in context.others}
@@ -206,37 +214,21 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
 
     # What the member knows.
 
-    @property
-    def role(self) -> Role:
-        """This member's role."""
-        return _ROLES[self._SyncObj__raftState]
-
-    @property
-    def term(self) -> int:
-        """The current term."""
-        return int(self._SyncObj__raftCurrentTerm)
-
-    @property
-    def voted_for(self) -> str | None:
-        """The member that this one voted for in this term, or None."""
-        voted: str | None = self._SyncObj__votedForNodeId
-        return voted
+    # Read dozens of times for each write: without a call of a Python function.
+    term: int = _reading("raftCurrentTerm")
+    """The current term."""
+    voted_for: str | None = _reading("votedForNodeId")
+    """The member that this one voted for in this term, or None."""
+    commit_index: int = _reading("raftCommitIndex")
+    """The highest index known to be committed."""
+    applied_index: int = _reading("raftLastApplied")
+    """The highest index applied to the replica."""
 
     @property
     def leader_id(self) -> str | None:
         """The leader of this term, or None if none is known."""
         leader = self._SyncObj__raftLeader
         return None if leader is None else str(leader.id)
-
-    @property
-    def commit_index(self) -> int:
-        """The highest index known to be committed."""
-        return int(self._SyncObj__raftCommitIndex)
-
-    @property
-    def applied_index(self) -> int:
-        """The highest index applied to the replica."""
-        return int(self._SyncObj__raftLastApplied)
 
     @property
     def noop_index(self) -> int:
@@ -256,6 +248,13 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
     @election_due_ms.setter
     def election_due_ms(self, at_ms: int) -> None:
         self._SyncObj__raftElectionDeadline = at_ms / 1000
+
+    def position(self) -> tuple[object, ...]:
+        """Return role, term, leader and commit index, for comparing."""
+        return (
+            self._SyncObj__raftState, self._SyncObj__raftCurrentTerm, self._SyncObj__raftLeader,
+            self._SyncObj__raftCommitIndex,
+        )  # fmt: skip
 
     # What the member does.
 
@@ -383,7 +382,8 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
             self._SyncObj__transport.hear(self._nodes[member_id], message)
 
     def _on_state(self, _old: int, new: int) -> None:
-        self._host.on_role(_ROLES[new])
+        self.role = _ROLES[new]
+        self._host.on_role(self.role)
 
     # What the library would do by itself and must not.
 

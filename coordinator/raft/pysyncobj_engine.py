@@ -139,6 +139,8 @@ class PySyncObjEngine:
         self._disk_health: DiskHealth | None = None
         self._incarnations: Incarnations | None = None
         self._run_loop = RunLoop(self._pass, clock.monotonic_ms)
+        self._last_pass: tuple[object, ...] = ()
+        """Role, term, leader and commit index as the last pass left them."""
         self._trust = Trust(self._transport, clock, len(self._member_ids))
         self._entries = Entries(
             Proposals(raft, command_bytes_max=raft.frame_bytes_max - ENTRY_OVERHEAD_BYTES),
@@ -218,6 +220,7 @@ class PySyncObjEngine:
             on_snapshot_needed=self._on_snapshot_needed, may_lead=lambda: disk_health.may_lead,
             applied_index=self._snapshots.load(),
         )  # fmt: skip
+        self._desk.on_answered = self._consensus.on_answering
         self._incarnations = Incarnations(
             self._disk, self._data_dir, self._others, random=self._random,
             now_ms=self._clock.monotonic_ms, resend_ms=self._raft.heartbeat_interval_ms,
@@ -380,14 +383,15 @@ class PySyncObjEngine:
     async def _answer_read_index(self, _member_id: str, _payload: bytes) -> bytes:
         return await self._reads.answer(self._running())
 
-    # What its inbox reports.
+    # What its inbox and consensus report.
 
-    def _on_heard(self) -> None:
-        if self._consensus is not None:
-            self._tell_leader(self._consensus)
-        self._wake()
-
-    # What consensus reports.
+    def _on_heard(self, is_routine: bool) -> None:
+        if self._run_loop.is_woken:
+            return
+        assert self._consensus is not None
+        self._tell_leader(self._consensus)
+        if not is_routine or not self._is_settled(self._consensus):
+            self._wake()
 
     def _on_role(self, role: Role) -> None:
         if role is not Role.LEADER:
@@ -401,9 +405,10 @@ class PySyncObjEngine:
             self._tell_role(role)
 
     def _on_snapshot_needed(self, member_id: str) -> None:
-        assert self._snapshots is not None
-        assert self._consensus is not None
-        self._snapshots.send(self._consensus, member_id, self._transport.is_connected(member_id))
+        snapshots, consensus = self._snapshots, self._consensus
+        assert snapshots is not None
+        assert consensus is not None
+        snapshots.send(consensus, member_id, self._transport.is_connected(member_id))
 
     def _on_founding(self, cluster_id: bytes) -> None:
         assert self._ownership is not None
@@ -422,10 +427,10 @@ class PySyncObjEngine:
     def _pass(self) -> None:
         consensus, snapshots, log_sync = self._consensus, self._snapshots, self._log_sync
         disk_health, incarnations = self._disk_health, self._incarnations
-        if not self._is_running or not (consensus and snapshots and log_sync):
+        if not (consensus and snapshots and log_sync and disk_health and incarnations):
             return
-        assert disk_health
-        assert incarnations
+        if not self._is_running:
+            return
         try:
             self._entries.begin_pass()
             consensus.tick()
@@ -443,6 +448,16 @@ class PySyncObjEngine:
         except Exception as error:
             self._fail(error)
 
+    def _is_settled(self, consensus: Consensus) -> bool:
+        """Whether a pass would find nothing to do: all is as the last one left it."""
+        parts = (self._snapshots, self._incarnations, self._log_sync)
+        return (
+            self._last_pass == consensus.core.position()
+            and consensus.is_settled()
+            and all(part is not None and part.is_settled for part in parts)
+            and not self._handovers.is_under_way
+        )
+
     def _after_pass(self, consensus: Consensus, snapshots: SnapshotExchange) -> None:
         self._reads.on_applied(consensus.core.applied_index)
         self._tell_leader(consensus)
@@ -453,6 +468,7 @@ class PySyncObjEngine:
         if self._entries.is_between_entries and self._ownership and self._ownership.is_noted:
             snapshots.maybe_make(consensus.core.applied_index)
         snapshots.resend(consensus)
+        self._last_pass = consensus.core.position()
         if consensus.has_more_to_do() or self._entries.proposals.is_cut_off:
             self._wake()
         due_ms = consensus.due_ms()

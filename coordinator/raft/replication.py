@@ -9,6 +9,8 @@
    lost a part of its log (an emptied disk, an old copy); the leader notifies it, with the
    follower's own seal on its acknowledgement.
 5. The bytes and messages under way to one follower are bounded.
+6. A follower learns the commit index from the next message that leaves for it, if one is likely to
+   leave at once; otherwise from a notice of its own (``NoticePacing``).
 """
 
 from __future__ import annotations
@@ -41,6 +43,58 @@ PASS_BATCHES_MAX = 2
 if one message has more. To seal and write one takes some ms a MiB, for each follower."""
 
 
+NOTICE_DELAY_MS = 3
+"""How long a commit notice waits for an append or an answer that carries it."""
+FOLLOWED_MIN = 32
+"""So many commits in a row must have been followed by an append as soon as that."""
+
+
+class NoticePacing:
+    """Whether a commit index is worth a message of its own, or the next append comes soon.
+
+    A client that writes again as soon as it has its answer makes both follow each other; each
+    follower is then woken once for each write instead of twice. One miss ends this for a while.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._followed_count = 0
+        self._notified_ms: int | None = None
+        """When a notice was sent; None once an append has followed it."""
+        self._owed_since_ms: int | None = None
+
+    @property
+    def due_ms(self) -> int | None:
+        """When the notices that are owed must leave, by the monotonic clock; None without any."""
+        return None if self._owed_since_ms is None else self._owed_since_ms + NOTICE_DELAY_MS
+
+    def may_wait(self) -> bool:
+        """Return whether followers that lack the commit index may wait for another message."""
+        now_ms = self._now_ms()
+        if self._followed_count < FOLLOWED_MIN:
+            self._notified_ms = now_ms
+            return False
+        if self._owed_since_ms is None:
+            self._owed_since_ms = now_ms
+        if now_ms - self._owed_since_ms < NOTICE_DELAY_MS:
+            return True
+        self._followed_count = 0
+        self._owed_since_ms = None
+        return False
+
+    def note_append(self) -> None:
+        """Entries have left for a follower, with the commit index."""
+        self._owed_since_ms = None
+        if self._notified_ms is not None:
+            is_soon = self._now_ms() - self._notified_ms < NOTICE_DELAY_MS
+            self._followed_count = self._followed_count + 1 if is_soon else 0
+            self._notified_ms = None
+
+    def note_nothing_owed(self) -> None:
+        """Each follower that holds what is committed has been sent the commit index."""
+        self._owed_since_ms = None
+
+
 @dataclass(slots=True)
 class Progress:
     """One follower, as its leader sees it."""
@@ -66,6 +120,10 @@ class Progress:
         if said.last_index >= max(self.match_index, self.kept_index):
             self.said = said._replace(seal=said.seal[:SEAL_BYTES])
 
+    def keep_committed(self, commit_index: int) -> None:
+        """Note what is both acknowledged and committed."""
+        self.kept_index = max(self.kept_index, min(self.match_index, commit_index))
+
     def step_back(self, next_index: int) -> None:
         """Begin a new epoch at ``next_index``."""
         self.epoch += 1
@@ -83,6 +141,7 @@ class Replication:
         *,
         log: Any,
         raft: RaftConfig,
+        now_ms: Callable[[], int],
         send: Callable[[str, Message], bool],
         on_snapshot_needed: Callable[[str], None],
     ) -> None:
@@ -91,6 +150,7 @@ class Replication:
         self._batch_bytes = raft.append_batch_bytes
         self._send = send
         self._on_snapshot_needed = on_snapshot_needed
+        self._notices = NoticePacing(now_ms)
         self._pass_bytes = 0
         """Of the entries sent in this pass."""
         self._first = 0
@@ -133,13 +193,39 @@ class Replication:
                 self._send(progress.member_id, Probe(term, 0))
 
     def send_commit_index(self, term: int, commit_index: int) -> None:
-        """Send the commit index to followers that have the entries, if no append carried it."""
+        """Send the commit index to followers that have the entries, if no append carries it."""
+        owed = []
         for progress in self.followers.values():
-            kept_index = min(progress.match_index, commit_index)
-            progress.kept_index = max(progress.kept_index, kept_index)
+            progress.keep_committed(commit_index)
             if progress.sent_commit_index < commit_index <= progress.match_index:
-                progress.sent_commit_index = commit_index
-                self._send(progress.member_id, CommitNotice(term, commit_index))
+                owed.append(progress)
+        if not owed:
+            self._notices.note_nothing_owed()
+        elif not self._notices.may_wait():
+            for progress in owed:
+                self._send_notice(progress, term, commit_index)
+
+    def send_commit_index_to(self, member_id: str, term: int, commit_index: int) -> None:
+        """Send it to one follower, if it lacks it: another message leaves for it anyway."""
+        progress = self.followers[member_id]
+        if progress.sent_commit_index < commit_index <= progress.match_index:
+            self._send_notice(progress, term, commit_index)
+
+    @property
+    def notice_due_ms(self) -> int | None:
+        """When ``send_commit_index`` must be called again; None if nothing waits for it."""
+        return self._notices.due_ms
+
+    def must_notify(self, commit_index: int) -> bool:
+        """Return whether a follower lacks the commit index, and no time is set to send it."""
+        return self._notices.due_ms is None and any(
+            progress.sent_commit_index < commit_index <= progress.match_index
+            for progress in self.followers.values()
+        )
+
+    def _send_notice(self, progress: Progress, term: int, commit_index: int) -> None:
+        progress.sent_commit_index = commit_index
+        self._send(progress.member_id, CommitNotice(term, commit_index))
 
     def on_appended(self, member_id: str, reply: Appended, term: int, commit_index: int) -> None:
         """Take a reply of this term; send on."""
@@ -151,6 +237,7 @@ class Replication:
             match_index = min(reply.next_index - 1, last_index)
             progress.match_index = max(progress.match_index, match_index)
             progress.next_index = max(progress.next_index, progress.match_index + 1)
+            progress.keep_committed(commit_index)
             progress.is_doubted = False
             progress.keep(Said(reply.term, reply.next_index - 1, reply.seal))
             self._land(progress)
@@ -210,6 +297,8 @@ class Replication:
             progress.in_flight_bytes += size
             self._pass_bytes += size
             is_any = True
+        if is_any:
+            self._notices.note_append()
         return is_any
 
     def _send_append(

@@ -15,6 +15,12 @@ class RunLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._next: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._due_ms = 0
+
+    @property
+    def is_woken(self) -> bool:
+        """Whether a pass runs as soon as the loop can."""
+        return self._next is not None
 
     def wake(self) -> None:
         """Run a pass as soon as the loop can; one pass serves all calls until then."""
@@ -22,12 +28,13 @@ class RunLoop:
             self._next = self._running_loop().call_soon(self._begin)
 
     def set_due(self, due_ms: int) -> None:
-        """Run a pass at ``due_ms`` at the latest."""
+        """Run a pass at ``due_ms`` at the latest; earlier calls do not count any more."""
+        self._due_ms = due_ms
         loop = self._running_loop()
         at = loop.time() + max(1, due_ms - self._now_ms()) / 1000
         if self._timer is not None:
             if self._timer.when() <= at:
-                return  # It wakes too early and is set again then: cheaper than cancelling it.
+                return  # It comes too early and is set again then: cheaper than cancelling it.
             self._timer.cancel()
         self._timer = loop.call_at(at, self._on_timer)
 
@@ -50,4 +57,7 @@ class RunLoop:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.wake()
+        if self._now_ms() < self._due_ms:
+            self.set_due(self._due_ms)
+        else:
+            self.wake()

@@ -169,8 +169,7 @@ class Divergence:
             return
         if self._term != leadership.term:
             self._begin(leadership.term)
-        others = tuple(self._engine.status().is_reachable)
-        if self._is_taking or not others:
+        if self._is_taking:
             return
         is_again = bool(self._again)
         cursor = self._again.popitem(last=False)[0] if is_again else self._cursor
@@ -178,6 +177,9 @@ class Divergence:
             if now_ms - self._round_began_ms < ROUND_MS_MIN:
                 return
             self._round_began_ms = now_ms
+        others = tuple(self._engine.status().is_reachable)
+        if not others:
+            return
         self._is_taking = True
         comparing = self._compare(leadership.term, cursor, others, is_again=is_again)
         self._tasks.spawn(comparing, "compare states")

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.config import RaftConfig
-from coordinator.raft.network.messages import Append, Appended, Message
-from coordinator.raft.replication import PASS_BATCHES_MAX, Replication
+from coordinator.raft.network.messages import Append, Appended, CommitNotice, Message
+from coordinator.raft.replication import (
+    FOLLOWED_MIN,
+    NOTICE_DELAY_MS,
+    PASS_BATCHES_MAX,
+    Replication,
+)
 
 RAFT = replace(RaftConfig(), append_batch_bytes=1_000)
 ALL = PASS_BATCHES_MAX * RAFT.append_batch_bytes
@@ -19,9 +24,10 @@ class Sent:
         log = [(b"\x01", index, 1) for index in (1, 2)]
         log += [(b"e" * size, index, 1) for index, size in enumerate(sizes, 3)]
         self._told: list[tuple[str, int]] = []
+        self.now_ms = 0
         self.replication = Replication(
             [str(number) for number in range(2, 2 + followers)], log=log, raft=RAFT,
-            send=self._note, on_snapshot_needed=lambda _: None,
+            now_ms=lambda: self.now_ms, send=self._note, on_snapshot_needed=lambda _: None,
         )  # fmt: skip
         for progress in self.replication.followers.values():
             progress.step_back(3)
@@ -87,3 +93,122 @@ def test_a_heartbeat_leaves_though_entries_wait() -> None:
     sent.replication.send_heartbeats(1, 0)
 
     assert sent.told() == [("2", 0), ("3", 0)]
+
+
+class Leader:
+    """A leader's side of the log with two followers, a clock, and what it says."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.log = [(b"\x01", index, 1) for index in (1, 2)]
+        self.said: list[tuple[str, Message]] = []
+        self.replication = Replication(
+            ["2", "3"], log=self.log, raft=RAFT, now_ms=lambda: self.now_ms, send=self._say,
+            on_snapshot_needed=lambda _: None,
+        )  # fmt: skip
+        for progress in self.replication.followers.values():
+            progress.step_back(3)
+
+    def _say(self, member_id: str, message: Message) -> bool:
+        self.said.append((member_id, message))
+        return True
+
+    def write(self, *, after_ms: int) -> None:
+        """Log and send an entry; both acknowledge it, and a pass commits it."""
+        self.now_ms += after_ms
+        self.log.append((b"e", self.log[-1][1] + 1, 1))
+        self.replication.send_entries(1, self.log[-2][1])
+        for member_id in self.replication.followers:
+            reply = Appended(
+                1, self.replication.followers[member_id].epoch, self.log[-1][1] + 1, True
+            )
+            self.replication.on_appended(member_id, reply, 1, self.log[-2][1])
+        self.commit()
+
+    def commit(self) -> None:
+        """A pass: all that is logged is committed."""
+        self.replication.send_commit_index(1, self.log[-1][1])
+
+    def notices(self) -> list[tuple[str, int]]:
+        """Return the commit notices since it was asked last."""
+        said, self.said = self.said, []
+        return [(each, told.commit_index) for each, told in said if isinstance(told, CommitNotice)]
+
+
+def _followed_closely() -> Leader:
+    leader = Leader()
+    for _ in range(FOLLOWED_MIN + 1):
+        leader.write(after_ms=1)
+    leader.said.clear()
+    return leader
+
+
+def test_a_commit_is_told_at_once_while_no_append_is_expected() -> None:
+    """To each follower that has it, whatever comes later."""
+    leader = Leader()
+
+    for number in range(2 * FOLLOWED_MIN):
+        leader.write(after_ms=NOTICE_DELAY_MS)
+
+        assert leader.notices() == [("2", 3 + number), ("3", 3 + number)]
+
+
+def test_where_appends_follow_at_once_they_carry_the_commit_index() -> None:
+    """No notice leaves as long as they do; each append names what was committed before it."""
+    leader = _followed_closely()
+
+    for _ in range(10):
+        leader.write(after_ms=1)
+
+    assert [each for each in leader.said if isinstance(each[1], CommitNotice)] == []
+    appends = [told for _, told in leader.said if isinstance(told, Append)]
+    assert [each.commit_index for each in appends] == [each.prev_index for each in appends]
+
+
+def test_a_commit_that_nothing_follows_is_told_after_some_milliseconds() -> None:
+    """By the pass that is due then, once; and the next ones are told at once again."""
+    leader = _followed_closely()
+    leader.write(after_ms=1)
+    index = leader.log[-1][1]
+    assert leader.replication.notice_due_ms == leader.now_ms + NOTICE_DELAY_MS
+
+    leader.now_ms += NOTICE_DELAY_MS - 1
+    leader.commit()
+    assert leader.notices() == []
+    leader.now_ms += 1
+    leader.commit()
+
+    assert leader.notices() == [("2", index), ("3", index)]
+    assert leader.replication.notice_due_ms is None
+    leader.write(after_ms=1)
+    assert leader.notices() == [("2", index + 1), ("3", index + 1)]
+
+
+def test_an_answer_to_a_follower_carries_the_commit_index_to_it() -> None:
+    """Its client waits until it has applied the entry; the other one still waits for an append."""
+    leader = _followed_closely()
+    leader.write(after_ms=1)
+    index = leader.log[-1][1]
+    leader.said.clear()
+
+    leader.replication.send_commit_index_to("3", 1, index)
+    leader.replication.send_commit_index_to("3", 1, index)
+    assert leader.notices() == [("3", index)]
+    leader.now_ms += NOTICE_DELAY_MS
+    leader.commit()
+
+    assert leader.notices() == [("2", index)]
+
+
+def test_a_follower_that_acknowledges_late_is_not_left_waiting() -> None:
+    """A pass is asked for, unless the time of one is set."""
+    leader = Leader()
+    leader.write(after_ms=10)
+    leader.said.clear()
+
+    leader.replication.followers["3"].sent_commit_index = 0
+
+    assert leader.replication.must_notify(leader.log[-1][1])
+    leader.commit()
+    assert leader.notices() == [("3", leader.log[-1][1])]
+    assert not leader.replication.must_notify(leader.log[-1][1])

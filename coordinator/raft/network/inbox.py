@@ -23,12 +23,18 @@ from coordinator.raft.term_bounds import NamedTerms, highest_term, why_not_belie
 _ABOUT_INCARNATIONS = (
     say.Incarnation, say.IncarnationSeen, say.IncarnationLost, say.Doubt, say.Vouch,
 )  # fmt: skip
+_ROUTINE = (say.Append, say.Appended, say.CommitNotice, say.Probe, say.ProbeReply)
+"""Kinds that often change nothing: heartbeats, and late acknowledgements of what is committed."""
 _ABOUT_VOTES_TO_COME = (say.PreVoteRequest, say.PreVoteGrant)
 
 
 class Inbox:
-    """One member's ``TransportListener``. ``on_heard`` is called when something may have changed,
-    ``on_lie`` with a member that sent something impossible, and what it was."""
+    """One member's ``TransportListener``.
+
+    Args:
+        on_heard: called when something may have changed; True: probably nothing has.
+        on_lie: called with a member that sent something impossible, and what it was.
+    """
 
     def __init__(
         self,
@@ -40,7 +46,7 @@ class Inbox:
         member_count: int,
         is_running: Callable[[], bool],
         may_install: Callable[[], bool],
-        on_heard: Callable[[], None],
+        on_heard: Callable[[bool], None],
         on_lie: Callable[[str, str], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -99,7 +105,7 @@ class Inbox:
                 self._on_snapshot_reply(member_id, message)
             else:
                 self._consensus.on_message(member_id, message)
-            self._on_heard()
+            self._on_heard(isinstance(message, _ROUTINE))
 
     def _is_too_early(self, member_id: str, message: Message) -> bool:
         is_question = isinstance(message, say.TermQuestion)
@@ -126,18 +132,18 @@ class Inbox:
         self._forget_connection(member_id)
         self._incarnations.on_connected(member_id)
         self._consensus.on_connected(member_id)
-        self._on_heard()
+        self._on_heard(False)
 
     def _on_disconnected(self, member_id: str) -> None:
         self._forget_connection(member_id)
         self._incarnations.on_disconnected(member_id)
         self._consensus.on_disconnected(member_id)
-        self._on_heard()
+        self._on_heard(False)
 
     def _on_met(self, member_id: str) -> None:
         if self._consensus.core.role is Role.LEADER:
             self._consensus.on_connected(member_id)
-        self._on_heard()
+        self._on_heard(False)
 
     def _forget_connection(self, member_id: str) -> None:
         self._desk.on_connection_changed(member_id)

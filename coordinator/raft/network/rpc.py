@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]
@@ -60,6 +61,8 @@ class RequestDesk:
 
     def __init__(self, transport: MemberTransport, payload_bytes_max: int) -> None:
         self._transport = transport
+        self.on_answered: Callable[[str], None] = lambda _: None
+        """Called with the member to which an answer is about to leave."""
         self._payload_bytes_max = payload_bytes_max - FRAME_OVERHEAD_BYTES
         self._handlers: dict[str, RequestHandler] = {}
         self._next_id = 0
@@ -208,6 +211,7 @@ class RequestDesk:
             reply = Reply(request.request_id, REPLY_ERROR, unknown.code, _pack_error(unknown))
         if self._connections.get(member_id, 0) == connection and not self._is_silent:
             self._transport.send(member_id, reply)
+            self.on_answered(member_id)
 
 
 def _pack_error(error: CoordinatorError) -> bytes:

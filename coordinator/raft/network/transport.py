@@ -211,6 +211,7 @@ class TcpTransport:
         if len(payload) > self.raft.frame_bytes_max:
             logger.error("message too large: %s, %d bytes", type(message).__name__, len(payload))
             return False
+        peer.is_quiet = False
         if not peer.pending:
             self._dirty.append(peer)
             if self._flush_handle is None:
@@ -384,8 +385,9 @@ class TcpTransport:
                     peer.link.note_own_pause(now_ms)
                 if peer.link.is_silent():
                     peer.link.abort("nothing heard")
-                else:
+                elif peer.is_quiet:
                     self.send(peer.member_id, Ping())
+                peer.is_quiet = True
 
 
 class _Peer:
@@ -398,6 +400,8 @@ class _Peer:
         self.pending: list[bytes] = []
         self.pending_bytes = 0
         self.has_lost_link = asyncio.Event()
+        self.is_quiet = True
+        """Whether nothing was sent to it since it was looked whether a ping is due."""
         self.shunned_until_ms = 0
         self.turned_away = 0
         """How often in a row it hung up at this member's proof."""

@@ -175,8 +175,10 @@ class Incarnations:
 
     def _maybe_end_founding(self) -> None:
         """End this member's if so many others hold what it had that the rest can be proven."""
+        if not self._recovering.is_founding:
+            return
         proven = sum(shown.is_proven for shown in self._shown_by.values())
-        if self._recovering.is_founding and proven >= (len(self._others) + 1) // 2:
+        if proven >= (len(self._others) + 1) // 2:
             self._recovering.end()
 
     def hears(self, member_id: str) -> bool:
@@ -259,6 +261,16 @@ class Incarnations:
             self._start_saving(self._record.begun(self._draw()))
         elif self._try_again_ms is not None:
             self._start_saving(self._record)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether each connected member has shown itself and has seen this one; nothing waits."""
+        heard, seen_by = self._heard, self._seen_by
+        return (
+            self._ownership.is_noted
+            and self._try_again_ms is None
+            and all(each in heard and each in seen_by for each in self._connected)
+        )
 
     async def stop(self) -> None:
         """Do nothing more; the file that is being written is completed."""

@@ -150,7 +150,8 @@ class Journal:
         self._failure: StorageError | None = None
         self._pending: list[tuple[RecordKind, int, int, bytes]] = []
         self._in_flight: SyncToken | None = None
-        self._is_full = False
+        self.is_full = False
+        """Whether there was no room for what waits; the next sync tries it again."""
         self._first_needed = 0
         self._unneeded: list[Segment] = []
         disk.make_directory(directory)
@@ -168,7 +169,8 @@ class Journal:
         self._entries = found.replay.entries
         self._next_index = found.replay.next_index
         self._bytes_in_memory = sum(len(entry[0]) for entry in self._entries)
-        self._durable_index = self._written_index = self.last_index
+        self.durable_index = self._written_index = self.last_index
+        """The highest index such that this log's entries up to it are stable; 0 when none is."""
         # Of the last segment: its length, and what of it is stable.
         self._size_bytes = self._synced_bytes = found.replay.valid_bytes
         if not self._entries and self._next_index is not None:
@@ -307,11 +309,6 @@ class Journal:
         return not is_written or self._is_term_due
 
     @property
-    def is_full(self) -> bool:
-        """True when there was no room for what waits; the next sync tries it again."""
-        return self._is_full
-
-    @property
     def has_room(self) -> bool:
         """Whether there seems to be room for some entries; looks at the disk."""
         with self._stopping_on_failure():
@@ -340,11 +337,6 @@ class Journal:
     def last_index(self) -> int:
         """Index of the last entry; 0 when there is none."""
         return self._entries[-1][1] if self._entries else 0
-
-    @property
-    def durable_index(self) -> int:
-        """The highest index such that this log's entries up to it are stable; 0 when none is."""
-        return self._durable_index
 
     @property
     def bytes_in_memory(self) -> int:
@@ -376,14 +368,14 @@ class Journal:
         try:
             self._file.write(data)
         except DiskFullError:
-            self._is_full = True
+            self.is_full = True
             with self._stopping_on_failure():
                 self._file.truncate(self._size_bytes)
             return
         except StorageError as error:
             self._failure = self._failure or error
             raise
-        self._is_full = False
+        self.is_full = False
         self._pending.clear()
         self._segment.first_index = first_index
         self._size_bytes += len(data)
@@ -419,7 +411,7 @@ class Journal:
         self._in_flight = None
         if token.term is not None:
             # A term that is stored without room for it says nothing of what waits behind it.
-            self._is_full = token.is_full or (self._is_full and not token.has_room)
+            self.is_full = token.is_full or (self.is_full and not token.has_room)
             if not token.is_full:
                 self._stored_term = token.term
                 first = token.term.first_sequence
@@ -427,7 +419,7 @@ class Journal:
             return
         self._synced_bytes = token.size_bytes
         self._segment.durable_first_index = token.first_index
-        self._durable_index = max(self._durable_index, token.last_index)
+        self.durable_index = max(self.durable_index, token.last_index)
         if token.next_segment is not None:
             with self._stopping_on_failure():
                 self._file.close()
@@ -453,7 +445,7 @@ class Journal:
 
     def _forget_durable_from(self, index: int) -> None:
         last = max(0, index - 1)
-        self._durable_index = min(self._durable_index, last)
+        self.durable_index = min(self.durable_index, last)
         self._written_index = min(self._written_index, last)
         if self._in_flight is not None:
             self._in_flight.last_index = min(self._in_flight.last_index, last)

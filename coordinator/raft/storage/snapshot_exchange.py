@@ -276,6 +276,11 @@ class SnapshotExchange:
             stream.offset = reply.next_offset
             self._send_piece(consensus, member_id)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no follower is being sent a snapshot."""
+        return not self._streams
+
     def resend(self, consensus: Consensus) -> None:
         """Send again what was not answered for long, and once the first piece when the follower is
         heard: before, it may not have followed (a leader it had to note, terms it had to learn)."""

@@ -6,7 +6,8 @@
 2. A failed sync is never tried again (row 1; Rebello et al., ATC 2020).
 3. Without room on the disk nothing is lost and nothing acknowledged; it is tried again a few times
    a second.
-4. A message that depends only on the term and the vote, or on entries that are durable already,
+4. A message that finds everything durable is sent at once, and asks for no pass of the loop.
+5. A message that depends only on the term and the vote, or on entries that are durable already,
    does not wait for a slow sync or for room: a member with a bad disk still votes and replies.
 """
 
@@ -80,9 +81,16 @@ class LogSync:
         self.sync_seconds_total = 0.0
 
     def hold(self, member_id: str, message: Message) -> None:
-        """Send ``message`` when everything written by now is durable."""
-        if len(self._held) < HELD_MAX:
+        """Send ``message`` when everything written by now is durable: now, if it is."""
+        if not self._held and not self._is_dropped and not self._log.is_dirty:
+            self._send(member_id, message)
+        elif len(self._held) < HELD_MAX:
             self._held.append((member_id, message))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was written is durable, and no message waits."""
+        return not self._held and not self._log.is_dirty
 
     @property
     def waiting_seconds(self) -> float:
