@@ -41,7 +41,7 @@ _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     ("Look at the service", {"status": "cluster", "sessions": "cluster", "limits": "limits"}),
     (
         "Run members",
-        {"dev": "dev", "serve": "serving", "secret": "secret", "recover": "recovering"},
+        {"dev": "dev", "serve": "serving", "secret": "serving", "recover": "serving"},
     ),
     ("Set up a shell", {"completion": "completion"}),
 )

@@ -1,4 +1,4 @@
-"""``coordinator serve``: one member in the foreground."""
+"""``serve``, ``recover`` and ``secret``: one member in the foreground, its data, its secret."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from coordinator.cli.output import failing_well, note
 from coordinator.config_file import load
-from coordinator.secret_file import ensure_secret_on_one_machine
+from coordinator.secret_file import ensure_secret, ensure_secret_on_one_machine
 
 
 @click.command()
@@ -38,3 +38,68 @@ def serve(config_path: Path | None) -> None:
     from coordinator import server
 
     server.run(config)
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path, dir_okay=False))
+@failing_well
+def secret(path: Path) -> None:
+    """Write a new secret to PATH, unless there is one already.
+
+    The file is readable by its owner only. Name it as secret_file in [cluster] of every member's
+    configuration, and copy it to every machine with a member. Several may do this at once on a
+    shared directory: one of them makes the secret, and all of them find the same.
+
+    \b
+    Example:
+      coordinator secret /etc/coordinator/cluster-secret
+    """
+    click.echo(f"made {path}" if ensure_secret(path) else f"kept {path}", err=True)
+
+
+@click.command()
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The TOML file of the member with the best data.",
+)
+@click.option("--yes", is_flag=True, help="Do it; without this, only say what would be done.")
+@click.option("--by", default="", metavar="WHO", help="Who does it; kept with the data.")
+@click.option("--reason", default="", metavar="WHY", help="Why; kept with the data.")
+@failing_well
+def recover(config_path: Path | None, yes: bool, by: str, reason: str) -> None:
+    """Begin a cluster again from one member's data, if it can never elect a leader again.
+
+    This is the last resort, if `coordinator status` says that members have no vote and starting all
+    members does not help. Acknowledged writes that are not in these data are lost. zxids and
+    fencing tokens continue far above all that were ever given out. The former data are kept.
+
+    \b
+    1. Stop all members.
+    2. On each machine: coordinator recover --config FILE
+       It changes nothing and says what is there. The best data have the highest last term, then
+       the highest last entry.
+    3. There: coordinator recover --config FILE --yes --by WHO --reason WHY
+    4. Move the data directories of all the others away, and start all members.
+
+    \b
+    Examples:
+      coordinator recover --config member-1.toml
+      coordinator recover --config member-1.toml --yes --by ops --reason "two disks were lost"
+    """
+    config = load(config_path)
+    # Imported here: no other verb needs the server, and each starts faster without it.
+    from coordinator import server
+
+    found = server.look_at(config)
+    click.echo(found.in_words())
+    if not yes:
+        click.echo(
+            "Nothing was changed. To begin again from these data, add --yes, --by and --reason."
+        )
+        return
+    if not by or not reason:
+        raise click.UsageError("--yes needs --by WHO and --reason WHY: they are kept with the data")
+    click.echo(server.recover(config, by=by, reason=reason))

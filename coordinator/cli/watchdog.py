@@ -41,7 +41,6 @@ from coordinator.clock import Clock, SystemClock
 # count that time.
 _LOOK_INTERVAL_MS = 200
 _SWEEP_INTERVAL_MS = 20
-_NEVER_MS = 1 << 62
 _UNTOUCHABLE = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
 _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
 

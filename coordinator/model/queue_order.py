@@ -65,11 +65,6 @@ class QueuePlace:
 _ABSENT = QueuePlace(is_queued=False, position=-1, predecessor=None)
 
 
-def sorted_contenders(names: Iterable[str]) -> list[str]:
-    """Return the contenders among ``names``, in their order, holders first."""
-    return [name for _, name in _numbered(names) if kind_of(name) != "closed"]
-
-
 def place_of(names: Iterable[str], mine: str, size: int = 1) -> QueuePlace:
     """Decide for the contender ``mine``, a name among its siblings ``names``, in O(n).
 

@@ -317,11 +317,6 @@ _stat_shape = shape(
 )  # fmt: skip
 
 
-def encode_stat(stat: Stat) -> Row:
-    """Return a Stat as a row of its fields."""
-    return _stat_values(stat)
-
-
 def decode_stat(row: Any) -> Stat:
     """Return the Stat of a row; raises ValueError."""
     return Stat(*_stat_shape(row))

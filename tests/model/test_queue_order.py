@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.model.queue_order import holder, holders, place_of, sequence_of, sorted_contenders
+from coordinator.model.queue_order import holder, holders, kind_of, place_of, sequence_of
+
+
+def sorted_contenders(names: Iterable[str]) -> list[str]:
+    """Return the contenders among ``names``, in their order."""
+    numbered = [(sequence_of(name), name) for name in names]
+    known = sorted([(number, name) for number, name in numbered if number is not None])
+    return [name for _, name in known if kind_of(name) != "closed"]
 
 
 def test_lowest_sequence_holds_and_others_watch_their_predecessor() -> None:

@@ -21,14 +21,17 @@ def maybe(schema: Schema) -> Schema:
 
 
 def array(items: Schema) -> Schema:
+    """Return a list of such ``items``."""
     return {"type": "array", "items": items}
 
 
 def integer(minimum: int = 0, maximum: int = INTEGER_MAX, **more: Any) -> Schema:
+    """Return a whole number of these bounds, both inclusive."""
     return {"type": "integer", "minimum": minimum, "maximum": maximum, **more}
 
 
 def choice(*values: str, **more: Any) -> Schema:
+    """Return one of these words."""
     return {"type": "string", "enum": list(values), **more}
 
 

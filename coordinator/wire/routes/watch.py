@@ -25,7 +25,6 @@ from coordinator.wire.routes.route import Route
 _QUERY = frozenset({"path", "kind", "from_zxid", "one_shot"})
 _LINES_MAX = 256
 _LINES_BYTES_MAX = 4 * 1024 * 1024
-_POST_QUERY = frozenset({"from_zxid", "one_shot"})
 
 
 class WatchRoutes:
