@@ -400,7 +400,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         return self._delivery
 
     def _heed(self, session: Session, error: SessionExpiredError) -> None:
-        session.heed(error)
+        session.note_end(error)
 
     # --- the end
 

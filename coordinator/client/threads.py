@@ -133,7 +133,7 @@ class Verbs(AsyncClient):
 
     def _heed(self, session: Session, error: SessionExpiredError) -> None:
         async def heed() -> None:
-            session.heed(error)
+            session.note_end(error)
 
         self._thread.run(heed())
 
