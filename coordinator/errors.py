@@ -386,6 +386,18 @@ def to_problem(error: CoordinatorError) -> dict[str, Any]:
     return problem
 
 
+def forget_frames(error: BaseException | None) -> None:
+    """Break the reference cycles of an error that is answered: those of its tracebacks.
+
+    An error holds the frames it came through, and often one of them the error. A server answers as
+    many refused requests as clients like to send, and should not need the collector for them.
+    """
+    while error is not None:
+        before = error.__context__
+        error.__traceback__ = error.__context__ = error.__cause__ = None
+        error = before
+
+
 def from_problem(problem: Mapping[str, Any]) -> CoordinatorError:
     """Return the error that ``problem`` describes; an unknown code is an indefinite error."""
     if not isinstance(problem, Mapping):

@@ -8,10 +8,11 @@ znodes, during which a member answers no request.
 2. When more than ``KEPT_MAX`` objects have survived one, all live objects are frozen
    (``gc.freeze``): reference counts still free them, but a cycle among them is not found.
 3. So a cycle is collected unless it was frozen alive and died later. What lives long and ends here
-   (connections, streams, waits, sessions) leaves no cycle: ``tests/wire/test_cycles.py``.
-4. If something leaves cycles all the same, some of them die before they are frozen: once
-   ``FOUND_MAX`` objects were found in such cycles, everything is scanned once, however long it
-   takes.
+   (connections, streams, waits, sessions) leaves no cycle, nor does a refused request:
+   ``tests/wire/test_cycles.py``.
+4. Everything is never scanned again, since that takes long. If something leaves cycles all the
+   same, some of them die before they are frozen: each ``FOUND_MAX`` objects found in such cycles
+   are logged. Those that were frozen first stay until the process ends.
 """
 
 from __future__ import annotations
@@ -51,8 +52,11 @@ class SmallSteps:
             return
         self._found += facts["collected"]
         if self._found > self._found_max:
-            logger.info("%d objects were garbage in cycles: the next look is at all", self._found)
+            logger.warning(
+                "%d objects were garbage in cycles, and some may stay in memory until this member "
+                "is restarted: if its memory grows, report this with what its clients do",
+                self._found,
+            )
             self._found = 0
-            gc.unfreeze()
-        elif len(gc.get_objects(_OLDEST)) > self._kept_max:
+        if len(gc.get_objects(_OLDEST)) > self._kept_max:
             gc.freeze()

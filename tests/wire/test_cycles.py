@@ -62,6 +62,20 @@ def _asked(
     return connection
 
 
+def _sent(scene: Crowded, raw: bytes) -> socket.socket:
+    """Send these bytes and read nothing; return the open connection."""
+    assert scene.server is not None
+    connection = socket.create_connection(("127.0.0.1", scene.server.port), timeout=10)
+    connection.sendall(raw)
+    time.sleep(0.02)
+    return connection
+
+
+def _post(path: str, length: int, body: bytes) -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {length}\r\n\r\n".encode() + body
+
+
 def _wish(timeout_ms: int) -> dict[str, int]:
     return {"lease_ms": _LEASE_MS, "timeout_ms": timeout_ms}
 
@@ -94,10 +108,58 @@ ROWS: dict[str, Part] = {
     "a told wait that is over": lambda scene: _asked(
         scene, "POST", "/v1/locks/held", _wish(40), accept=_LINES, waits=0.1
     ),
+    "no request": lambda scene: _sent(scene, b"\x16\x03\x01\x02\x00\x01" * 20),
+    "half a head": lambda scene: _sent(scene, b"GET /v1/tree HTTP/1.1\r\nHost: 127"),
+    "half a body": lambda scene: _sent(scene, _post("/v1/multi", 5_000, b'{"operations": [')),
+    "a body that is no JSON": lambda scene: _sent(scene, _post("/v1/multi", 9, b"{" * 9)),
+    "a body in bad chunks": lambda scene: _sent(
+        scene, b"POST /v1/multi HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+    ),
+    "a head that is too long": lambda scene: _sent(
+        scene, b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 100_000
+    ),
+    "deep JSON": lambda scene: _sent(scene, _post("/v1/multi", 40_000, b"[" * 40_000)),
+    "another host": lambda scene: _sent(scene, b"GET /v1/status HTTP/1.1\r\nHost: evil\r\n\r\n"),
+    "no route": lambda scene: _asked(scene, "GET", "/v9/none", waits=0.02),
+    "another method": lambda scene: _asked(scene, "PATCH", "/v1/tree/a", waits=0.02),
+    "a refused multi": lambda scene: _asked(
+        scene, "POST", "/v1/multi", {"operations": [{"op": "delete", "path": "/no"}]}, waits=0.02
+    ),
+    "a refused condition": lambda scene: _asked(
+        scene,
+        "POST",
+        "/v1/tree/x",
+        {"data": "", "if_held": [{"lock": "none", "fencing_token": 1}]},
+        waits=0.02,
+    ),
+    "a session that is none": lambda scene: _asked(
+        scene, "POST", "/v1/sessions/none/heartbeat", {}, waits=0.02
+    ),
+    "an attempt of no session": lambda scene: _asked(
+        scene, "POST", "/v1/locks/held", {"session_id": "none", "timeout_ms": 50}, waits=0.1
+    ),
+    "an answer that nobody reads": lambda scene: _sent(
+        scene, b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 30
+    ),
     "a campaign that is left": lambda scene: _asked(
         scene, "POST", "/v1/elections/held", _wish(20_000), accept=_LINES, waits=0.02
     ),
 }
+
+
+_NO_ROUTE = (
+    "aiohttp.web_urldispatcher.SystemRoute",
+    "builtins.method",
+    "builtins.dict",
+    "builtins.tuple",
+    "builtins.set",
+    "multidict._multidict.CIMultiDict",
+)
+_OF_AIOHTTP = {
+    "no route": ("aiohttp.web_exceptions.HTTPNotFound", *_NO_ROUTE),
+    "another method": ("aiohttp.web_exceptions.HTTPMethodNotAllowed", *_NO_ROUTE),
+}
+"""The route of a request that has none is a cycle in itself, of six objects, and dies young."""
 
 
 @pytest.mark.parametrize("part", ROWS)
@@ -119,6 +181,8 @@ def test_who_has_gone_leaves_no_cycle(scene: Crowded, part: str) -> None:
         gc.garbage.clear()
         gc.enable()
 
+    for kind in _OF_AIOHTTP.get(part, ()):
+        found.pop(kind, None)
     assert max(found.values(), default=0) < EACH, f"in cycles: {found.most_common(12)}"
 
 

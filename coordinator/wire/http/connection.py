@@ -24,6 +24,7 @@ from aiohttp.web_protocol import RequestHandler
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
+    forget_frames,
     to_problem,
 )
 from coordinator.wire.admission import Admission, Place
@@ -174,6 +175,8 @@ class Connection(RequestHandler):
             raise ConnectionError("the response was begun and cannot be replaced")
         if status >= 500:
             logger.error("a response could not be made", exc_info=exc)
+        forget_frames(exc)
+        if status >= 500:
             error: CoordinatorError = CoordinatorError("an unexpected failure")
         else:
             said = shortened(" ".join((message or "").split()))

@@ -26,6 +26,7 @@ from coordinator.errors import (
     MethodNotAllowedError,
     ThrottledError,
     UnknownRouteError,
+    forget_frames,
     to_problem,
 )
 from coordinator.wire.admission import ASKED_OF_A_FULL_MEMBER
@@ -89,7 +90,9 @@ def problem_middleware(door: Door, operation_ids: Mapping[tuple[str, str], str])
         except CoordinatorError as error:
             return problem(error)
         except web.HTTPException as refusal:
-            return problem(*_problem_of(door, request, refusal, lacks_name))
+            answer = problem(*_problem_of(door, request, refusal, lacks_name))
+            forget_frames(refusal)
+            return answer
         except ConnectionError:
             raise  # nobody is left to answer
         except Exception:

@@ -25,6 +25,7 @@ from coordinator.errors import (
     SlowRequestError,
     ThrottledError,
     UnavailableError,
+    forget_frames,
     to_problem,
 )
 from coordinator.service.member import Member
@@ -390,6 +391,7 @@ class Door:
         if type(of_error := error.fields.get("zxid")) is int:
             zxid = of_error  # this member may have gone on meanwhile
         problem = to_problem(error)
+        forget_frames(error)
         if status is None:
             status = error.http_status
         else:
