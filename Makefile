@@ -76,8 +76,7 @@ wheels: $(VENV)/.installed-dev
 	@rm -rf build
 	@$(BIN)/python -m pip wheel $(PIP_OPTIONS) --no-deps --wheel-dir dist .
 	@rm -rf build
-	@COORDINATOR_COMPILED=1 $(BIN)/python -m pip wheel $(PIP_OPTIONS) --no-deps \
-		--no-build-isolation --wheel-dir dist .
+	@COORDINATOR_COMPILED=1 $(BIN)/python -m pip wheel $(PIP_OPTIONS) --no-deps --wheel-dir dist .
 	@ls dist
 
 # The table of docs/testing.md, from docs/simulation-ledger.csv.

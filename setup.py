@@ -6,26 +6,33 @@ mypy, which brings mypyc.
 """
 
 import os
+import sys
 import tomllib
 from pathlib import Path
 
 from setuptools import setup
 
 ROOT = Path(__file__).resolve().parent
+IS_COMPILED = os.environ.get("COORDINATOR_COMPILED") == "1"
+SAID = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def requirements() -> list[str]:
+    """Return what the build needs: mypy, and the types of what the modules import."""
+    project = SAID["project"]
+    development = project["optional-dependencies"]["dev"]
+    return [*project["dependencies"], *(each for each in development if each.startswith("mypy"))]
 
 
 def compiled_modules() -> list[str]:
     """Return the files that are compiled, in order."""
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        said = tomllib.load(file)["tool"]["coordinator"]["compiled"]
+    said = SAID["tool"]["coordinator"]["compiled"]
     found = {path for pattern in said["modules"] for path in ROOT.glob(pattern)}
     left = {ROOT / name for name in said["interpreted"]}
     return sorted(str(path.relative_to(ROOT)) for path in found - left)
 
 
 def extensions() -> list[object]:
-    if os.environ.get("COORDINATOR_COMPILED") != "1":
-        return []
     from mypyc.build import mypycify
 
     return list(
@@ -37,4 +44,9 @@ def extensions() -> list[object]:
     )
 
 
-setup(ext_modules=extensions())
+if not IS_COMPILED:
+    setup()
+elif {"build_ext", "bdist_wheel"} & set(sys.argv):
+    setup(ext_modules=extensions())
+else:  # who builds a wheel asks first what that needs
+    setup(setup_requires=requirements())
