@@ -9,7 +9,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	echo "$$candidate"; break; fi; done)
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
-.PHONY: help run test check lint house bench compiled pure wheels simulate ledger mutants mutate faults faults-tools \
+.PHONY: help run test check lint house bench bench-peers bench-peers-tools compiled pure wheels simulate ledger mutants mutate faults faults-tools \
 	guard-servers guard-object-store fuzz openapi-tools promtool clean
 .DEFAULT_GOAL := help
 
@@ -24,6 +24,8 @@ help:
 	@echo "make mutate MODULE=coordinator/state/locks/queues.py   do the tests see every small change?"
 	@echo "make faults OPTIONS='--rows 1-3'   kill, cut and damage real clusters; root for all of it"
 	@echo "make bench   measure locks, writes, reads, and the pause when a leader dies"
+	@echo "make bench-peers   the same beside etcd, ZooKeeper and Redis; OPTIONS='--quick', '--rows lock-64'"
+	@echo "make bench-peers-tools   what that needs; Go, Java with Maven, and root on Debian"
 	@echo "make compiled   compile what pyproject.toml names, here; make pure takes that back"
 	@echo "make wheels  into dist: the wheel in Python, and one with compiled modules for this machine"
 	@echo "make guard-servers   install the databases that the guards are tried against; root, Debian"
@@ -60,6 +62,30 @@ bench: $(VENV)/.installed-dev
 	@$(BIN)/python -m bench.memory
 	@$(BIN)/python -m bench.failover
 	@$(BIN)/python -m bench.failover --stop
+	@$(BIN)/python -m bench.compiled
+
+# Ours and the peers in one run, into docs/benchmarks: at most 20 minutes on two idle cores. It goes on
+# with OPTIONS=--resume; OPTIONS='--rows lock-64,kill' measures these alone, --list names them.
+bench-peers: $(VENV)/.installed-dev
+	@$(BIN)/python -m bench.peers $(OPTIONS)
+
+# The peers and what speaks to them, in a folder that git ignores: etcd and a client in Go, ZooKeeper
+# with its own client in Java, Redis and wrk of Debian, the clients in Python into .venv. What one
+# line cannot install is named by `make bench-peers`, and left out.
+PEERS := .bench-peers
+bench-peers-tools: $(VENV)/.installed-dev
+	@mkdir -p $(PEERS)
+	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then install="$(BIN)/python -m pip"; \
+		else install="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
+		$$install install $(PIP_OPTIONS) 'kazoo==2.11.0' 'grpcio==1.85.1' 'grpcio-tools==1.85.1'
+	@$(BIN)/python -m grpc_tools.protoc -Ibench/peers/etcd --python_out=$(PEERS) \
+		bench/peers/etcd/etcd.proto
+	-@cd bench/peers/go && go build -trimpath -o $(CURDIR)/$(PEERS)/etcd \
+		go.etcd.io/etcd/server/v3 && go build -trimpath -o $(CURDIR)/$(PEERS)/load .
+	-@mvn -q -B -f bench/peers/zookeeper/pom.xml dependency:copy-dependencies \
+		-DoutputDirectory=$(CURDIR)/$(PEERS)/zookeeper
+	-@javac -cp '$(PEERS)/zookeeper/*' -d $(PEERS) bench/peers/zookeeper/Load.java
+	-@$(APT) install -y --no-install-recommends redis-server wrk
 
 # The same source, compiled by mypyc beside it (setup.py). Needs a C compiler and about a minute; what
 # runs then is what was compiled, until this is called again or `make pure`.
@@ -142,7 +168,7 @@ fuzz: $(VENV)/.installed-dev
 	@$(BIN)/python -m pytest -q tests/fuzz --fuzz short $(OPTIONS)
 
 clean:
-	rm -rf $(VENV) build dist *.so *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build dist *.so *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find coordinator -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
