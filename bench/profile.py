@@ -6,6 +6,7 @@ one that calls the operating system or a library counts for that: sending, synci
 the garbage collector took is measured apart, and is part of the others.
 
     python -m bench.profile [--loads put,lock] [--workers 64] [--seconds 6] [--lines 0]
+                            [--thresholds 5000,5,2]
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from typing import Any
 from tests.cluster.processes import ProcessCluster
 
 EVERY_S = 0.001
+THRESHOLDS = "BENCH_THRESHOLDS"
+"""Of the environment: what the members' collector runs at, instead of their own."""
 ROOMS = (
     "coordinator/state", "coordinator/model", "coordinator/service", "coordinator/raft/storage",
     "coordinator/raft/network", "coordinator/raft", "coordinator/wire/stream",
@@ -78,6 +81,7 @@ class Sampler:
         self._collected_s = 0.0
         self._began_s: float | None = None
         self._gc_s = 0.0
+        self._longest_s = 0.0
 
     def turn(self, _signal: int, _frame: FrameType | None) -> None:
         if self._began_s is None:
@@ -88,7 +92,8 @@ class Sampler:
             return
         signal.setitimer(signal.ITIMER_PROF, 0)
         spent_s = time.process_time() - self._began_s
-        found = {"samples": self._samples, "cpu_s": spent_s, "gc_s": self._collected_s}
+        found = {"samples": self._samples, "cpu_s": spent_s, "gc_s": self._collected_s,
+                 "gc_longest_s": self._longest_s}  # fmt: skip
         part = Path(self._path + ".part")
         part.write_text(json.dumps(found))
         part.replace(self._path)
@@ -101,7 +106,9 @@ class Sampler:
         if phase == "start":
             self._gc_s = time.thread_time()
         else:
-            self._collected_s += time.thread_time() - self._gc_s
+            took_s = time.thread_time() - self._gc_s
+            self._collected_s += took_s
+            self._longest_s = max(self._longest_s, took_s)
 
 
 class ProfiledCluster(ProcessCluster):
@@ -145,10 +152,18 @@ def profiled(load: str, workers: int, seconds: float) -> list[dict[str, Any]]:
     return [each | {"operations": said.get("operations", 0.0)} for each in found]
 
 
+def _thresholds(text: str) -> tuple[int, int, int]:
+    young, middle, old = (int(each) for each in text.split(","))
+    return young, middle, old
+
+
 def serve(path: str, config: str) -> None:
     """Be a member that can be sampled."""
+    from coordinator import garbage
     from coordinator.cli.main import cli
 
+    if said := os.environ.get(THRESHOLDS):
+        garbage._THRESHOLDS = _thresholds(said)
     signal.signal(signal.SIGUSR1, Sampler(path).turn)
     cli(["serve", "--config", config], prog_name="coordinator")
 
@@ -171,7 +186,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--lines", type=int, default=0, help="the costliest lines, too")
+    parser.add_argument("--thresholds", help="of garbage collection, instead of the members'")
     arguments = parser.parse_args()
+    if arguments.thresholds:
+        _thresholds(arguments.thresholds)
+        os.environ[THRESHOLDS] = arguments.thresholds
     columns: dict[str, dict[str, float]] = {}
     for load in arguments.loads.split(","):
         found = profiled(load, arguments.workers, arguments.seconds)
@@ -179,7 +198,10 @@ def main() -> None:
             name = f"{who}, {load} {arguments.workers}"
             columns[name] = shares(each["samples"])
             columns[name]["(garbage collection)"] = 100 * each["gc_s"] / each["cpu_s"]
-            print(f"{name}: {sum(each['samples'].values())} samples, {each['cpu_s']:.1f} s")
+            print(f"{name}: {sum(each['samples'].values())} samples, {each['cpu_s']:.1f} s, "
+                  f"{each['cpu_s'] / each['operations'] * 1e6:,.0f} µs an operation; collection "
+                  f"{100 * each['gc_s'] / each['cpu_s']:.1f} %, at most "
+                  f"{each['gc_longest_s'] * 1e3:.1f} ms")  # fmt: skip
             _print_lines(each["samples"], arguments.lines)
     rooms = sorted(
         {room for each in columns.values() for room in each},
