@@ -20,8 +20,7 @@ from coordinator.config import Config
 from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.raft.engine import Engine
 from coordinator.service.leadership import Leadership
-from coordinator.service.locks.admin import Asked
-from coordinator.service.proposals import Proposer
+from coordinator.service.proposals import Asked, Proposer
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.service.tasks import Tasks
@@ -140,13 +139,7 @@ class LimitsService:
         """
         self._refuse_unfit(values)
         operation = SetLimits(values, expected_version, (), by)
-        committed = await self._proposer.submit(
-            operation,
-            request=asked.request,
-            identity=asked.identity,
-            deadline_ms=asked.deadline_ms,
-            if_held=asked.if_held,
-        )
+        committed = await self._proposer.submit_as(asked, operation)
         check_answers(operation, committed.outcome)
         result = committed.outcome.unwrap()
         assert isinstance(result, LimitsSet), "a change of limits comes to a LimitsSet"

@@ -90,6 +90,16 @@ class _Attempts:
         self.committed: Committed | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the request for a write says besides the write itself."""
+
+    request: RequestId | None
+    deadline_ms: int
+    identity: str = ""
+    if_held: tuple[HeldCondition, ...] = ()
+
+
 class Proposer:
     """Proposes commands, on whichever member the leader is."""
 
@@ -112,6 +122,16 @@ class Proposer:
         self._forwarded_in_flight = 0
         self._waiting_bytes = 0
         engine.on_request(REQUEST_KIND, self._on_request)
+
+    async def submit_as(self, asked: Asked, operation: Operation) -> Committed:
+        """Do what ``submit`` does, for the request and under the conditions of ``asked``."""
+        return await self.submit(
+            operation,
+            request=asked.request,
+            identity=asked.identity,
+            deadline_ms=asked.deadline_ms,
+            if_held=asked.if_held,
+        )
 
     async def submit(
         self,

@@ -47,8 +47,8 @@ from coordinator.model.acquire import AcquireRequest
 from coordinator.model.events import WatchSelector
 from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER, MachineLimits
-from coordinator.service.locks.admin import Asked
 from coordinator.service.member import Member
+from coordinator.service.proposals import Asked
 from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, ReadReply, at_least
 from coordinator.service.watch_stream import WatchStream
 from coordinator.state import commands as do

@@ -11,7 +11,7 @@ from coordinator.config import Config, RaftConfig
 from coordinator.errors import SessionExpiredError
 from coordinator.model.sessions import LostGrant, SessionLease
 from coordinator.service.heartbeats import _decode_reply, _encode_reply
-from coordinator.service.locks.admin import Asked
+from coordinator.service.proposals import Asked
 from tests.service.fake_cluster import World, cluster, soon
 from tests.service.locks.lock_scenes import acquired, opened
 

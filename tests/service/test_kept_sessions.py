@@ -13,7 +13,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
 )
 from coordinator.service.kept_sessions import KeptSession
-from coordinator.service.locks.admin import Asked
+from coordinator.service.proposals import Asked
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, CreateMode
 from tests.service.fake_cluster import World, cluster, settle, soon

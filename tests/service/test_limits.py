@@ -19,8 +19,8 @@ from coordinator.errors import (
 )
 from coordinator.model.limits import NEW_CLUSTER, UNSET, MachineLimits
 from coordinator.service.limits import LimitsChanged
-from coordinator.service.locks.admin import Asked
 from coordinator.service.member import Member
+from coordinator.service.proposals import Asked
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import decode_command, encode_command

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.config import Config, MemberAddress
 from coordinator.errors import CoordinatorError
-from coordinator.service.locks.admin import Asked
+from coordinator.service.proposals import Asked
 from coordinator.state.commands import ANY_VERSION
 from coordinator.state.rules import RULES
 from tests.simulation.members import SimulatedMember

@@ -33,8 +33,8 @@ from coordinator.model.grants import (
 )
 from coordinator.model.sessions import SessionClosed, SessionLease, SessionRequest
 from coordinator.model.znodes import Children, Written, Znode
-from coordinator.service.locks.admin import Asked
 from coordinator.service.member import Member
+from coordinator.service.proposals import Asked
 from coordinator.service.reads import ReadReply
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages

@@ -9,7 +9,6 @@ out, so the answer says to which token the guards have to be raised.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -26,19 +25,17 @@ from coordinator.service.locks.contenders import LOCKS, QueuedContender, find, g
 from coordinator.service.locks.history import ended_record
 from coordinator.service.locks.holder_info import said_in
 from coordinator.service.locks.service import grant_of
-from coordinator.service.proposals import Committed, Proposer
+from coordinator.service.proposals import Asked, Committed, Proposer
 from coordinator.service.reads import LINEARIZABLE, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import (
     Command,
     Downgrade,
     Guarded,
-    HeldCondition,
     Kind,
     Multi,
     Note,
     Operation,
-    RequestId,
     Resize,
     Revoke,
 )
@@ -48,16 +45,6 @@ from coordinator.state.repeats import check_answers
 logger = logging.getLogger("coordinator.audit")
 
 _NAMED_MAX = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What every write here comes with."""
-
-    request: RequestId | None
-    deadline_ms: int
-    identity: str = ""
-    if_held: tuple[HeldCondition, ...] = ()
 
 
 class HoldingService:
@@ -133,13 +120,7 @@ class HoldingService:
             path, czxid, refusal = self._only_holder(name)
         before = find(self._replica.machine, path)
         try:
-            committed = await self._proposer.submit(
-                Revoke(path, czxid, by, reason),
-                request=asked.request,
-                identity=asked.identity,
-                deadline_ms=asked.deadline_ms,
-                if_held=asked.if_held,
-            )
+            committed = await self._proposer.submit_as(asked, Revoke(path, czxid, by, reason))
         except NotOwnerError:
             if refusal is not None:
                 raise refusal from None
@@ -251,13 +232,7 @@ class HoldingService:
         )
 
     async def _submit(self, operation: Operation, asked: Asked) -> Committed:
-        committed = await self._proposer.submit(
-            operation,
-            request=asked.request,
-            identity=asked.identity,
-            deadline_ms=asked.deadline_ms,
-            if_held=asked.if_held,
-        )
+        committed = await self._proposer.submit_as(asked, operation)
         check_answers(operation, committed.outcome)
         return committed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.model.grants import AcquireReply, DowngradeRequest, NoteRequest, SizeRequest
-from coordinator.service.locks.admin import Asked
+from coordinator.service.proposals import Asked
 from coordinator.wire.codec import from_body
 from coordinator.wire.if_held import IF_HELD
 from coordinator.wire.lock_requests import read_revoke

@@ -20,10 +20,10 @@ from coordinator.errors import (
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.sessions import LOST_MAX
-from coordinator.service.locks.admin import Asked
 from coordinator.service.locks.contenders import ELECTIONS, LOCKS
 from coordinator.service.locks.history import GrantsWanted
 from coordinator.service.locks.revocations import TakenGrants
+from coordinator.service.proposals import Asked
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import (

@@ -20,7 +20,7 @@ from coordinator.errors import CoordinatorError, OutcomeUnknownError
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER
-from coordinator.service.locks.admin import Asked
+from coordinator.service.proposals import Asked
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, Kind, RequestId
 from coordinator.state.machine import StateMachine
