@@ -55,6 +55,10 @@ class LocalCluster:
 
     ``members`` are their ids, "1" and so on. ``endpoints`` are their URLs, separated by commas, as
     ``coordinator.connect`` and ``COORDINATOR_ENDPOINTS`` take them.
+
+    Every method that takes a member or a client raises BadArgumentsError if it is none of this
+    cluster, or the cluster is closed. What waits for a leader or for members raises
+    UnavailableError if there is none for half a minute.
     """
 
     def __init__(self, members: int, directory: Path | None, *, is_synced: bool) -> None:
@@ -124,8 +128,12 @@ class LocalCluster:
     ) -> Fault:
         """Lose the reply of this client's next "acquire", "release" or "write", after the deed.
 
-        ``of`` may also be a function that says of a request whether it is the one. The fault
-        ends when it has happened.
+        Args:
+            client: one that ``connect`` of this cluster made.
+            of: which reply; or a function that says of a request whether it is the one.
+
+        Returns:
+            The fault, which ends by itself when it has happened.
         """
         return self._keep(self._wire(client).drop_reply(of))
 
@@ -133,6 +141,10 @@ class LocalCluster:
         """Cut a client, or a member, off from these members; from all others if none is named.
 
         A member that is cut off from the others still hears its clients.
+
+        Args:
+            who: a client, or the id of a member.
+            members: ids of members.
         """
         if not isinstance(who, str):
             urls = frozenset(self.url(each) for each in members) if members else None
@@ -141,7 +153,11 @@ class LocalCluster:
         return self.partition((who,), others)
 
     def partition(self, *groups: Sequence[str]) -> Fault:
-        """Cut every link between members of different groups."""
+        """Cut every link between members of different groups.
+
+        Args:
+            groups: ids of members; a member of no group keeps its links.
+        """
         for group in groups:
             for member_id in group:
                 self._member(member_id)
@@ -162,6 +178,12 @@ class LocalCluster:
         """End a session now, at the cluster, as if its client had been silent for too long.
 
         The client is not notified: it finds out as in production.
+
+        Args:
+            whose: a session, its id, a grant of it, or a client with a session.
+
+        Raises:
+            BadArgumentsError: the client has no session, or the session is not open.
         """
         if isinstance(whose, str):
             session_id = whose
@@ -177,8 +199,8 @@ class LocalCluster:
     def pause(self, client: AnyClient, ms: int) -> None:
         """Stop the client for ``ms``, as a garbage collector stops a process; returns after it.
 
-        Its event loop and the calling thread run nothing meanwhile, its clock goes on. For an
-        asyncio client, call it in the client's own loop (without ``to_thread``).
+        Its event loop and the calling thread stand still, its clock goes on. For an asyncio
+        client, call it in the client's own loop (without ``to_thread``).
         """
         loop = client.core.loop
         if _running_loop() is loop:
@@ -200,7 +222,11 @@ class LocalCluster:
         self._clock(who).step_wall(by_ms)
 
     def set_clock_rate(self, who: AnyClient | str, rate: float) -> None:
-        """Let the monotonic clock of a client or a member run fast (1.01) or slow (0.99)."""
+        """Let the monotonic clock of a client or a member run fast (1.01) or slow (0.99).
+
+        Raises:
+            ValueError: the rate is not above 0.
+        """
         self._clock(who).set_rate(rate)
 
     # --- members
@@ -395,10 +421,14 @@ class local_cluster:
     """``with local_cluster() as cluster``, or ``async with``: ready when the body begins.
 
     Args:
-        members: how many, 3 unless said.
+        members: how many, 1 to 9.
         directory: where their data is kept; None: a temporary directory that goes at the end.
         syncs_to_disk: True syncs every write, as a cluster in earnest does. False, the
             default, leaves it to the system: faster, and the same for all that this kit can do.
+
+    Raises:
+        BadArgumentsError: another number of members.
+        UnavailableError: they are not ready within half a minute.
     """
 
     def __init__(
