@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from coordinator.model.fields import LEFT_OUT, Count, Positive, ShortText, described, one_of
 
@@ -13,6 +13,8 @@ MARGIN_MS_MIN = 50
 """How much earlier than the server a holder gives up; ``client/lease`` says why it is so much."""
 
 FAILURE_CHARACTERS_MAX = 512
+HEARTBEATS_MAX = 1_000
+"""In one request."""
 LOST_MAX = 100
 """How many lost grants a heartbeat reports; before them there may have been more."""
 
@@ -70,6 +72,19 @@ class SessionLease(Struct, frozen=True):
         described("grants that were taken from the session while it lives"),
     ] = ()
     safe_ms: Annotated[Count, described("safe for so long after the answer left")] | None = None
+
+
+class HeartbeatsRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of POST /v1/sessions/heartbeats: the sessions that live."""
+
+    session_ids: Annotated[tuple[str, ...], Meta(min_length=1, max_length=HEARTBEATS_MAX)]
+
+
+class SessionLeases(Struct, frozen=True):
+    """The reply of several heartbeats. Of a session in neither list nothing is known: ask again."""
+
+    sessions: tuple[SessionLease, ...]
+    ended: Annotated[tuple[str, ...], described("these have ended, or never were")]
 
 
 class SessionClosed(Struct, frozen=True):

@@ -36,7 +36,7 @@ from coordinator.errors import (
     from_problem,
     to_problem,
 )
-from coordinator.model.sessions import LostGrant, SessionLease
+from coordinator.model.sessions import HEARTBEATS_MAX, LostGrant, SessionLease
 from coordinator.raft.engine import Engine
 from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
@@ -52,7 +52,9 @@ from coordinator.waiting import OneByOne, wake_in_turns
 REQUEST_KIND = "heartbeat"
 
 _ROUND_DEADLINE_MS = 2_000
-_SESSIONS_PER_ROUND_MAX = 1_000
+_SESSIONS_PER_ROUND_MAX = HEARTBEATS_MAX
+_TOLD_MAX = 2_000
+"""Holds and lost grants in one answer to several sessions; a single session may have more."""
 _WAITING_MAX = 100_000
 _EXTENDED_AT_ONCE = 1_000
 _ACKNOWLEDGED_AT_ONCE = 50
@@ -117,6 +119,8 @@ class _Rounds:
         taken: list[tuple[tuple[str, ...], asyncio.Future[Acks]]] = []
         session_ids: dict[str, None] = {}
         while self._waiting and len(session_ids) < _SESSIONS_PER_ROUND_MAX:
+            if taken and len(session_ids) + len(self._waiting[0][0]) > _SESSIONS_PER_ROUND_MAX:
+                break
             asked, answer = self._waiting.popleft()
             self._asked_count -= len(asked)
             if not answer.done():  # a cancelled one is no longer waited for
@@ -178,7 +182,7 @@ class Heartbeats:
             raise SessionExpiredError("no session ever had an id of this length")
         try:
             async with self._timers.deadline(deadline_ms):
-                acks = await self._until_confirmed(session_id)
+                acks = await self._until_confirmed((session_id,))
         except TimeoutError:
             self._metrics.heartbeats.labels("unconfirmed").inc()
             raise NoLeaderError(
@@ -193,18 +197,53 @@ class Heartbeats:
         self._metrics.heartbeats.labels("acknowledged").inc()
         return ack
 
+    async def heartbeats(self, session_ids: Iterable[str], deadline_ms: int) -> Acks:
+        """Extend the leases of several sessions, in one round; None for those that have ended.
+
+        What one answer has no room for is left out, and a session whose end is under way: nothing
+        is known of it, and its client asks again.
+
+        Raises:
+            NoLeaderError: no leader confirmed any of them in time.
+        """
+        asked = dict.fromkeys(session_ids)
+        known = tuple([each for each in asked if len(each) <= _SESSION_ID_CHARACTERS_MAX])
+        acks: Acks = {}
+        if known:
+            try:
+                async with self._timers.deadline(deadline_ms):
+                    acks = await self._until_confirmed(known)
+            except TimeoutError:
+                self._metrics.heartbeats.labels("unconfirmed").inc(len(known))
+                raise NoLeaderError("no leader confirmed the heartbeats in time") from None
+        room = _TOLD_MAX
+        answer: dict[str, SessionLease | None] = {}
+        for each in asked:
+            if len(each) > _SESSION_ID_CHARACTERS_MAX:
+                answer[each] = None  # no session ever had an id of this length
+            elif each in acks:
+                ack = acks[each]
+                room -= 0 if ack is None else len(ack.holds) + len(ack.lost)
+                if room >= 0 or not answer:
+                    answer[each] = ack
+        ended = sum([each is None for each in answer.values()])
+        self._metrics.heartbeats.labels("expired").inc(ended)
+        self._metrics.heartbeats.labels("acknowledged").inc(len(answer) - ended)
+        return answer
+
     def close(self) -> None:
         """Answer all waiters when the member stops."""
         for rounds in (self._here, self._there):
             rounds.close(self._leadership.stopping_error())
 
-    async def _until_confirmed(self, session_id: str) -> Acks:
+    async def _until_confirmed(self, session_ids: tuple[str, ...]) -> Acks:
+        """Return the answers of the first round that has one for any of these."""
         while True:
             leader_id = await self._leadership.leader()
             rounds = self._here if leader_id == self._engine.member_id else self._there
             try:
-                acks = await rounds.ask((session_id,))
-                if session_id in acks:
+                acks = await rounds.ask(session_ids)
+                if any(each in acks for each in session_ids):
                     return acks
             except ThrottledError:
                 raise

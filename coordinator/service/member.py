@@ -25,7 +25,7 @@ from coordinator.model.status import Status
 from coordinator.raft.engine import Engine, Role
 from coordinator.service.divergence import SLICE_EVERY_MS, Difference, Divergence
 from coordinator.service.figures import show_figures
-from coordinator.service.heartbeats import Heartbeats
+from coordinator.service.heartbeats import Acks, Heartbeats
 from coordinator.service.kept_sessions import KeptSessions
 from coordinator.service.leader_address import LeaderAddress
 from coordinator.service.leadership import Leadership
@@ -349,6 +349,11 @@ class Member:
         self._leadership.refuse_when_stopping()
         return await self._heartbeats.heartbeat(session_id, deadline_ms)
 
+    async def heartbeats(self, session_ids: Sequence[str], deadline_ms: int) -> Acks:
+        """Extend several leases; None for what has ended, what is left out is not known."""
+        self._leadership.refuse_when_stopping()
+        return await self._heartbeats.heartbeats(session_ids, deadline_ms)
+
     async def list_sessions(
         self, mode: ReadMode, deadline_ms: int, *, after: int = 0, limit: int = 1_000
     ) -> ReadReply[SessionList]:
@@ -432,9 +437,9 @@ class Member:
         """Return in words why it is not ready; "" if it is."""
         if self._divergence.sentence:
             return self._divergence.sentence
+        status, is_stopping = self._engine.status(), self._leadership.is_stopping
         failure = None if self._failure is None else str(self._failure)
-        is_stopping = self._leadership.is_stopping
-        return what_is_wrong(self._engine.status(), is_stopping=is_stopping, failure=failure)
+        return what_is_wrong(status, is_stopping=is_stopping, failure=failure)
 
     def render_metrics(self) -> bytes:
         """Return the Prometheus text of this member."""

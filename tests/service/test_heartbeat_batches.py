@@ -79,3 +79,52 @@ async def test_an_id_that_no_session_has_is_not_passed_on() -> None:
             await soon(world.follower.heartbeat("x" * 8_000, world.deadline()))
 
         assert world.requests == []
+
+
+async def test_many_heartbeats_of_one_request_are_one_request_to_the_leader() -> None:
+    """Each session is answered; one that has ended, or that no session was, as ended."""
+    async with cluster() as world:
+        sessions = [await opened(world) for _ in range(5)]
+        gone = await opened(world)
+        await soon(world.leader.close_session(gone, None, world.deadline()))
+        world.requests.clear()
+
+        acks = await soon(
+            world.follower.heartbeats([*sessions, gone, "x" * 65, sessions[0]], world.deadline())
+        )
+
+        assert list(acks) == [*sessions, gone, "x" * 65]
+        assert [each for each, ack in acks.items() if ack is None] == [gone, "x" * 65]
+        assert [kind for _, _, kind in world.requests].count("heartbeat") == 1
+
+
+async def test_of_what_has_no_room_in_an_answer_nothing_is_said() -> None:
+    """It is neither renewed for its client, nor has it ended: the client asks again."""
+    config = Config(raft=RaftConfig(frame_bytes_max=FRAME_BYTES_MAX))
+    async with cluster(config=config) as world:
+        sessions = [await loser(world) for _ in range(12)]
+
+        acks = await soon(world.follower.heartbeats(sessions, world.deadline()))
+
+        assert 0 < len(acks) < len(sessions)
+        assert all(ack is not None and len(ack.lost) == 4 for ack in acks.values())
+        again = [each for each in sessions if each not in acks]
+        assert await soon(world.follower.heartbeats(again, world.deadline()))
+
+
+async def test_a_round_to_the_leader_has_no_more_sessions_than_it_takes() -> None:
+    """Two large requests that come together go one after the other."""
+    async with cluster() as world:
+        session = await opened(world)
+        world.requests.clear()
+        half = [f"never-{number}" for number in range(600)]
+
+        both = await soon(
+            asyncio.gather(
+                world.follower.heartbeats([*half, session], world.deadline()),
+                world.follower.heartbeats([f"x{each}" for each in half], world.deadline()),
+            )
+        )
+
+        assert [len(each) for each in both] == [601, 600]
+        assert [kind for _, _, kind in world.requests].count("heartbeat") == 2

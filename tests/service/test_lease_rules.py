@@ -18,7 +18,9 @@ from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import (
     CloseSession,
     Command,
+    Enter,
     ExpireSession,
+    Kind,
     OpenSession,
     Operation,
 )
@@ -317,6 +319,21 @@ async def test_sessions_come_and_go(room: Room) -> None:
     assert room.metric("leases") == 1
     await room.after(TIMEOUT_MS)
     assert room.ended == ["s2"]
+
+
+async def test_a_session_that_an_attempt_opens_has_a_lease(room: Room) -> None:
+    """From that command on, for its own timeout; a try that was refused opens none."""
+    opening = OpenSession("s2", TIMEOUT_MS)
+    room.commit(
+        Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s2", b"", is_try=True, opening=opening)
+    )
+    other = OpenSession("s3", TIMEOUT_MS)
+    room.commit(
+        Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s3", b"", is_try=True, opening=other)
+    )
+
+    assert room.leases.remaining_ms("s2") == TIMEOUT_MS
+    assert room.leases.remaining_ms("s3") is None
 
 
 async def test_an_open_that_is_repeated_extends_nothing(room: Room) -> None:

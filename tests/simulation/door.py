@@ -254,27 +254,35 @@ class Door:
         wait_ms = asked.timeout_ms or DEADLINE_MS
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         session_id = asked.session_id
-        assert session_id is not None, "the client opens its session itself"
+        assert session_id is not None, "the client draws the ids of its sessions"
+        request_id, opening = _request_id(request), None
+        if asked.lease_ms is not None:
+            opening = self._member.kept_sessions.opening(
+                asked.lease_ms, asked.session_label, request_id, session_id=session_id
+            )
         common: dict[str, Any] = {
             "session_id": session_id,
-            "request": _request_id(request),
+            "opening": opening,
+            "request": request_id,
             "wait_deadline_ms": deadline_ms,
             "is_try": asked.timeout_ms == 0,
             "leave_on_cancel": asked.on_disconnect == "leave",
         }
 
-        async def begin(on_position: Callable[[int], None]) -> GrantReply:
+        is_followed = Encoding.JSON.value not in request.headers.get("Accept", "")
+
+        async def begin(told: Callable[[int], None]) -> GrantReply:
+            how = common | {
+                "on_queued": lambda _, position: told(position),
+                "on_position": told if is_followed else None,
+            }
             if is_election:
-                return await self._member.elections.campaign(
-                    name, value=asked.value or b"", on_position=on_position, **common
-                )
+                return await self._member.elections.campaign(name, value=asked.value or b"", **how)
             names = asked.names if isinstance(asked, AcquireSeveral) else name
             nobody = replace(asked, pid=None, when_unsure="", purpose="", guard="")
-            return await self._member.locks.acquire(
-                names, asked=nobody, on_position=on_position, **common
-            )
+            return await self._member.locks.acquire(names, asked=nobody, **how)
 
-        return _waiting(begin)
+        return _waiting(begin, session_id)
 
     # --- shapes
 
@@ -312,7 +320,7 @@ def _labels(zxid: int, index: int) -> dict[str, str]:
 
 
 async def _waiting(
-    begin: Callable[[Callable[[int], None]], Awaitable[GrantReply]],
+    begin: Callable[[Callable[[int], None]], Awaitable[GrantReply]], session_id: str
 ) -> Lines:
     """Tell the positions, a blank line now and then, and in the end the grant or the error."""
     told: asyncio.Queue[int | None] = asyncio.Queue()
@@ -328,7 +336,7 @@ async def _waiting(
                 continue
             if position is None:
                 break
-            yield encoded(Queued(position))
+            yield encoded(Queued(position, session_id))
         try:
             yield encoded(Granted(waiting.result()))
         except CoordinatorError as error:

@@ -15,6 +15,7 @@ import pytest
 from coordinator.clock import SystemClock
 from coordinator.config import Config, HttpConfig, MemberLimits
 from coordinator.model.limits import NEW_CLUSTER
+from coordinator.model.sessions import HEARTBEATS_MAX
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.service.session_ends import ENDED_AT_ONCE
@@ -135,6 +136,11 @@ ROWS: dict[str, Row] = {
     "get_session": _session_with_many,
     "close_session": _closed,
     "heartbeat": lambda scene, _: scene.call("POST", "/v1/sessions/s0/heartbeat", {}),
+    "heartbeats": lambda scene, _: scene.call(
+        "POST",
+        "/v1/sessions/heartbeats",
+        {"session_ids": ["s0", *[f"gone-{number}" for number in range(HEARTBEATS_MAX - 1)]]},
+    ),
     "list_locks": _get("/v1/locks?limit=10000"),
     "acquire_locks": lambda scene, number: _acquired(
         scene,

@@ -131,6 +131,7 @@ DRIVEN = [
     Step("get_session", "/v1/sessions/{session}"),
     Step("get_session", "/v1/sessions/none", status=410),
     Step("heartbeat", "/v1/sessions/{session}/heartbeat"),
+    Step("heartbeats", "/v1/sessions/heartbeats", {"session_ids": ["{session}", "never"]}),
     Step("acquire_lock", "/v1/locks/l", {"session_id": "{session}", "label": "me"}, keeps=GRANT),
     Step("acquire_lock", "/v1/locks/l", {"session_id": "{session}", "timeout_ms": 0}, 409),
     Step("acquire_lock", "/v1/locks/l", {"lease_ms": 5_000, "timeout_ms": 20}, headers=NDJSON),

@@ -165,6 +165,10 @@ OPERATIONS: dict[str, Described] = {
         "POST", f"{_SESSION}/heartbeat", "Extend the lease of a session.",
         takes=("Nothing",), gives="SessionLease", errors=(410, 413),
     ),
+    "heartbeats": Described(
+        "POST", "/v1/sessions/heartbeats", "Extend the leases of many sessions at once.",
+        takes=("HeartbeatsRequest",), gives="SessionLeases", errors=(413,),
+    ),
     "list_locks": Described(
         "GET", _LOCKS, "List the locks that anybody holds.",
         gives="LockList", is_read=True, query={**_PAGE, "held_ms_min": integer()},

@@ -43,10 +43,12 @@ from coordinator.model.operations import (
     SetData,
 )
 from coordinator.model.sessions import (
+    HeartbeatsRequest,
     LostGrant,
     SessionClosed,
     SessionInfo,
     SessionLease,
+    SessionLeases,
     SessionList,
     SessionRequest,
 )
@@ -98,6 +100,8 @@ KINDS: dict[str, Any] = {
     "Health": Health,
     "OpenSession": SessionRequest,
     "SessionLease": SessionLease,
+    "SessionLeases": SessionLeases,
+    "HeartbeatsRequest": HeartbeatsRequest,
     "LostGrant": LostGrant,
     "SessionClosed": SessionClosed,
     "Session": SessionInfo,

@@ -9,8 +9,10 @@ from msgspec.structs import replace
 from coordinator.errors import BadArgumentsError
 from coordinator.model.sessions import (
     FAILURE_CHARACTERS_MAX,
+    HeartbeatsRequest,
     SessionClosed,
     SessionLease,
+    SessionLeases,
     SessionList,
     SessionRequest,
     safe_ms,
@@ -44,6 +46,7 @@ class SessionRoutes:
             Route("GET", "/v1/sessions", self.list, "list_sessions"),
             Route("GET", one, self.look, "get_session"),
             Route("DELETE", one, self.close, "close_session"),
+            Route("POST", "/v1/sessions/heartbeats", self.heartbeats, "heartbeats"),
             Route("POST", f"{one}/heartbeat", self.heartbeat, "heartbeat"),
         )
 
@@ -130,6 +133,22 @@ class SessionRoutes:
         lease = await door.member.heartbeat(_session_id(request), door.deadline_ms(request))
         safe_ms = self._safe_ms(lease.timeout_ms, sent_ms)
         return door.reply_now(request, replace(lease, safe_ms=safe_ms))
+
+    async def heartbeats(self, request: Request) -> Answer:
+        """Extend the leases of many sessions, in one round of the quorum."""
+        door = self._door
+        Query(request.query)
+        asked = from_body(HeartbeatsRequest, await door.body(request))
+        sent_ms = door.clock.monotonic_ms()
+        acks = await door.member.heartbeats(asked.session_ids, door.deadline_ms(request))
+        left_ms = door.clock.monotonic_ms() - sent_ms
+        leases = [
+            replace(each, safe_ms=safe_ms(each.timeout_ms, each.timeout_ms - left_ms))
+            for each in acks.values()
+            if each is not None
+        ]
+        ended = [session_id for session_id, each in acks.items() if each is None]
+        return door.reply_now(request, SessionLeases(tuple(leases), tuple(ended)))
 
     def _safe_ms(self, timeout_ms: int, sent_ms: int) -> int:
         """Return for how long a lease is safe that was begun or renewed after ``sent_ms``."""
