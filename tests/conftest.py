@@ -57,11 +57,11 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
 
 
 LONGEST = (
-    "simulation/test_simulation.py", "wire/test_loop_time.py", "state/test_every_field.py",
+    "simulation/test_simulation.py", "wire/test_loop_time.py", "raft/test_engine_faults.py",
     "members/", "mutants/test_mutants.py", "cluster/", "simulation/", "cli/test_locks.py",
-    "raft/network/test_relay.py", "fuzz/", "docs/test_http_locks.py", "raft/test_engine_faults.py",
-    "cli/", "recipes/test_interrupt", "recipes/test_cancel", "testing/", "client/",
-    "wire/test_command_time.py", "guards/",
+    "raft/network/test_relay.py", "fuzz/", "docs/test_http_locks.py",
+    "raft/storage/test_slow_disk.py", "cli/", "recipes/test_interrupt", "recipes/test_cancel",
+    "testing/", "client/", "wire/test_command_time.py", "guards/",
 )  # fmt: skip
 """What takes longest, longest first: begun last, it would leave the other cores nothing to do."""
 

@@ -96,7 +96,7 @@ def test_every_world_keeps_every_promise() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [3, 5])
+@pytest.mark.parametrize("seed", [3, pytest.param(5, marks=pytest.mark.check)])
 def test_the_same_seed_makes_the_same_trace(seed: int) -> None:
     """Twice in this process, after other work, the traces are equal line by line."""
     settings = Settings(seconds=8.0, keep_lines=None)
@@ -113,8 +113,14 @@ def test_the_same_seed_makes_the_same_trace(seed: int) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "settings",
-    [Settings(seconds=8.0), Settings(seconds=4.0, only_faults=("rot_at_rest",))],
-    ids=["anything", "bytes of the log"],
+    [
+        pytest.param(Settings(seconds=8.0), id="anything"),
+        pytest.param(
+            Settings(seconds=4.0, only_faults=("rot_at_rest",)),
+            id="bytes of the log",
+            marks=pytest.mark.check,
+        ),
+    ],
 )
 def test_the_trace_does_not_depend_on_the_hash_seed(settings: Settings) -> None:
     """Other processes, with other hash seeds, make the same world; damage tells of its bytes."""

@@ -19,6 +19,8 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
+import pytest
+
 from coordinator.state import snapshot
 from coordinator.state.codec import encode_outcome
 from coordinator.state.commands import (
@@ -209,6 +211,7 @@ def observed(make: Callable[[], StateMachine]) -> list[Any]:
 # --- 1. the live state
 
 
+@pytest.mark.check
 def test_whatever_is_changed_in_the_state_changes_what_comes_of_it() -> None:
     """Each value of each table in turn; where nothing is seen of it, it says why."""
     before = observed(rich_machine)
