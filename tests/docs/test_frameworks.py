@@ -1,6 +1,6 @@
 """The page of frameworks: each program is short, and is read by Python as it stands.
 
-The frameworks are no dependencies of the suite, so what needs one is not run here.
+``test_framework_programs`` runs them with the real frameworks.
 """
 
 from __future__ import annotations
