@@ -15,21 +15,21 @@ back; ``coordinator.wire.encoding`` turns those into bytes, in JSON or msgpack.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, partial
-from math import inf
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from msgspec import NODEFAULT, Struct, inspect
+from msgspec import Struct, inspect
 from msgspec.structs import asdict
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.model.fields import INTEGER_MAX, INTEGER_MIN
-from coordinator.wire.encoding import Encoding, bytes_fields, encode, read_base64
+from coordinator.wire.body_fields import BodyField, nothing_said
+from coordinator.wire.encoding import Encoding, encode
 from coordinator.wire.forms import (
     BOOLEAN,
+    BYTES,
     PROBLEM,
     Form,
     Length,
@@ -146,6 +146,8 @@ def _form(kind: inspect.Type, *, is_strict: bool) -> Form:
             return text(length if is_strict else None)
         case inspect.BoolType():
             return BOOLEAN
+        case inspect.BytesType():
+            return BYTES
         case inspect.EnumType(cls):
             return members_of(cls, is_strict=is_strict)
         case inspect.VarTupleType(item_type=item):
@@ -200,7 +202,8 @@ def _tagged(kinds: list[Any]) -> Form:
             refuse("an object", value)
         tag = value.get(name)
         if tag is None:
-            raise WrongBody(f"expected {word.expected}, found {_nothing(value, name)}", f".{name}")
+            what = nothing_said(value, name)
+            raise WrongBody(f"expected {word.expected}, found {what}", f".{name}")
         try:
             kind = by_tag[word.read(tag)]
         except WrongBody as wrong:
@@ -214,153 +217,7 @@ def _tagged(kinds: list[Any]) -> Form:
     return Form("an object", read, write)
 
 
-def _nothing(body: Mapping[str, Any], name: str) -> str:
-    return "null" if name in body else "no such field"
-
-
 # --- the fields of an object
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """One field: ``name`` in the model, ``called`` so in a body."""
-
-    name: str
-    called: str
-    form: Form
-    is_required: bool
-    is_nullable: bool
-    is_left_out: bool
-    default: Any
-    bytes_max: float | None
-    """None: it is not made of bytes."""
-    when: str
-    """The field that changes what is said of this one while it is true; "": there is none."""
-    other: str | None
-    """What it is called then, instead; ``also``: beside."""
-    also: str | None
-    is_unsaid: bool
-    """Whether it is left out then."""
-
-    @classmethod
-    def of(cls, field: inspect.Field, *, is_strict: bool) -> _Field | None:
-        """Return how a body carries ``field``; None when it does not."""
-        kind, extra = bare(field.type)
-        if extra.get("is_internal"):
-            return None
-        types = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
-        in_bytes = [each for each in types if isinstance(each, inspect.BytesType)]
-        has_factory = field.default_factory is not NODEFAULT
-        return cls(
-            name=field.name,
-            called=field.encode_name,
-            form=_BYTES if in_bytes else _form(field.type, is_strict=is_strict),
-            is_required=field.required,
-            is_nullable=any(isinstance(each, inspect.NoneType) for each in types),
-            is_left_out=not field.required and (is_strict or bool(extra.get("is_left_out"))),
-            default=field.default_factory() if has_factory else field.default,
-            bytes_max=(is_strict and in_bytes[0].max_length) or inf if in_bytes else None,
-            when=extra.get("when", ""),
-            other=extra.get("or_called"),
-            also=extra.get("also_called"),
-            is_unsaid=bool(extra.get("is_unsaid")),
-        )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What it may be called in a body."""
-        encoded = (f"{self.called}_base64",) if self.bytes_max is not None else ()
-        return (self.called, *encoded, *(() if self.other is None else (self.other,)))
-
-    @property
-    def is_read_otherwise(self) -> bool:
-        return self.bytes_max is not None or self.other is not None
-
-    @property
-    def is_written_otherwise(self) -> bool:
-        return self.is_left_out or self.bytes_max is not None
-
-    def read_otherwise(self, body: Mapping[str, Any], values: dict[str, Any]) -> None:
-        """Put into ``values`` what ``body`` says, in whichever field."""
-        field = self
-        if self.other is not None and body.get(self.other) is not None:
-            if body.get(self.called) is not None:
-                raise WrongBody(f"expected {self.called} or {self.other}, found both")
-            field = replace(self, called=self.other)
-            values[self.when] = True
-        value = field.read(body)
-        if value is not None or self.is_required:
-            values[self.name] = value
-
-    def read(self, body: Mapping[str, Any]) -> Any:
-        """Return the value that ``body`` has for it, None when it has none."""
-        try:
-            if self.bytes_max is not None:
-                return _read_bytes(body, self, self.bytes_max)
-            value = body.get(self.called)
-            if value is not None:
-                return self.form.read(value)
-        except WrongBody as wrong:
-            wrong.path = f".{self.called}{wrong.path}"
-            raise
-        if self.is_required and not self.is_nullable:
-            what = _nothing(body, self.called)
-            raise WrongBody(f"expected {self.form.expected}, found {what}", f".{self.called}")
-        return None
-
-    def write_otherwise(self, body: dict[str, Any], encoding: Encoding) -> None:
-        """Change what ``body`` has for it, the bare value, into what it says."""
-        item = body[self.called]
-        if self.is_left_out and item == self.default:
-            del body[self.called]
-        elif item is None:
-            pass
-        elif self.bytes_max is not None:
-            written = bytes_fields(self.called, item, encoding)
-            if self.called not in written:
-                del body[self.called]
-            body.update(written)
-        elif self.form.write is not None:
-            body[self.called] = self.form.write(item, encoding)
-
-    def rename(self, body: dict[str, Any]) -> None:
-        """Call it in ``body`` what it is called while the field ``when`` is true."""
-        if self.called in body:
-            is_kept = self.other is None and not self.is_unsaid
-            written = body[self.called] if is_kept else body.pop(self.called)
-            body.update({name: written for name in (self.other, self.also) if name is not None})
-
-
-_BYTES = Form("text", lambda value: value)
-"""Of bytes, which take one of two fields."""
-
-
-def _read_bytes(body: Mapping[str, Any], field: _Field, bytes_max: float) -> Any:
-    """Return the bytes in ``data`` (text, or bytes in msgpack) or in ``data_base64``."""
-    data = _bytes_in(body, field)
-    if data is not None and len(data) > bytes_max:
-        raise WrongBody(f"expected at most {bytes_max} bytes, found {len(data)}")
-    return data
-
-
-def _bytes_in(body: Mapping[str, Any], field: _Field) -> Any:
-    name = field.called
-    value, encoded = body.get(name), body.get(f"{name}_base64")
-    if encoded is None and isinstance(value, bytes):
-        return value
-    if encoded is None and isinstance(value, str):
-        return value.encode("utf-8")
-    if encoded is not None and value is None:
-        decoded = read_base64(encoded)
-        if decoded is not None:
-            return decoded
-        raise WrongBody(f"expected base64 (RFC 4648, section 4), found {found(encoded)}", "_base64")
-    if value is not None and encoded is None:
-        refuse("text", value)
-    if value is not None or (field.is_required and not field.is_nullable):
-        what = "none" if value is None else "both"
-        raise WrongBody(f"expected {name} or {name}_base64, found {what}")
-    return None
 
 
 _forms: dict[type[Any], ObjectForm] = {}
@@ -374,22 +231,13 @@ def form_of(kind: type[Any]) -> ObjectForm:
     return form
 
 
-def bare(kind: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
-    """Return a type without what is said of it, and what is."""
-    extra: dict[str, Any] = {}
-    while isinstance(kind, inspect.Metadata):
-        extra = {**(kind.extra or {}), **extra}
-        kind = kind.type
-    return kind, extra
-
-
-def _bare_values(kind: type[Any], fields: Sequence[_Field]) -> Callable[[Any], dict[str, Any]]:
+def _bare_values(kind: type[Any], fields: Sequence[BodyField]) -> Callable[[Any], dict[str, Any]]:
     """Return what makes a body of the bare values, in the fastest of three ways."""
     names, called = [each.name for each in fields], [each.called for each in fields]
     pairs = partial(zip, called)
-    if getattr(kind, "_fields", ()) == tuple(names):
+    if getattr(kind, "_fields", None) == tuple(names):
         return lambda value: dict(pairs(value))
-    if getattr(kind, "__struct_fields__", ()) == tuple(called) == tuple(names):
+    if getattr(kind, "__struct_fields__", None) == tuple(called) == tuple(names):
         return asdict
     values = attrgetter(*names, "__class__", "__class__")  # of one name it would return no tuple
     return lambda value: dict(pairs(values(value)))
@@ -404,7 +252,8 @@ class ObjectForm:
         self._is_strict = getattr(info, "forbid_unknown_fields", False)
         self._tag_field: str | None = getattr(info, "tag_field", None)
         self._tag: Any = getattr(info, "tag", None)
-        fields = [_Field.of(each, is_strict=self._is_strict) for each in info.fields]
+        form = partial(_form, is_strict=self._is_strict)
+        fields = [BodyField.of(each, form, is_strict=self._is_strict) for each in info.fields]
         self._fields = tuple([each for each in fields if each is not None])
         self._known = {name for each in self._fields for name in each.names}
         if self._tag_field is not None:

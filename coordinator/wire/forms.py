@@ -96,6 +96,10 @@ def _read_boolean(value: Any) -> Any:
 BOOLEAN = Form("true or false", _read_boolean)
 
 
+BYTES = Form("text", lambda value: value)
+"""Of bytes, which take one of two fields: see ``body_fields``."""
+
+
 def _read_problem(value: Any) -> Any:
     if not isinstance(value, dict):
         refuse("an object", value)

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 import msgspec
 from msgspec import Struct, inspect
 
-from coordinator.wire.codec import bare
+from coordinator.wire.body_fields import bare
 
 _PLAIN_MARKS = frozenset({"one_of", "is_left_out"})
 _SCALARS = (inspect.IntType, inspect.StrType, inspect.BoolType, inspect.BytesType)

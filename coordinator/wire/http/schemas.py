@@ -13,7 +13,7 @@ from msgspec import inspect
 
 from coordinator.errors import CoordinatorError
 from coordinator.model.fields import INTEGER_MAX, INTEGER_MIN
-from coordinator.wire.codec import bare
+from coordinator.wire.body_fields import bare
 from coordinator.wire.http.openapi_shapes import Schema, array, choice, integer, maybe, reference
 
 _BOUNDS = {
