@@ -103,7 +103,7 @@ class CapturedMap(MutableMapping[str, V]):
         return value
 
     def __setitem__(self, key: str, value: V) -> None:
-        if not self._is_held():
+        if self._beside is None or not self._is_held():
             self._base[key] = value
             return
         beside = self._beside
@@ -117,7 +117,7 @@ class CapturedMap(MutableMapping[str, V]):
         beside[key] = value
 
     def __delitem__(self, key: str) -> None:
-        if not self._is_held():
+        if self._beside is None or not self._is_held():
             del self._base[key]
             return
         beside = self._beside
@@ -133,7 +133,7 @@ class CapturedMap(MutableMapping[str, V]):
 
     def pop(self, key: str, default: Any = _MISSING) -> Any:
         """Remove ``key`` and return its value, or ``default``; KeyError without one."""
-        if not self._is_held():
+        if self._beside is None or not self._is_held():
             return self._base.pop(key) if default is _MISSING else self._base.pop(key, default)
         return super().pop(key) if default is _MISSING else super().pop(key, default)
 
