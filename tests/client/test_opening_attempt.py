@@ -7,6 +7,7 @@ import asyncio
 
 import pytest
 
+from coordinator.client.in_process import _MemoryConnector
 from coordinator.errors import LockTimeoutError
 from recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
@@ -107,3 +108,28 @@ async def test_an_attempt_that_is_withdrawn_before_it_is_answered_leaves_no_sess
         assert await observer.sessions() == ()
         network.loses_reply_of = lambda request: False
         assert not (await client.session()).is_lost
+
+
+@in_memory
+async def test_connections_are_kept_after_an_acquire(
+    world: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answered at once or after a wait: twenty cycles of two contenders share a few connections."""
+    opened: list[object] = []
+    create = _MemoryConnector._create_connection
+
+    async def counted(self: _MemoryConnector, *given: object) -> object:
+        opened.append(self)
+        return await create(self, *given)
+
+    monkeypatch.setattr(_MemoryConnector, "_create_connection", counted)
+    async with world.client() as client:
+
+        async def cycles(owner: str) -> None:
+            for _ in range(20):
+                async with Lock(client, "daily", owner=owner):
+                    await asyncio.sleep(0.01)
+
+        await asyncio.gather(cycles("one"), cycles("two"))
+
+    assert len(opened) <= 6

@@ -146,7 +146,8 @@ class Attempt:
             match said:
                 case AcquireReply(grant):
                     self.learn()
-                    await _ended(stream)
+                    if type(said) is Granted:
+                        await _ended(stream)
                     return grant
                 case Queued(position):
                     self.learn()
