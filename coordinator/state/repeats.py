@@ -1,6 +1,6 @@
 """The check that a remembered outcome belongs to the operation of the request.
 
-A request number stands for one operation for ever. A client that reuses it for another operation
+A request number belongs to one operation, always. A client that reuses it for another operation
 would get the first one's outcome (a set that answers "done" and set nothing), so that is refused at
 the door. Refusals are not compared: they say what was refused, and that nothing happened.
 """

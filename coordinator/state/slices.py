@@ -180,7 +180,7 @@ def _read_counters(whole: Whole, _cursor: Cursor, budget: _Budget) -> Cursor | N
     return None
 
 
-# --- the tree, with what stands beside its znodes
+# --- the tree, with what is kept beside its znodes
 
 
 def _read_tree(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:

@@ -14,7 +14,7 @@ reaches waits for ever.
 4. Cost: one look for an owner with no other contender; the shorter end of a possible cycle, mostly;
    else what can be reached from it, each contender once. If that is more than
    ``deadlock_search_max``, the attempt is refused: whether it would wait for ever is not known.
-5. Everything is walked in a defined order; the cycle told is a shortest one.
+5. Everything is walked in a defined order; the cycle that is named is a shortest one.
 
 Source: reduction of the wait-for graph (Holt 1972, "Some Deadlock Properties of Computer Systems").
 """
@@ -72,7 +72,7 @@ def _may_close_a_cycle(table: LockTable, standing: list[str], directories: tuple
     """Whether a look at both ends allows a cycle; False is certain, and what is found mostly.
 
     A cycle leaves by the queues that are entered and comes back by those who wait behind our own
-    contenders; at neither end can it go through somebody who stands in that one queue only.
+    contenders; at neither end can it go through an owner in that one queue only.
     """
     behind: list[tuple[Queue, int]] = []
     for path in standing:
@@ -93,7 +93,7 @@ def _length(end: list[tuple[Queue, int]]) -> int:
 
 
 def _stands_elsewhere(table: LockTable, queue: Queue, start: int) -> bool:
-    """Whether an owner in the queue, from ``start`` on, stands in another one as well.
+    """Whether an owner in the queue, from ``start`` on, is in another one as well.
 
     Nobody looks through a queue that is far too long: then it may be so."""
     if len(queue.contenders) - start > _SCANNED_EACH * table.limits.deadlock_search_max:

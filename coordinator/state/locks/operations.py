@@ -5,7 +5,7 @@
 3. An attempt that would wait for ever is refused with Deadlock, before anything is made.
 4. Only who holds is downgraded, noted, or ended by its bound; only a closed queue is reopened.
 5. A holder that asked for a lock-delay and is lost by expiry, or by a failure that its client
-   found in itself, leaves its queue closed: a persistent ``delay-`` znode stands where it stood,
+   found in itself, leaves its queue closed: a persistent ``delay-`` znode takes its place,
    behind those who hold with it.
 
 Source: lock-delay is Chubby's (Burrows 2006, section 2.4).
@@ -294,7 +294,7 @@ class LockOperations:
         closing = self._locks.closings.get(path)
         if operation.term != term or closing is None or closing.czxid != czxid:
             return Reopened(path, czxid, was_closed=False)
-        # With what somebody may have put below it, or the queue would stay closed for ever.
+        # With what a client may have put below it, or the queue would never open again.
         self._operations.delete(Delete(path, is_recursive=True))
         return Reopened(path, czxid, was_closed=True)
 

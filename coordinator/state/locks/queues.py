@@ -1,4 +1,4 @@
-"""The queues of locks and elections: who stands in them, who holds, who is next.
+"""The queues of locks and elections: who is in them, who holds, who is next.
 
 A queue is a directory ``/locks/<segment>`` or ``/elections/<segment>``; a contender is a child
 whose name ends in its number. This is the record of them beside the tree, kept from the tree's
@@ -86,7 +86,7 @@ class Queue:
         return bisect_left(self.contenders, (number, path))
 
     def has(self, number: int, path: str) -> bool:
-        """Whether the contender stands in its place."""
+        """Whether the contender is in its place."""
         at = self.index(number, path)
         return at < len(self.contenders) and self.contenders[at] == (number, path)
 
@@ -173,7 +173,7 @@ class LockTable:
         self.is_changed = True
 
     def go_on_granting(self) -> None:
-        """Look at the queues in which somebody is still to be granted."""
+        """Look at the queues with a contender that is still to be granted."""
         for directory in islice(self.ungranted, LOOKED_AT_ONCE):
             self._touched[directory] = None
             self.is_changed = True
@@ -242,7 +242,7 @@ class LockTable:
         if contender.granted_zxid is None:
             self._touched[directory] = None
         else:
-            assert queue.held == len(queue.contenders), "who holds at once stands behind holders"
+            assert queue.held == len(queue.contenders), "who holds at once is behind holders"
             queue.held += 1
             granted.append(path)
         self._place(queue, contender)
@@ -260,7 +260,7 @@ class LockTable:
             self.owners.setdefault((contender.session_id, contender.owner), {})[path] = None
 
     def _hand_made(self, tree: Tree, event: Event) -> ContenderRecord | None:
-        """Return the contender that a plain znode is: anonymous, its kind told by its name.
+        """Return the contender that a plain znode is: anonymous, its kind said by its name.
 
         None for other znodes below the roots; one that closes its queue is noted here.
         """

@@ -1,4 +1,4 @@
-"""What can be read of the queues: who stands where, who holds, what closes them, what was held.
+"""What can be read of the queues: who is where, who holds, what closes them, what was held.
 
 Reads only, for the rooms above; what they return are values of this moment.
 """
@@ -18,7 +18,7 @@ from coordinator.state.locks.queues import LockTable
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a contender stands: ``position`` counts those before it, and is 0 for who holds.
+    """The place of a contender: ``position`` counts those before it, and is 0 for who holds.
 
     ``is_queued`` is False when it is not (or no longer) there; then ``position`` is -1.
     """
@@ -39,11 +39,11 @@ class LockReads:
 
     @property
     def has_ungranted(self) -> bool:
-        """Whether somebody may hold, and is granted by a command that is still to come."""
+        """Whether a contender may hold, and is granted by a command that follows."""
         return bool(self._table.ungranted)
 
     def standing(self, path: str) -> Standing:
-        """Return where the contender stands, in O(log n)."""
+        """Return the place of the contender, in O(log n)."""
         contender = self._table.contenders.get(path)
         if contender is None:
             return _ABSENT
@@ -63,7 +63,7 @@ class LockReads:
     def contenders(
         self, directory: str, limit: int | None = None, start: int = 0
     ) -> tuple[ContenderRecord, ...]:
-        """Return who stands in the queue, holders first; at most ``limit``, from the position
+        """Return the contenders in the queue, holders first; at most ``limit``, from the position
         ``start`` on."""
         queue = self._table.queues.get(directory)
         if queue is None:
@@ -101,7 +101,7 @@ class LockReads:
         return next(self._table.holders(directory), None)
 
     def directories(self) -> Iterator[str]:
-        """Iterate over the queues in which somebody stands, or that are closed; in no order."""
+        """Iterate over the queues that have a contender, or are closed; in no order."""
         return iter(self._table.queues)
 
     def size(self, directory: str) -> int | None:
@@ -156,7 +156,7 @@ class LockReads:
 
     def ended_at(self, zxid: int) -> tuple[EndedGrant, ...]:
         """Return the grants that the latest command ended, if that was ``zxid``; the last first.
-        All of them, however few the history keeps: their holders are to be told."""
+        All of them, however few the history keeps: their holders must be notified."""
         ended = self._table.ended_now
         return tuple(reversed(ended)) if ended and ended[0].ended_zxid == zxid else ()
 
