@@ -99,13 +99,15 @@ def connect(
     async def open_client() -> AsyncClient:
         if isinstance(transport, str) and transport != "http":
             http = HttpTransport() if transport == "auto" else None
-            leader = KnownLeader()
+            leader: KnownLeader | None = KnownLeader()
             stream = StreamTransport(leader, label=settings.label, http=http)
             packed = Encoding.MSGPACK
             delivery = Delivery(stream, urls, clock, retry, leader, encoding=packed)
         else:
             sent_over = HttpTransport() if isinstance(transport, str) else transport
-            delivery = Delivery(sent_over, urls, clock, retry)
+            leader = getattr(sent_over, "leader", None)
+            encoding = Encoding.JSON if leader is None else Encoding.MSGPACK
+            delivery = Delivery(sent_over, urls, clock, retry, leader, encoding=encoding)
         return AsyncClient(delivery, settings)
 
     return Connector(open_client)

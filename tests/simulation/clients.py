@@ -30,6 +30,7 @@ from coordinator.model.operations import Check, Create, Delete, SetData
 from tests.simulation.contending import Contending
 from tests.simulation.link import ClientLink
 from tests.simulation.loop import OwnClock, Owner
+from tests.simulation.stream_link import StreamLink
 from tests.simulation.told import Watching, Written
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class SimulatedClient:
         rate = draw.uniform(*world.settings.client_clock_rates)
         self.clock = OwnClock(world.loop, rate, draw.randrange(1_000_000))
         self.link = ClientLink(world, self.owner, draw.randrange(1 << 60))
+        self.stream = StreamLink(self.link, seed) if world.speaks_stream(seed) else None
         self.session_timeout_ms = draw.choice((1_000, 1_500, 2_500, 4_000))
         self.client: AsyncClient
         self.contending = Contending(self)
@@ -73,7 +75,7 @@ class SimulatedClient:
     async def _run(self) -> None:
         connector = connect(
             [member.url for member in self.world.members],
-            transport=self.link,
+            transport=self.stream or self.link,
             clock=self.clock,
             timeout=3.0,
             session_timeout=self.session_timeout_ms / 1000,

@@ -269,7 +269,7 @@ class Door:
             "leave_on_cancel": asked.on_disconnect == "leave",
         }
 
-        is_followed = Encoding.JSON.value not in request.headers.get("Accept", "")
+        is_followed = Encoding.JSON.value not in request.headers.get("accept", "")
 
         async def begin(told: Callable[[int], None]) -> GrantReply:
             how = common | {

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
+from coordinator.client.delivery import encoding_of
 from coordinator.client.locks import Acquired
 from coordinator.client.transport import Request, Response
 from coordinator.config import (
@@ -59,6 +60,9 @@ SETTINGS_EVERY = 10
 """And other settings in one of so many, not one of those."""
 FORGERIES_EVERY = 10
 """And a member that lies, in one of so many, again in others."""
+STREAMS_FROM = 100_000
+"""From this seed on, some clients of each world speak the stream; those before are as they were."""
+_STREAMS = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,11 @@ class World:
         self.record.on_expired.append(self._note_expired)
         self.record.on_bound_over.append(self._check_bound_over)
         self.record.on_entry.append(self._check_quorum)
+
+    def speaks_stream(self, client_seed: int) -> bool:
+        """Whether the client drawn by this seed speaks the stream."""
+        is_late = self.seed >= STREAMS_FROM
+        return is_late and random.Random(f"speaks {client_seed}").random() < _STREAMS
 
     # --- the course of the world
 
@@ -332,7 +341,8 @@ class World:
         match request.method, segments[2:]:
             case "POST", ["sessions", session_id, "heartbeat"]:
                 self.record.note_heartbeat(session_id, arrived_s)
-                lease = from_body(SessionLease, decode(response.body))
+                body = decode(response.body, encoding_of(response.headers))
+                lease = from_body(SessionLease, body)
                 lost = [each.fencing_token for each in lease.lost]
                 self.record.note_lease(session_id, arrived_s, lease.holds, lost)
             case "DELETE", ["locks" | "elections", _, "attempts", client_id, number]:

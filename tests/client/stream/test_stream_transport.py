@@ -579,7 +579,8 @@ def test_lines_that_go_on_are_credited_and_given_up() -> None:
         transport = StreamTransport(connect=network.connect)
         async with transport.stream(A, get("/watch"), 1_000) as stream:
             assert len(await stream.line() or b"") == 200_000
-            assert await stream.line() == (200_000).to_bytes(4, "big")
+            async with asyncio.timeout(10):
+                assert await stream.line() == (200_000).to_bytes(4, "big")
         await asyncio.sleep(0.1)
         assert frames.Cancel(1) in network.peer(A).received
         await transport.close()
