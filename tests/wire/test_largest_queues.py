@@ -45,7 +45,7 @@ class Long:
         return json.loads(self.scene.call("GET", path))
 
 
-async def fill(scene: Crowded) -> None:
+def fill(scene: Crowded) -> None:
     """Put everybody in its queue before the member begins, as a snapshot would."""
     replica = scene.member._replica
     machine = replica.machine
@@ -59,7 +59,10 @@ async def fill(scene: Crowded) -> None:
             if number % _EACH == 0:
                 do(OpenSession(session_id, 3_600_000, "l" * 200))
             do(Enter((directory,), prefix, kind, session_id, _DATA))
-    for listener in replica._listeners:
+
+
+async def restore(scene: Crowded) -> None:
+    for listener in scene.member._replica._listeners:
         listener.on_restore()
 
 
@@ -67,7 +70,8 @@ async def fill(scene: Crowded) -> None:
 def long() -> Iterator[Long]:
     with metered() as loop:
         scene = Crowded(loop)
-        loop.run(fill(scene))
+        fill(scene)
+        loop.run(restore(scene))
         loop.run(scene.open())
         try:
             yield Long(scene)
