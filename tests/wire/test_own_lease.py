@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -370,7 +370,7 @@ async def test_what_no_leader_promises_is_null(world: MemoryCluster) -> None:
     headers = {
         **numbered.headers, "Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1",
     }  # fmt: skip
-    reply = await network.request(LEFT, replace(numbered, headers=headers), 10_000)
+    reply = await network.request(LEFT, numbered._replace(headers=headers), 10_000)
     of_a_numbered = json.loads(reply.body)["grant"]
     member.lock_views._promises.remaining_ms = no_leader  # type: ignore[method-assign,assignment]
     grant = await Face("election", is_stream=False, is_msgpack=False).ask(
