@@ -58,7 +58,7 @@ class CallbackFailed(Exception):
 
 
 @dataclass(slots=True)
-class Attempt:
+class AcquireAttempt:
     """What is known of it. ``session`` is None until a member says that it was opened."""
 
     ids: RequestIds

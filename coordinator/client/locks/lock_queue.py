@@ -27,8 +27,8 @@ from coordinator.client.locks.acquired import Acquired
 from coordinator.client.locks.attempt import (
     EITHER,
     POSITIONS,
+    AcquireAttempt,
     AskAgain,
-    Attempt,
     CallbackFailed,
 )
 from coordinator.client.locks.leftovers import Leftovers
@@ -139,7 +139,7 @@ class LockQueue:
         opening = self._sessions.begin()
         session = None if opening else await self._sessions.get(limit_ms / 1000)
         ids = self._delivery.request_ids.take()
-        attempt = Attempt(ids, clock, deadline_ms, wait_ms == 0, session, opening)
+        attempt = AcquireAttempt(ids, clock, deadline_ms, wait_ms == 0, session, opening)
         try:
             acquired = await self._acquired(attempt, request, on_position)
         except CallbackFailed as failed:
@@ -261,7 +261,10 @@ class LockQueue:
     # --- waiting
 
     async def _acquired(
-        self, attempt: Attempt, request: AcquireRequest, on_position: Callable[[int], None] | None
+        self,
+        attempt: AcquireAttempt,
+        request: AcquireRequest,
+        on_position: Callable[[int], None] | None,
     ) -> Acquired:
         bases = [self._base_of(each) for each in self.names]
         with self._leftovers.contending(bases, request.owner):
@@ -278,7 +281,10 @@ class LockQueue:
             return acquired
 
     async def _until_answered(
-        self, attempt: Attempt, request: AcquireRequest, on_position: Callable[[int], None] | None
+        self,
+        attempt: AcquireAttempt,
+        request: AcquireRequest,
+        on_position: Callable[[int], None] | None,
     ) -> GrantReply:
         trouble = Trouble()
         forgotten = 0
@@ -312,7 +318,7 @@ class LockQueue:
 
     async def _listen(
         self,
-        attempt: Attempt,
+        attempt: AcquireAttempt,
         request: AcquireRequest,
         remaining_ms: int,
         on_position: Callable[[int], None] | None,
@@ -336,7 +342,7 @@ class LockQueue:
             raise
 
     def _call(
-        self, attempt: Attempt, request: AcquireRequest, remaining_ms: int, accept: str
+        self, attempt: AcquireAttempt, request: AcquireRequest, remaining_ms: int, accept: str
     ) -> Call:
         said = {name: getattr(request, name) for name in AcquireRequest.__struct_fields__}
         asked = said | {
@@ -350,7 +356,7 @@ class LockQueue:
 
     # --- leaving nothing behind
 
-    async def _settle(self, attempt: Attempt, owner: str, error: BaseException) -> None:
+    async def _settle(self, attempt: AcquireAttempt, owner: str, error: BaseException) -> None:
         """Withdraw what the failed attempt may have left; raise what is then known of it."""
         if not attempt.may_be_queued:
             return
@@ -389,7 +395,7 @@ class LockQueue:
             else:
                 return
 
-    async def _withdraw(self, call: Call, attempt: Attempt, owner: str) -> bool:
+    async def _withdraw(self, call: Call, attempt: AcquireAttempt, owner: str) -> bool:
         """Withdraw by number; False when only the end of the session will remove the contender."""
         while not attempt.has_ended:
             try:

@@ -43,7 +43,7 @@ from coordinator.wire.routes.door import Door
 _CLIENT_ID, _NUMBER = 4, 5
 
 
-class Contending(NamedTuple):
+class Entering(NamedTuple):
     """In which session to enter the queue, and whom to tell of the wait."""
 
     session_id: str
@@ -52,7 +52,7 @@ class Contending(NamedTuple):
     on_position: Callable[[int], None] | None
 
 
-Begin = Callable[[Contending], Awaitable[GrantReply]]
+Begin = Callable[[Entering], Awaitable[GrantReply]]
 """Enters the queue and returns the grant."""
 
 GiveBack = Callable[[GrantReply, int], Awaitable[object]]
@@ -144,7 +144,7 @@ class AcquireHandler:
         if kept is not None:
             async with kept.kept():
                 grant = await begin(
-                    Contending(kept.session_id, None, self._on_queued, on_position)
+                    Entering(kept.session_id, None, self._on_queued, on_position)
                 )
             paths = [grant.path, *(each.path for each in grant.grants)]
             await kept.begin_in_full(paths)
@@ -161,7 +161,7 @@ class AcquireHandler:
             session_id = opening.session_id
         assert session_id is not None, "a request has a session or a lease"
         try:
-            grant = await begin(Contending(session_id, opening, self._on_queued, on_position))
+            grant = await begin(Entering(session_id, opening, self._on_queued, on_position))
         except BadArgumentsError as error:
             raise in_words_of_a_lease(error) from None
         return await self._with_promise(grant)

@@ -9,7 +9,7 @@ from coordinator.model.grants import AbandonReply, GrantReply, ReleaseReply
 from coordinator.service.locks.service import AcquireOptions, QueueService
 from coordinator.state.commands import HeldCondition
 from coordinator.wire.request import Answer, Answered, Request
-from coordinator.wire.routes.acquire import AcquireHandler, Contending, wait_deadline_ms
+from coordinator.wire.routes.acquire import AcquireHandler, Entering, wait_deadline_ms
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door, checked_client_id
 from coordinator.wire.routes.paths import name_at
@@ -44,17 +44,17 @@ class QueueRoutes:
         request_id = door.request_id(request)
         deadline_ms = wait_deadline_ms(door, request, asked)
 
-        async def begin(contending: Contending) -> GrantReply:
+        async def begin(entering: Entering) -> GrantReply:
             return await enter(
                 {
-                    "session_id": contending.session_id,
-                    "opening": contending.opening,
+                    "session_id": entering.session_id,
+                    "opening": entering.opening,
                     "request": request_id,
                     "wait_deadline_ms": deadline_ms,
                     "is_try": asked.timeout_ms == 0,
                     "if_held": if_held,
-                    "on_queued": contending.on_queued,
-                    "on_position": contending.on_position,
+                    "on_queued": entering.on_queued,
+                    "on_position": entering.on_position,
                     "leave_on_cancel": asked.on_disconnect == "leave",
                 }
             )
