@@ -64,7 +64,7 @@ bench: $(VENV)/.installed-dev
 	@$(BIN)/python -m bench.failover --stop
 	@$(BIN)/python -m bench.compiled
 
-# Ours and the peers in one run, into docs/benchmarks: at most 20 minutes on two idle cores. It goes on
+# Ours and the peers in one run, into docs/benchmarks: about 20 minutes on two idle cores. It goes on
 # with OPTIONS=--resume; OPTIONS='--rows lock-64,kill' measures these alone, --list names them.
 bench-peers: $(VENV)/.installed-dev
 	@$(BIN)/python -m bench.peers $(OPTIONS)

@@ -2,7 +2,7 @@
 
 Three members each on loopback, everything synced, the same generator against all, peers warmed up,
 interleaved rounds. A peer that is not installed is named with the command that installs it. The
-whole takes under 20 minutes on two idle cores, ``--quick`` under four.
+whole takes about 20 minutes on two idle cores, ``--quick`` five without the long row.
 
     python -m bench.peers                       # all rows, into docs/benchmarks/
     python -m bench.peers --rows lock-64,kill   # these rows alone
@@ -87,7 +87,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--systems", type=names, default=list(SYSTEMS))
     parser.add_argument("--seconds", type=float, default=1.0, help="of each round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm", type=float, default=20.0, help="seconds for each system, before")
+    parser.add_argument("--warm", type=float, default=15.0, help="seconds for each system, before")
     parser.add_argument("--quick", action="store_true", help="one short round, no long rows")
     parser.add_argument("--resume", action="store_true", help="leave out rows that are in the JSON")
     parser.add_argument("--output", type=Path, default=OUTPUT)
