@@ -117,6 +117,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "coordinator.cli": (
         "coordinator.cli",
+        "coordinator.build",
         "coordinator.client",
         "coordinator.server",
         "coordinator.config",
