@@ -14,8 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
+from coordinator.wire.stream import frames
 from tests.loop_meter import Metered
 from tests.wire.crowded import Crowded
 
@@ -74,6 +76,28 @@ def _sent(scene: Crowded, raw: bytes) -> socket.socket:
 def _post(path: str, length: int, body: bytes) -> bytes:
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {length}\r\n\r\n".encode() + body
+
+
+def _streamed(
+    scene: Crowded, method: str, path: str, body: Any = None, *, accept: str = "", waits: float
+) -> socket.socket:
+    """Send one request through the stream, as ``_asked`` does."""
+    assert scene.server is not None
+    connection = socket.create_connection(("127.0.0.1", scene.server.port), timeout=10)
+    data = None if body is None else msgspec.msgpack.encode(body)
+    headers = {"accept": accept} if accept else {}
+    asked = (
+        frames.Hello(frames.VERSION, frames.HelloSettings()),
+        frames.Request(1, method, path, headers, data),
+    )
+    connection.sendall(frames.PREFACE + b"".join(map(frames.encoded, asked)))
+    connection.settimeout(max(waits, 0.001))
+    try:
+        while connection.recv(65_536) and waits:
+            pass
+    except TimeoutError:
+        pass
+    return connection
 
 
 def _wish(timeout_ms: int) -> dict[str, int]:
@@ -140,6 +164,16 @@ ROWS: dict[str, Part] = {
     ),
     "an answer that nobody reads": lambda scene: _sent(
         scene, b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 30
+    ),
+    "a read by the stream": lambda scene: _streamed(scene, "GET", "/v1/tree?children", waits=0.02),
+    "a watch by the stream": lambda scene: _streamed(
+        scene, "GET", "/v1/watch?path=/a", accept=_LINES, waits=0.02
+    ),
+    "a wait by the stream that is left": lambda scene: _streamed(
+        scene, "POST", "/v1/locks/held", _wish(20_000), waits=0.02
+    ),
+    "a told wait by the stream that is over": lambda scene: _streamed(
+        scene, "POST", "/v1/locks/held", _wish(40), accept=_LINES, waits=0.1
     ),
     "a campaign that is left": lambda scene: _asked(
         scene, "POST", "/v1/elections/held", _wish(20_000), accept=_LINES, waits=0.02

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from contextlib import suppress
 
 from coordinator.errors import (
     BadArgumentsError,
@@ -152,6 +153,7 @@ class StreamConnection(asyncio.Protocol):
         for request in running.values():
             if request.task is not None:
                 self._door.end(request.task)
+                request.task = None  # it holds on to us: no cycle is left for the collector
         self._wake_room()
         if self._transport is not None:
             release(self._transport)
@@ -247,14 +249,16 @@ class StreamConnection(asyncio.Protocol):
                 if not self._is_long_served:
                     self._serve_long()
 
-    def on_lines(self, request: StreamRequest) -> None:
-        """Its lines begin: nobody waits for those of an observation to end, which may be never."""
-        if request.is_long and not request.target.startswith(_EXPORT):
+    def on_lines(self, number: int) -> None:
+        # Nobody waits for the lines of an observation to end, which may be never.
+        request = self._running.get(number)
+        if request is not None and request.is_long and not request.target.startswith(_EXPORT):
             request.is_long = False
             self._serve_long()
 
     def _end(self, request: StreamRequest, task: asyncio.Task[None]) -> None:
         self._door.end(task)
+        request.task = None
         if request.is_long:
             self._serve_long()
 
@@ -270,13 +274,12 @@ class StreamConnection(asyncio.Protocol):
     # --- what goes out
 
     async def _serve(self, request: StreamRequest) -> None:
-        try:
+        answered = None
+        with suppress(ConnectionError, asyncio.CancelledError):
+            # Its task ends by no error, which would hold on to all that it has passed through.
             answered = await self._door.answering.answer(request, self._place.full)
-        except ConnectionError:
-            answered = None
-        finally:
-            is_waited_for = self._running.pop(request.id, None) is request
-            request.task = None  # it holds on to us: no cycle is left for the collector
+        is_waited_for = self._running.pop(request.id, None) is request
+        request.task = None  # it holds on to us: no cycle is left for the collector
         if request.is_long and is_waited_for:
             self._serve_long()
         if not is_waited_for:
@@ -364,9 +367,9 @@ class StreamConnection(asyncio.Protocol):
             if not each.done():
                 each.set_result(None)
 
-    def is_waited_for(self, request: StreamRequest) -> bool:
-        """Say whether the client still waits for the answer to ``request``."""
-        return self._running.get(request.id) is request and not self._is_closing()
+    def is_waited_for(self, number: int) -> bool:
+        """Say whether the client still waits for the answer to a request."""
+        return number in self._running and not self._is_closing()
 
     # --- deadlines
 

@@ -40,13 +40,13 @@ class Sender(Protocol):
     def send(self, frame: FromServer) -> None:
         """Send a frame with those of this pass of the loop."""
 
-    def on_lines(self, request: StreamRequest) -> None:
-        """The lines of ``request`` begin."""
+    def on_lines(self, number: int) -> None:
+        """The lines of a request begin."""
 
     async def room(self) -> None:
         """Wait until it is not full any more."""
 
-    def is_waited_for(self, request: StreamRequest) -> bool:
+    def is_waited_for(self, number: int) -> bool:
         """Whether the client is there, and has not given this request up."""
 
 
@@ -113,28 +113,26 @@ class StreamRequest:
 
     def is_connected(self) -> bool:
         """Say whether the client can still be answered."""
-        return self._sender.is_waited_for(self)
+        return self._sender.is_waited_for(self.id)
 
     def lines(self, labels: Mapping[str, str], *, is_sse: bool = False) -> StreamLines:
         """Return an answer of many lines, to be sent one by one."""
-        self.stream = StreamLines(self, self._sender, labels)
+        self.stream = StreamLines(self.id, self._sender, labels)
         return self.stream
 
 
 class StreamLines:
     """A response that goes on; opened with its first line."""
 
-    __slots__ = ("_credit", "_granted", "_id", "_labels", "_request", "_sender", "is_line_out",
-                 "is_open")  # fmt: skip
+    __slots__ = ("_credit", "_granted", "_id", "_labels", "_sender", "is_line_out", "is_open")
 
     status = 200
     encoding = Encoding.MSGPACK
 
-    def __init__(self, request: StreamRequest, sender: Sender, labels: Mapping[str, str]) -> None:
-        self._request = request
+    def __init__(self, number: int, sender: Sender, labels: Mapping[str, str]) -> None:
         self._sender = sender
         self._labels = labels
-        self._id = request.id
+        self._id = number
         self._credit = sender.window_bytes
         self._granted: asyncio.Future[None] | None = None
         """Set while the next line waits for credit."""
@@ -176,7 +174,7 @@ class StreamLines:
                 await self._credited()
             else:
                 await self._sender.room()
-        if not self._sender.is_waited_for(self._request):
+        if not self._sender.is_waited_for(self._id):
             raise ConnectionResetError("the client went away")
         self._credit -= len(line)
         self._sender.send(frames.Line(self._id, line))
@@ -195,4 +193,4 @@ class StreamLines:
             headers = {name.lower(): value for name, value in self._labels.items()}
             headers.pop(_MEMBER, None)  # WELCOME has said it
             self._sender.send(frames.Head(self._id, self.status, headers))
-            self._sender.on_lines(self._request)
+            self._sender.on_lines(self._id)

@@ -6,6 +6,7 @@ a connection can bring it, up to the hundred frames that are taken in a pass.
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 from collections.abc import Iterator
@@ -33,7 +34,12 @@ hold the loop however they came."""
 @pytest.fixture(scope="module")
 def scene() -> Iterator[Crowded]:
     with crowded() as running:
-        yield running
+        gc.collect()
+        gc.freeze()  # as a member does with what it has restored: ``coordinator.garbage``
+        try:
+            yield running
+        finally:
+            gc.unfreeze()
 
 
 class Streamed:
