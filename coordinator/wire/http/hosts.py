@@ -88,14 +88,19 @@ def refuse_foreign_host(request: web.BaseRequest, names: Names) -> None:
         raise BadArgumentsError(f"Host: expected one, found {len(hosts)}")
     if not hosts:
         return
-    name = _without_port(hosts[0].strip().lower()).removesuffix(".")
-    if _is_address(name) or name in names:
+    if is_known(hosts[0], names):
         return
     raise NoAuthError(
         f"Host: expected an address, localhost, the host of a client_url or a name in "
         f"http.allowed_hosts; found {shortened(ascii(hosts[0]))}. If this is a name of this "
         f"member, put it into http.allowed_hosts"
     )
+
+
+def is_known(host: str, names: Names) -> bool:
+    """Say whether a Host header is an address, or one of ``names``."""
+    name = _without_port(host.strip().lower()).removesuffix(".")
+    return _is_address(name) or name in names
 
 
 def refuse_other_sites(request: web.BaseRequest, names: Names | None) -> None:

@@ -15,11 +15,14 @@ from aiohttp import web
 from coordinator.clock import Clock
 from coordinator.config import HttpConfig
 from coordinator.errors import ConfigError
-from coordinator.wire.admission import Admission
+from coordinator.wire.admission import Admission, Place
 from coordinator.wire.arrival import Doorway
 from coordinator.wire.http.adapter import DOOR, NAMES, ROUTES
+from coordinator.wire.http.app import checks_of
 from coordinator.wire.http.connection import Connection
 from coordinator.wire.http.hosts import ANY, is_loopback, known_names
+from coordinator.wire.http.slim import SlimConnection, SlimDoor
+from coordinator.wire.routes.answering import Answering
 from coordinator.wire.stream.connection import StreamConnection
 from coordinator.wire.stream.door import StreamDoor
 
@@ -57,6 +60,7 @@ class HttpServer:
         self._listener: asyncio.Server | None = None
         self._doorway: Doorway | None = None
         self._streams: StreamDoor | None = None
+        self._slim: SlimDoor | None = None
         self._port = 0
 
     @property
@@ -110,6 +114,8 @@ class HttpServer:
         self._app[DOOR].close()
         self._doorway.close()
         self._streams.close()
+        assert self._slim is not None
+        self._slim.close()
         if break_after_s is None:
             break_after_s = self._config.shutdown_grace_ms / 1_000
         loop = asyncio.get_running_loop()
@@ -117,6 +123,7 @@ class HttpServer:
         breaking = loop.call_later(break_after_s, self._break_connections)
         await self._runner.cleanup()
         await self._streams.closed()
+        await self._slim.closed()
         breaking.cancel()
         await self._app[DOOR].settle()
 
@@ -132,6 +139,8 @@ class HttpServer:
             self._doorway.close()
         if self._streams is not None:
             self._streams.abort()
+        if self._slim is not None:
+            self._slim.abort()
         if self._runner is None or self._runner.server is None:
             return
         for connection in list(self._runner.server.connections):
@@ -145,12 +154,19 @@ class HttpServer:
         manager = runner.server
         assert manager is not None
 
-        routes = self._app.get(ROUTES) or ()
-        streams = StreamDoor(self._app[DOOR], routes, self._admission, self._config)
-        self._streams = streams
+        def aiohttp(place: Place, at: float) -> Connection:
+            return Connection(manager, self._admission, place, at, loop=loop)
+
+        def http(place: Place, at: float) -> asyncio.Protocol:
+            return aiohttp(place, at) if place.full else SlimConnection(slim, place)
+
+        app, routes = self._app, self._app.get(ROUTES) or ()
+        self._streams = streams = StreamDoor(app[DOOR], routes, self._admission, self._config)
+        answering = Answering(app[DOOR], routes, "http", checks_of)
+        self._slim = slim = SlimDoor(answering, self._admission, aiohttp, app[NAMES])
         self._doorway = Doorway(
             self._admission,
-            http=lambda place, at: Connection(manager, self._admission, place, at, loop=loop),
+            http=http,
             stream=lambda place, at: StreamConnection(streams, place, at),
         )
         listener = await loop.create_server(

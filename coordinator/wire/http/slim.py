@@ -1,0 +1,365 @@
+"""The short way of a plain HTTP request: parsed here, answered as over the stream, no aiohttp.
+
+aiohttp costs a member more than everything else that it does for a read. So what clients send most
+goes this way, and everything else, at the first byte that is not plain, aiohttp's: the connection
+is handed over to it with what has come, and stays there. So this parser need not be lenient, or
+complete; what it takes must mean the same to both, and the same bytes are answered.
+
+1. Plain is: GET, PUT, POST, DELETE or PATCH of a znode, lock, election, session or multi; HTTP/1.1;
+   at most 32 headers of printable ASCII, none of them twice, no transfer coding, nothing about the
+   connection but keep-alive, nothing that browsers say of other sites; a host that is ours; a body
+   that came whole with its header; an answer that is whole.
+2. One request after the other: what is sent ahead waits, and is bounded.
+3. A client that goes away cancels its request; one that takes nothing for ``idle_deadline_ms`` is
+   cut off; one that asks nothing for as long is let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from email.utils import formatdate
+from functools import cache
+from http import HTTPStatus
+
+from coordinator.wire import messages
+from coordinator.wire.admission import Admission, Place
+from coordinator.wire.arrival import Speaker, release
+from coordinator.wire.encoding import Encoding
+from coordinator.wire.http.hosts import Names, is_known
+from coordinator.wire.request import Answer, LineStream
+from coordinator.wire.routes.answering import Answering
+
+_HEADERS_MAX = 32
+_HEAD = re.compile(
+    rb"(GET|PUT|POST|DELETE|PATCH) "
+    rb"(/v1/(?:tree|multi|sessions|locks|elections)(?:[/?][!-~]{0,4096})?) HTTP/1\.1\r\n"
+    rb"((?:[A-Za-z0-9-]{1,64}:[ -~]{0,2048}\r\n){1,%d})\r\n" % _HEADERS_MAX
+)
+_LEFT_TO_AIOHTTP = frozenset(
+    {"transfer-encoding", "content-encoding", "expect", "upgrade", "te", "trailer", "origin",
+     "sec-fetch-site", "http2-settings", "proxy-connection"}
+)  # fmt: skip
+_KEEP_ALIVE = frozenset({"", "keep-alive", "Keep-Alive"})
+_LENGTH_DIGITS_MAX = 8
+_AHEAD_BYTES_MAX = 64 * 1024
+_HOSTS_MAX = 100
+
+
+class SlimDoor:
+    """What the connections of one member share."""
+
+    def __init__(
+        self, answering: Answering, admission: Admission, aiohttp: Speaker, names: Names | None
+    ) -> None:
+        self.answering = answering
+        self.admission = admission
+        self.aiohttp = aiohttp
+        """Makes who goes on with a connection that is not plain."""
+        self.idle_s = answering.door.config.idle_deadline_ms / 1_000
+        self.is_closing = False
+        self._names = names
+        self._hosts: set[str] = set()
+        self._connections: set[SlimConnection] = set()
+        self._all_gone: asyncio.Future[None] | None = None
+        self._date_s = 0
+        self._date = b""
+
+    def knows(self, host: str) -> bool:
+        """Whether ``host`` is a name or an address that this member may be called by."""
+        if host in self._hosts:
+            return True
+        if self._names is not None and not is_known(host, self._names):
+            return False
+        if len(self._hosts) < _HOSTS_MAX:
+            self._hosts.add(host)
+        return True
+
+    def date(self) -> bytes:
+        """Return the header that says when it is."""
+        now_s = self.answering.door.clock.wall_ms() // 1_000
+        if now_s != self._date_s:
+            self._date_s = now_s
+            self._date = b"Date: %b\r\n" % formatdate(now_s, usegmt=True).encode("ascii")
+        return self._date
+
+    def enter(self, connection: SlimConnection) -> None:
+        """A connection was made."""
+        self._connections.add(connection)
+
+    def leave(self, connection: SlimConnection) -> None:
+        """A connection was lost, or handed over."""
+        self._connections.discard(connection)
+        if self._all_gone is not None and not self._connections and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    def close(self) -> None:
+        """Let go of who asks nothing; of the others when they were answered."""
+        self.is_closing = True
+        for each in list(self._connections):
+            each.maybe_close()
+
+    def abort(self) -> None:
+        """Break all connections."""
+        for each in list(self._connections):
+            each.abort()
+
+    async def closed(self) -> None:
+        """Wait until the last connection has gone, and what it asked has ended."""
+        if self._connections:
+            self._all_gone = asyncio.get_running_loop().create_future()
+            await self._all_gone
+
+
+class SlimRequest:
+    """A plain request, as the routes see it."""
+
+    __slots__ = ("_body", "_connection", "headers", "method", "query", "target")
+
+    encoding = Encoding.JSON
+    has_begun = False
+
+    def __init__(
+        self,
+        connection: SlimConnection,
+        method: str,
+        target: str,
+        headers: dict[str, str],
+        body: bytes,
+    ) -> None:
+        self._connection = connection
+        self.method = method
+        self.target = target
+        self.query = target.partition("?")[2].partition("#")[0]
+        self.headers = headers
+        self._body = body
+
+    @property
+    def remote(self) -> str:
+        return self._connection.remote
+
+    @property
+    def has_body(self) -> bool:
+        return bool(self._body)
+
+    @property
+    def has_unread_body(self) -> bool:
+        return bool(self._body)
+
+    @property
+    def body_length(self) -> int | None:
+        return len(self._body)
+
+    def header_values(self, name: str) -> Sequence[str]:
+        value = self.headers.get(name)
+        return () if value is None else (value,)
+
+    def whole_body(self) -> bytes | None:
+        body, self._body = self._body, b""  # once: a wait may last for hours
+        return body
+
+    async def next_chunk(self) -> bytes:
+        return b""
+
+    def is_connected(self) -> bool:
+        return self._connection.is_connected()
+
+    def lines(self, labels: Mapping[str, str], *, is_sse: bool = False) -> LineStream:
+        raise AssertionError("a request for lines is not plain")
+
+
+class SlimConnection(asyncio.Protocol):
+    """A connection on which all was plain so far."""
+
+    __slots__ = ("_buffer", "_door", "_heard_at", "_idle_timer", "_is_paused", "_loop", "_place",
+                 "_task", "_transport", "_write_timer", "remote")  # fmt: skip
+
+    def __init__(self, door: SlimDoor, place: Place) -> None:
+        self._door = door
+        self._place = place
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._buffer = b""
+        """What came behind the request that is answered."""
+        self._task: asyncio.Task[None] | None = None
+        self._is_paused = False
+        """Whether its client does not take what is sent."""
+        self._heard_at = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self.remote = ""
+
+    # --- told by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.remote = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._door.enter(self)
+        self._idle_timer = self._loop.call_later(self._door.idle_s, self._maybe_idle)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
+        self._buffer = self._buffer + data if self._buffer else data
+        if self._task is None and not self._is_paused:
+            self._next()
+        elif len(self._buffer) > _AHEAD_BYTES_MAX and self._transport is not None:
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+        self._write_timer = self._loop.call_later(self._door.idle_s, self.abort)
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+        if self._task is None and self._buffer:
+            self._next()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        transport, self._transport = self._transport, None
+        self._end_timers()
+        self._door.admission.leave(self._place)
+        if transport is not None:
+            release(transport)
+        if self._task is None:
+            self._door.leave(self)
+        else:
+            self._task.cancel()  # it leaves when it has ended
+
+    def _end_timers(self) -> None:
+        for timer in (self._idle_timer, self._write_timer):
+            if timer is not None:
+                timer.cancel()
+        self._idle_timer = self._write_timer = None
+
+    # --- one request after the other
+
+    def _next(self) -> None:
+        """Begin the next request, or let aiohttp go on if it is not plain."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        request = self._plain()
+        if request is None:
+            self._hand_over(transport)
+        else:
+            if not transport.is_reading():
+                transport.resume_reading()
+            self._task = self._loop.create_task(self._serve(request))
+
+    def _plain(self) -> SlimRequest | None:
+        """Take the next request off the buffer; None if it is not plain."""
+        buffer = self._buffer
+        head = _HEAD.match(buffer)
+        if head is None:
+            return None
+        headers: dict[str, str] = {}
+        lines = head[3].decode("ascii").split("\r\n")
+        for line in lines:
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip(" ")
+        del headers[""]  # behind the last line end
+        is_plain = (
+            len(headers) == len(lines) - 1
+            and _LEFT_TO_AIOHTTP.isdisjoint(headers)
+            and headers.get("connection", "") in _KEEP_ALIVE
+            and "stream" not in (accept := headers.get("accept", ""))
+            and "ndjson" not in accept
+            and self._door.knows(headers.get("host", ""))
+        )
+        length = headers.get("content-length", "0")
+        if not (is_plain and length.isdecimal() and len(length) <= _LENGTH_DIGITS_MAX):
+            return None
+        end = head.end() + int(length)
+        if len(buffer) < end:
+            return None
+        body, self._buffer = buffer[head.end() : end], buffer[end:]
+        method, target = head[1].decode("ascii"), head[2].decode("ascii")
+        return SlimRequest(self, method, target, headers, body)
+
+    def _hand_over(self, transport: asyncio.Transport) -> None:
+        self._end_timers()
+        self._door.leave(self)
+        self._transport = None
+        protocol = self._door.aiohttp(self._place, self._loop.time())
+        transport.set_protocol(protocol)
+        if not transport.is_reading():
+            transport.resume_reading()
+        protocol.connection_made(transport)
+        protocol.data_received(self._buffer)
+        self._buffer = b""
+
+    async def _serve(self, request: SlimRequest) -> None:
+        answered = None
+        with suppress(ConnectionError, asyncio.CancelledError):
+            # Its task ends by no error, which would hold on to all that it has passed through.
+            answered = await self._door.answering.answer(request)
+        self._task = None
+        transport = self._transport
+        if transport is None:
+            self._door.leave(self)
+            return
+        if not isinstance(answered, Answer):
+            transport.abort()
+            return
+        closes = answered.closes or self._door.is_closing
+        transport.write(self._response(answered, closes=closes))
+        if closes:
+            transport.close()
+        elif self._buffer and not self._is_paused:
+            self._next()
+
+    def _response(self, answer: Answer, *, closes: bool) -> bytes:
+        body = answer.body or b""
+        parts = [_status_line(answer.status)]
+        if answer.content_type is not None:
+            parts.append(f"Content-Type: {answer.content_type}\r\n")
+        parts.append(
+            f"{messages.ZXID_HEADER}: {answer.zxid}\r\n{messages.INDEX_HEADER}: {answer.index}\r\n"
+            f"{messages.MEMBER_HEADER}: {self._door.answering.door.member_id}\r\n"
+            "Server: coordinator\r\n"
+        )
+        for name, value in (answer.headers or {}).items():
+            parts.append(f"{name}: {value}\r\n")
+        if answer.status != HTTPStatus.NOT_MODIFIED:
+            parts.append(f"Content-Length: {len(body)}\r\n")
+        end = b"Connection: close\r\n\r\n" if closes else b"\r\n"
+        return b"".join(("".join(parts).encode("utf-8"), self._door.date(), end, body))
+
+    # --- the end
+
+    def is_connected(self) -> bool:
+        """Whether the client is still there, as far as one can tell."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def maybe_close(self) -> None:
+        """Let go of a client that asks nothing."""
+        if self._task is None and self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Break it; what waits to be sent is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _maybe_idle(self) -> None:
+        left_s = self._heard_at + self._door.idle_s - self._loop.time()
+        if self._task is None and left_s <= 0 and not self._is_paused:
+            self.maybe_close()
+            return
+        wait_s = left_s if left_s > 0 else self._door.idle_s
+        self._idle_timer = self._loop.call_later(wait_s, self._maybe_idle)
+
+
+@cache
+def _status_line(status: int) -> str:
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
