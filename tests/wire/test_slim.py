@@ -186,3 +186,35 @@ async def test_a_client_that_asks_nothing_is_let_go() -> None:
 
         assert await wire.rest() == b""
         assert api.server.connection_count == 0
+
+
+async def test_a_client_that_waited_long_is_kept() -> None:
+    """The time of an idle connection begins with the answer."""
+    async with serving(http=HttpConfig(idle_deadline_ms=300)) as api:
+        wire = await Wire.to(api.server)
+        lock = b'{"lease_ms": 60000, "timeout_ms": %d}'
+        await wire.send(request(b"POST /v1/locks/l", lock % 0))
+        assert (await wire.response())[0] == 200
+        await wire.send(request(b"POST /v1/locks/l", lock % 500))
+        assert (await wire.response())[0] == 409
+        await asyncio.sleep(0.1)
+        await wire.send(PLAIN["a znode that is not there"])
+
+        assert (await wire.response())[0] == 404
+
+
+@pytest.mark.parametrize("passes", range(6))
+async def test_a_member_stops_whenever_its_clients_broke(passes: int) -> None:
+    """Also when a request was taken, and its connection lost, before it could begin."""
+    async with served(is_slim=True) as api:
+        for _ in range(10):
+            wire = await Wire.to(api.server)
+            await wire.send(PLAIN["a read"] * 5 + PLAIN["a create"])
+            for _ in range(passes):
+                await asyncio.sleep(0)
+            assert api.server._slim is not None
+            api.server._slim.abort()
+            wire.writer.transport.abort()
+        async with asyncio.timeout(10):
+            await api.server.stop()
+        assert api.server.connection_count == 0

@@ -158,7 +158,7 @@ class HttpServer:
             return Connection(manager, self._admission, place, at, loop=loop)
 
         def http(place: Place, at: float) -> asyncio.Protocol:
-            return aiohttp(place, at) if place.full else SlimConnection(slim, place)
+            return aiohttp(place, at) if place.full else SlimConnection(slim, place, at)
 
         app, routes = self._app, self._app.get(ROUTES) or ()
         self._streams = streams = StreamDoor(app[DOOR], routes, self._admission, self._config)

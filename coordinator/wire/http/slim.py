@@ -173,12 +173,14 @@ class SlimRequest:
 class SlimConnection(asyncio.Protocol):
     """A connection on which all was plain so far."""
 
-    __slots__ = ("_buffer", "_door", "_heard_at", "_idle_timer", "_is_paused", "_loop", "_place",
-                 "_task", "_transport", "_write_timer", "remote")  # fmt: skip
+    __slots__ = ("_at", "_buffer", "_door", "_heard_at", "_idle_timer", "_is_paused", "_loop",
+                 "_place", "_task", "_transport", "_write_timer", "remote")  # fmt: skip
 
-    def __init__(self, door: SlimDoor, place: Place) -> None:
+    def __init__(self, door: SlimDoor, place: Place, at: float) -> None:
         self._door = door
         self._place = place
+        self._at = at
+        """When it was made, until its first request was answered: the time of a header counts."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._buffer = b""
@@ -233,7 +235,13 @@ class SlimConnection(asyncio.Protocol):
         if self._task is None:
             self._door.leave(self)
         else:
-            self._task.cancel()  # it leaves when it has ended
+            self._task.cancel()
+            # Not by the task itself: of one that had not begun nothing runs any more.
+            self._task.add_done_callback(self._ended)
+            self._task = None
+
+    def _ended(self, _task: asyncio.Task[None]) -> None:
+        self._door.leave(self)
 
     def _end_timers(self) -> None:
         for timer in (self._idle_timer, self._write_timer):
@@ -290,7 +298,7 @@ class SlimConnection(asyncio.Protocol):
         self._end_timers()
         self._door.leave(self)
         self._transport = None
-        protocol = self._door.aiohttp(self._place, self._loop.time())
+        protocol = self._door.aiohttp(self._place, self._at or self._loop.time())
         transport.set_protocol(protocol)
         if not transport.is_reading():
             transport.resume_reading()
@@ -304,9 +312,10 @@ class SlimConnection(asyncio.Protocol):
             # Its task ends by no error, which would hold on to all that it has passed through.
             answered = await self._door.answering.answer(request)
         self._task = None
+        self._at = 0.0
+        self._heard_at = self._loop.time()
         transport = self._transport
         if transport is None:
-            self._door.leave(self)
             return
         if not isinstance(answered, Answer):
             transport.abort()
