@@ -37,7 +37,7 @@ def test_more_worlds_on_the_stream_keep_every_promise() -> None:
     """The same for longer, in ten worlds."""
     met = judged(range(STREAMS_FROM + 1, STREAMS_FROM + 11), 30)
 
-    met.check(stream_request=20_000, stream_request_at_the_leader=5_000, stream_break=500)
+    met.check(stream_request=7_000, stream_request_at_the_leader=3_000, stream_break=300)
 
 
 def test_the_same_seed_makes_the_same_stream() -> None:
