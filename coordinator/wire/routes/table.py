@@ -64,6 +64,18 @@ class _Node:
         self.rest: _Node | None = None
         self.routes: dict[str, Route] = {}
 
+    def complete(self) -> None:
+        """Give each literal what it lacks of the parameter beside it: a name may be spelled so."""
+        for each in self.below.values():
+            if self.any is not None:
+                each.routes = {**self.any.routes, **each.routes}
+                each.below = {**self.any.below, **each.below}
+                each.any = each.any or self.any.any
+                each.rest = each.rest or self.any.rest
+            each.complete()
+        if self.any is not None:
+            self.any.complete()
+
     def under(self, segment: str) -> _Node:
         """Return the node for a segment of a template, made if need be."""
         if segment == _REST:
@@ -85,6 +97,7 @@ class RouteTable:
             for segment in route.template.split("/")[1:]:
                 node = node.under(segment)
             node.routes[route.method] = route
+        self._root.complete()
 
     def find(self, method: str, target: str) -> Route:
         """Return the route of a request.

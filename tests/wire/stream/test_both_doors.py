@@ -66,6 +66,7 @@ ROWS: dict[str, Row] = {
     "get_session": Row("GET", "/v1/sessions/{session}"),
     "close_session": Row("DELETE", "/v1/sessions/{session}?failure=ill&by=ann"),
     "heartbeat": Row("POST", "/v1/sessions/{session}/heartbeat"),
+    "heartbeats": Row("POST", "/v1/sessions/heartbeats", {"session_ids": ["{session}", "none"]}),
     "list_locks": Row("GET", "/v1/locks"),
     "acquire_locks": Row("POST", "/v1/locks", {"names": ["x", "y"], **_LEASE}),
     "get_lock": Row("GET", "/v1/locks/held"),
@@ -110,6 +111,8 @@ ODD: dict[str, Row] = {
     "a write to the root": Row("POST", "/v1/tree", {"data": b""}),
     "no name": Row("GET", "/v1/locks/"),
     "no name in between": Row("DELETE", "/v1/locks//grants/1-1"),
+    "a name that is a route's": Row("GET", "/v1/sessions/heartbeats"),
+    "a name that is a route's, with more": Row("POST", "/v1/sessions/heartbeats/heartbeat"),
     "no route": Row("GET", "/v2/tree"),
     "a route with more": Row("GET", "/v1/status/more"),
     "no method": Row("PATCH", "/v1/tree/a", {}),
@@ -175,6 +178,8 @@ def _filled(value: Any, names: dict[str, str]) -> Any:
             value = value.replace(name, found)
     if isinstance(value, dict):
         return {key: _filled(each, names) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, names) for each in value]
     return value
 
 
