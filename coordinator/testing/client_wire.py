@@ -247,9 +247,11 @@ _DEEDS: dict[str, Callable[[Request], bool]] = {
 
 
 def _is_answer(line: bytes) -> bool:
-    """Return whether a line of a waiting acquire is its answer, not a place in the queue."""
+    """Return whether a line of an acquire is its answer, not a place in the queue.
+
+    The answer of one that need not wait is a body of one line, without a type."""
     try:
         said = json.loads(line)
     except ValueError:
         return False
-    return isinstance(said, dict) and said.get("type") in ("granted", "error")
+    return isinstance(said, dict) and ("grant" in said or said.get("type") in ("granted", "error"))

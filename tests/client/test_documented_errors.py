@@ -27,7 +27,7 @@ RAISE_NOTHING = {
     *("Acquired.remaining_safe_ms", "Acquired.stop_watching", "LockQueue.clean_up"),
     *("Grant.keep_releasing", "Grant.loss", "Grant.next_write_number", "Grant.on_lost"),
     *("Grant.remaining_safe_ms", "Grant.condition", "Grant.with_hold", "Lock.with_options"),
-    *("AsyncClient.close", "Client.close"),
+    *("AsyncClient.close", "AsyncClient.wait", "Client.close"),
 }
 """What reads a clock, registers a callback, or ends without raising for what went wrong."""
 
