@@ -78,6 +78,7 @@ class SessionOperations:
                 session_id=operation.session_id,
             )
         self._check(opening)
+        self._check_is_no_client(opening.session_id)
         entered = self._lock_operations.enter(operation)
         if entered.is_entered:
             self._add(opening, index)
@@ -89,6 +90,16 @@ class SessionOperations:
         if self._requests.is_ended(session_id):
             raise BadArgumentsError(
                 f"open session {session_id}: a session of this id has ended before",
+                session_id=session_id,
+            )
+
+    def _check_is_no_client(self, session_id: str) -> None:
+        """Refuse an id that a client drew if it is that of a client: the outcomes of that client's
+        requests would end with the session, and a repeated one be refused as if it had not run."""
+        if session_id in self._requests.free:
+            raise BadArgumentsError(
+                f"open session {session_id}: expected an id of its own, found that of a client "
+                "that has made requests; draw another id",
                 session_id=session_id,
             )
 
