@@ -128,3 +128,20 @@ async def test_a_round_to_the_leader_has_no_more_sessions_than_it_takes() -> Non
 
         assert [len(each) for each in both] == [601, 600]
         assert [kind for _, _, kind in world.requests].count("heartbeat") == 2
+
+
+@pytest.mark.parametrize("character", ["\N{OLD PERSIAN SIGN A}", '"', "\x01", "x"])
+async def test_no_ids_of_one_request_make_the_question_too_long(character: str) -> None:
+    """Else those of all others in the same round would be refused as well."""
+    ids = [f"{number:04}" + 60 * character for number in range(999)]
+    async with cluster() as world:
+        session = await opened(world)
+        asked, one = await soon(
+            asyncio.gather(
+                world.follower.heartbeats(ids, world.deadline()),
+                world.follower.heartbeat(session, world.deadline()),
+            )
+        )
+
+    assert asked == dict.fromkeys(ids)
+    assert one.session_id == session
