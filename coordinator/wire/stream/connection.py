@@ -5,8 +5,8 @@
 3. A request ends as one of HTTP does whose client has gone: when the connection is lost, and by
    CANCEL. Its id is then answered no more.
 4. Deadlines: the preface and HELLO as a header of HTTP, a frame that has begun as a body, silence
-   as an idle connection. A client that does not read is read no more, and cut off after
-   ``idle_deadline_ms``, or when it lets more wait for it than ``UNSENT_BYTES_MAX``.
+   as an idle connection. Of a client that does not read nothing more is read or begun, and it is
+   cut off after ``idle_deadline_ms``, or when more waits for it than ``UNSENT_BYTES_MAX``.
 5. What breaks docs/stream.md gets GOAWAY, and the connection closes.
 6. Lists and other long answers of one connection are made one after the other, as over HTTP: a
    hundred of them in one pass would hold the loop for long. What is short does not wait for them.
@@ -39,9 +39,9 @@ logger = logging.getLogger("coordinator.stream")
 
 UNSENT_BYTES_MAX = 16 * 1024 * 1024
 """Of one connection: answers to requests that came while it still read, and its client does not."""
-_LARGE_BYTES = 64 * 1024
+_LARGE_BYTES = 4 * 1024
 _UNSENT_BYTES_LARGE = 4 * 1024 * 1024
-"""Beyond it a large answer is not sent: its request is refused, and may be sent again."""
+"""Beyond it a large answer to a read is not sent: it is refused, and may be sent again."""
 _FULL_BYTES = 256 * 1024
 """Beyond it lines wait."""
 _WATCH = "/v1/watch"
@@ -56,9 +56,9 @@ class StreamConnection(asyncio.Protocol):
     """A client's connection, from its preface on."""
 
     __slots__ = (
-        "_at", "_door", "_frame_timer", "_has_hello", "_heard_at", "_idle_timer", "_is_flush_due",
-        "_is_leaving", "_is_long_served", "_is_paused", "_is_turn_due", "_last_id", "_leader_url",
-        "_long", "_loop", "_out", "_partial_bytes",
+        "_at", "_door", "_frame_timer", "_has_hello", "_heard_at", "_idle_timer",
+        "_is_flush_due", "_is_held", "_is_leaving", "_is_long_served", "_is_paused",
+        "_is_turn_due", "_last_id", "_leader_url", "_long", "_loop", "_out", "_partial_bytes",
         "_place", "_preface_left", "_reader", "_room", "_running", "_spare_timer", "_transport",
         "_write_timer", "window_bytes",
     )  # fmt: skip
@@ -84,6 +84,8 @@ class StreamConnection(asyncio.Protocol):
         self._is_flush_due = False
         self._is_turn_due = False
         """Whether frames that have come wait for the next pass."""
+        self._is_held = False
+        """Whether they wait until its client has taken what was sent."""
         self._is_leaving = False
         """Whether GOAWAY was sent: nothing more is begun."""
         self._is_paused = False
@@ -138,6 +140,9 @@ class StreamConnection(asyncio.Protocol):
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
+        if self._is_held:
+            self._is_held = False
+            self._loop.call_soon(self._take)
         self._read_or_not()
         self._wake_room()
 
@@ -164,6 +169,10 @@ class StreamConnection(asyncio.Protocol):
 
     def _take(self) -> None:
         """Begin what has come, so much of it as one pass may begin."""
+        if self._is_paused and self._has_hello:
+            self._is_turn_due = self._is_held = True
+            self._read_or_not()
+            return
         self._is_turn_due = False
         if self._is_closing():
             return
@@ -222,6 +231,8 @@ class StreamConnection(asyncio.Protocol):
             if request is not None:
                 if request.task is not None:
                     self._end(request, request.task)
+                elif request in self._long:
+                    self._long.remove(request)
                 self._maybe_done()
         elif isinstance(frame, frames.Ping):
             self.send(frames.Pong(frame.number))
@@ -294,7 +305,8 @@ class StreamConnection(asyncio.Protocol):
 
     def _answer(self, request: StreamRequest, answer: Answer) -> None:
         body = b"" if answer.body is None or request.method == "HEAD" else answer.body
-        if len(body) > _LARGE_BYTES and self._unsent() > _UNSENT_BYTES_LARGE:
+        is_read = request.method == "GET"  # what a write came to is never kept back
+        if is_read and len(body) > _LARGE_BYTES and self._unsent() > _UNSENT_BYTES_LARGE:
             said = f"{self._unsent()} bytes of answers wait for this client to read them"
             self._refuse(request.id, ThrottledError(said))
             return
@@ -470,4 +482,7 @@ def is_long(frame: frames.Request) -> bool:
     """Whether an answer may be long to make: of a read of more than one znode."""
     if frame.method != "GET" or frame.target.startswith(_WATCH):
         return False
-    return not frame.target.startswith(_ZNODES) or "children" in frame.target
+    if not frame.target.startswith(_ZNODES):
+        return True
+    query = frame.target.partition("?")[2]
+    return "children" in query or "%" in query  # which may spell it

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator.config import HttpConfig
+from coordinator.wire.stream import connection as stream_connection
 from coordinator.wire.stream import frames
 from tests.patience import patient
 from tests.wire.serving import Api, serving
@@ -287,12 +288,77 @@ async def test_large_answers_that_are_not_read_are_refused(api: Api) -> None:
         assert (await speaker.call("GET", "/v1/tree/a")).status == 200
 
 
-async def test_a_client_that_does_not_read_is_cut_off(api: Api) -> None:
+async def test_a_client_that_does_not_read_is_cut_off(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before it costs more memory than a connection may."""
+    monkeypatch.setattr(stream_connection, "UNSENT_BYTES_MAX", 256 * 1024)
     async with speaking(api.server.port) as speaker:
         await _flooded(api, speaker, 60_000, 1_000)
 
         await until(lambda: api.server.connection_count == 0)
+
+
+async def test_what_has_come_is_not_begun_before_answers_are_taken(api: Api) -> None:
+    """So many middling answers at once cost a client that reads them no connection."""
+    async with speaking(api.server.port) as speaker:
+        await _flooded(api, speaker, 60_000, 1_000)
+        await asyncio.sleep(0.2)
+        speaker.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        answers = [await speaker.expect(frames.Answer) for _ in range(1_000)]
+
+    assert [each.id for each in answers] == list(range(2, 1_002))
+    assert sum(each.status == 200 for each in answers) >= 100
+
+
+async def test_what_a_write_came_to_is_never_refused(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much waits for its client: a refusal would say that nothing had happened."""
+    monkeypatch.setattr(stream_connection, "_UNSENT_BYTES_LARGE", -1)
+    async with speaking(api.server.port) as speaker:
+        await speaker.call("POST", "/v1/tree/a", {"data": b"x" * 1_000_000})
+        names = [f"/{number:04}{'y' * 900}" for number in range(100)]
+        creates = [{"op": "create", "path": name, "data": b""} for name in names]
+        multi = speaker.request("POST", "/v1/multi", {"operations": creates})
+        reads = [speaker.request("GET", "/v1/tree/a") for _ in range(3)]
+        speaker.send(multi, *reads)
+        answers = [await speaker.expect(frames.Answer) for _ in range(4)]
+
+    statuses = {each.id: each.status for each in answers}
+    assert statuses.pop(multi.id) == 200
+    assert set(statuses.values()) == {429}
+
+
+async def test_what_is_given_up_before_its_turn_is_forgotten(api: Api) -> None:
+    """A client cannot pile up requests behind one of its own that takes long."""
+    async with speaking(api.server.port) as speaker:
+        (connection,) = api.server._streams._connections
+        assert isinstance(connection, stream_connection.StreamConnection)
+        connection._is_long_served = True  # as by an export that waits for credit
+        for _ in range(50):
+            given_up = speaker.request("GET", "/v1/locks", b"x" * 1_000)
+            speaker.send(given_up, frames.Cancel(given_up.id))
+        await speaker.call("GET", "/v1/tree/a")
+
+        assert not connection._running
+        assert not connection._long
+
+
+@pytest.mark.parametrize(
+    ("target", "is_long"),
+    [
+        ("/v1/tree/a", False),
+        ("/v1/tree/%C3%A9?stat", False),
+        ("/v1/tree/a?children", True),
+        ("/v1/tree/a?%63hildren", True),
+        ("/v1/locks", True),
+        ("/v1/watch?path=/a", False),
+    ],
+)
+def test_lists_are_long_however_they_are_spelt(target: str, is_long: bool) -> None:
+    request = frames.Request(1, "GET", target, {}, None)
+    assert stream_connection.is_long(request) is is_long
 
 
 async def test_a_client_that_takes_nothing_for_long_is_cut_off() -> None:
