@@ -20,7 +20,12 @@ from coordinator.client.session import Session
 from coordinator.client.stream.blocking import BlockingTransport, run_here
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.transport import Request, Response
-from coordinator.errors import ClientClosedError, SessionExpiredError, UnavailableError
+from coordinator.errors import (
+    ClientClosedError,
+    CoordinatorError,
+    SessionExpiredError,
+    UnavailableError,
+)
 from coordinator.wire.encoding import Encoding
 
 T = TypeVar("T")
@@ -121,7 +126,10 @@ class Verbs(AsyncClient):
         except BaseException:
             work.close()
             raise
-        return run_here(work)
+        try:
+            return run_here(work)
+        except CoordinatorError as error:
+            raise error.with_traceback(None)  # noqa: B904 - the caller's lines, as by the loop
 
     async def session(self, timeout: float | None = None) -> Session:
         """Return the client's session, which lives in the loop."""

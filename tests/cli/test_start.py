@@ -83,8 +83,12 @@ def test_hardly_anything_is_loaded_before_ctrl_c_is_quiet() -> None:
     assert len(ours) <= 3
 
 
-def test_no_cluster_there_is_a_short_traceback_and_one_line() -> None:
+@pytest.mark.parametrize("transport", ["http", "auto"])
+def test_no_cluster_there_is_a_short_traceback_and_one_line(
+    transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The caller's lines and the reason, not the inside of the client and of aiohttp."""
+    monkeypatch.setenv("COORDINATOR_TRANSPORT", transport)
     program = (
         "from coordinator import connect\nconnect('http://127.0.0.1:9', timeout=0.5).get('/')\n"
     )
