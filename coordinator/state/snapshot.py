@@ -29,8 +29,13 @@ from coordinator.state.captured_map import CaptureHold
 from coordinator.state.codec import outcome_of, outcome_row
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
 from coordinator.state.limits import LimitsRecord
-from coordinator.state.locks.contender import Closing, ContenderRecord, Departure, Ending
-from coordinator.state.locks.grant_history import EndedGrant
+from coordinator.state.locks.contender import (
+    Closing,
+    ContenderRecord,
+    Departure,
+    EndedGrant,
+    Ending,
+)
 from coordinator.state.locks.queues import LocksCapture
 from coordinator.state.packing import pack, unpack_rows
 from coordinator.state.sessions import SessionRecord

@@ -17,11 +17,13 @@ from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.service.slices import in_slices
 from coordinator.state.locks.contender import ContenderRecord, Ending
-from coordinator.state.locks.grant_history import GrantQuery, KeptGrant
+from coordinator.state.locks.grant_history import GrantQuery, GrantTold, KeptGrant
+from coordinator.state.locks.reads import LockReads
 from coordinator.state.machine import StateMachine
 
 _LOOKED_AT_ONCE = 2_000
-"""Queues, and those who hold them."""
+"""Queues, and those who hold them; or grants that ended."""
+_TOLD_AT_ONCE = 200
 
 _HOW = {
     Ending.RELEASED: "it was released",
@@ -45,17 +47,53 @@ class GrantReads:
         """Return the grants that ``query`` asks for, at most its ``limit``."""
         age_ms = await self._reads.fresh(mode, deadline_ms)
         wanted = query.to_query()
-        held = await self._held(wanted)
-        found = self._replica.machine.locks.history(wanted, held)
-        last = found[-1].number if len(found) == query.limit else None
+        grants = await self._first(wanted)
+        last = grants[-1][0].grant_number if grants and len(grants) == query.limit else None
+        found = await self._as_they_are(wanted, grants)
         labels = self._reads.reply(None, age_ms)
         records = await in_slices(found, _record)
         return labels.with_value(GrantPage(tuple(records), last))
 
-    async def _held(self, query: GrantQuery) -> list[ContenderRecord]:
-        """Return the first of those who hold and are asked for, of one queue or of all.
+    async def _first(self, query: GrantQuery) -> list[GrantTold]:
+        """Return the first grants that are asked for and are there now, at most as many as wanted.
 
-        Collected in slices: who releases meanwhile is among them, or among those that ended."""
+        Collected in slices. A grant that ends meanwhile is found as held, or as ended, or both;
+        those granted meanwhile are left out, so that no page leads past one of them.
+        """
+        newest = self._replica.machine.locks.grant_count
+        held = await self._held(query)
+        grants: dict[int, GrantTold] = {each.grant_number: (each, None) for each in held}
+        grants |= await self._ended(query, newest)
+        now = [each for number, each in grants.items() if number <= newest]
+        return nsmallest(query.limit, now, key=lambda each: each[0].grant_number)
+
+    async def _ended(self, query: GrantQuery, newest: int) -> dict[int, GrantTold]:
+        """Return the first that ended and are asked for, by number; looks at no more than that."""
+        found: dict[int, GrantTold] = {}
+        after, count = query.after, _LOOKED_AT_ONCE
+        while count == _LOOKED_AT_ONCE and len(found) < query.limit and after < newest:
+            some = self._replica.machine.locks.ended_behind(query.directory, after, count)
+            count = len(some)
+            if some:
+                after = some[-1].contender.grant_number
+            told = query.among([(each.contender, each) for each in some])
+            found.update([(contender.grant_number, (contender, end)) for contender, end in told])
+            await asyncio.sleep(0)
+        return found
+
+    async def _as_they_are(self, query: GrantQuery, grants: list[GrantTold]) -> list[KeptGrant]:
+        """Return how the grants are told now; one that ended since it was collected as ended."""
+        found: list[KeptGrant] = []
+        for start in range(0, len(grants), _TOLD_AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            locks = self._replica.machine.locks
+            for grant in grants[start : start + _TOLD_AT_ONCE]:
+                found += [locks.told(*each) for each in query.among(_now(locks, grant))]
+        return found
+
+    async def _held(self, query: GrantQuery) -> list[ContenderRecord]:
+        """Return the first of those who hold and are asked for, of one queue or of all."""
         locks, one = self._replica.machine.locks, query.directory
         directories = tuple(locks.directories()) if one is None else (one,)
         first: list[ContenderRecord] = []
@@ -74,9 +112,7 @@ class GrantReads:
                 looked_at += count + 1
                 if some:
                     place = (some[-1].number, some[-1].path)
-        first = _first(query, first, held)
-        now = [locks.record(each.path) for each in first]
-        return [each for each in now if each is not None and each.is_holder]
+        return _first(query, first, held)
 
     async def story(
         self, recipe: Recipe, name: str, grant_id: str, mode: ReadMode, deadline_ms: int
@@ -118,6 +154,19 @@ def _first(
     if len(first) > 2 * query.limit:
         return nsmallest(query.limit, first, key=lambda each: each.grant_number)
     return first
+
+
+def _now(locks: LockReads, grant: GrantTold) -> list[GrantTold]:
+    """Return a grant as it is now: none when it has ended and is forgotten."""
+    contender, end = grant
+    if end is None:
+        held = locks.record(contender.path)
+        if held is not None and held.grant_number == contender.grant_number:
+            return [(held, None)]
+        number = contender.grant_number
+        ended = locks.ended_behind(contender.directory, number - 1, 1)
+        return [(each.contender, each) for each in ended if each.contender.grant_number == number]
+    return [grant]
 
 
 @dataclass(frozen=True, slots=True)

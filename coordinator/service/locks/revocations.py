@@ -23,8 +23,7 @@ from coordinator.state.commands import (
     Reap,
     Revoke,
 )
-from coordinator.state.locks.contender import Ending
-from coordinator.state.locks.grant_history import EndedGrant
+from coordinator.state.locks.contender import EndedGrant, Ending
 from coordinator.state.outcomes import Outcome, SessionEnded
 from coordinator.waiting import in_turns
 

@@ -141,6 +141,15 @@ class Departure(NamedTuple):
     """For how long the leader had not heard of the session when it expired."""
 
 
+class EndedGrant(NamedTuple):
+    """A grant as it is kept: the contender as it was at the end, and how it went."""
+
+    contender: ContenderRecord
+    ended_zxid: int
+    ended_ms: int
+    departure: Departure
+
+
 def recorded(data: bytes) -> bytes:
     """Return the data of a contender as it is kept with its grant."""
     return data if len(data) <= RECORDED_DATA_BYTES_MAX else b""

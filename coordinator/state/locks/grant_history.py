@@ -14,29 +14,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from coordinator.state.commands import Kind
 from coordinator.state.limits import DROPPED_AT_ONCE
-from coordinator.state.locks.contender import ContenderRecord, Departure, Ending
+from coordinator.state.locks.contender import ContenderRecord, EndedGrant, Ending
+from coordinator.state.locks.grant_order import GrantOrder, number_of
 
 _GRANT_BYTES = 512
-_NUMBER = attrgetter("grant_number")
-_GRANTED_ZXID = attrgetter("granted_zxid")
 _ENDED_ZXID = attrgetter("ended_zxid")
 LIMIT_DEFAULT = 1_000
-
-
-class EndedGrant(NamedTuple):
-    """A grant as it is kept: the contender as it was at the end, and how it went."""
-
-    contender: ContenderRecord
-    ended_zxid: int
-    ended_ms: int
-    departure: Departure
 
 
 class KeptGrant(NamedTuple):
@@ -110,7 +100,7 @@ class GrantQuery(NamedTuple):
     after: int = 0
     limit: int = LIMIT_DEFAULT
 
-    def among(self, grants: list[_Told]) -> list[_Told]:
+    def among(self, grants: list[GrantTold]) -> list[GrantTold]:
         """Return those of ``grants`` that are asked for, from whichever queue they are.
 
         Each condition looks only at what those before it have left.
@@ -131,8 +121,18 @@ class GrantQuery(NamedTuple):
         return grants
 
 
-_Told = tuple[ContenderRecord, EndedGrant | None]
+GrantTold = tuple[ContenderRecord, EndedGrant | None]
 """A grant of which one may be told: its contender, and its end if it has ended."""
+
+
+class _QueueEnds:
+    """The ended grants of one queue, in the order of their ends and in that of the grants."""
+
+    __slots__ = ("ends", "order")
+
+    def __init__(self) -> None:
+        self.ends: deque[EndedGrant] = deque()
+        self.order = GrantOrder()
 
 
 class KeptGrants:
@@ -142,7 +142,8 @@ class KeptGrants:
         self.count_max = count_max
         self.bytes_max = bytes_max
         self._ended: deque[EndedGrant] = deque()
-        self._of_queue: dict[str, deque[EndedGrant]] = {}
+        self._order = GrantOrder()
+        self._of_queue: dict[str, _QueueEnds] = {}
         self._bytes = 0
         for each in ended:
             self._keep(each)
@@ -159,32 +160,39 @@ class KeptGrants:
             left -= 1
 
     def _keep(self, ended: EndedGrant) -> None:
-        directory = ended.contender.directory
+        self._order.add(ended)
         self._ended.append(ended)
+        directory = ended.contender.directory
         of_queue = self._of_queue.get(directory)
         if of_queue is None:
-            self._of_queue[directory] = deque((ended,))
-        else:
-            of_queue.append(ended)
+            of_queue = self._of_queue[directory] = _QueueEnds()
+        of_queue.ends.append(ended)
+        of_queue.order.add(ended)
         self._bytes += _bytes_of(ended)
 
     def _drop_oldest(self) -> None:
         oldest = self._ended.popleft()
+        self._order.remove(oldest)
         self._bytes -= _bytes_of(oldest)
         directory = oldest.contender.directory
         of_queue = self._of_queue[directory]
-        of_queue.popleft()  # the oldest of all is the oldest of its queue
-        if not of_queue:
+        of_queue.ends.popleft()  # the oldest of all is the oldest of its queue
+        of_queue.order.remove(oldest)
+        if not of_queue.ends:
             del self._of_queue[directory]
+
+    def _ends_of(self, directory: str) -> Sequence[EndedGrant]:
+        of_queue = self._of_queue.get(directory)
+        return () if of_queue is None else of_queue.ends
 
     def last_of(self, directory: str) -> EndedGrant | None:
         """Return the end of the queue's grant that ended last, None when none is known."""
-        of_queue = self._of_queue.get(directory)
-        return of_queue[-1] if of_queue else None
+        ends = self._ends_of(directory)
+        return ends[-1] if ends else None
 
     def latest(self, directory: str, count_max: int) -> list[EndedGrant]:
         """Return the latest ends of a queue, the last first."""
-        return list(islice(reversed(self._of_queue.get(directory, ())), count_max))
+        return list(islice(reversed(self._ends_of(directory)), count_max))
 
     def __iter__(self) -> Iterator[KeptGrant]:
         """Iterate over all grants, in the order of their ends."""
@@ -197,7 +205,7 @@ class KeptGrants:
 
     def is_of_queue(self, ended: EndedGrant) -> bool:
         """Whether that end of a grant is among those of its queue, in its place."""
-        of_queue = self._of_queue.get(ended.contender.directory, ())
+        of_queue = self._ends_of(ended.contender.directory)
         at = bisect_left(of_queue, ended.ended_zxid, key=_ENDED_ZXID)
         return any(
             each == ended
@@ -216,61 +224,44 @@ class KeptGrants:
         """Return the ended grants as they are now, the oldest first."""
         return tuple(self._ended)
 
-    def find(
-        self,
-        query: GrantQuery,
-        held: Iterable[ContenderRecord],
-        first_granted: Callable[[str, int], ContenderRecord | None],
-    ) -> tuple[KeptGrant, ...]:
-        """Return what ``query`` asks for, in the order of the grants.
+    def behind(self, directory: str | None, number: int, count: int) -> list[EndedGrant]:
+        """Return the first ``count`` ended grants behind a number, of one queue or of all.
 
-        Args:
-            held: who holds now, at least all of them that may be asked for.
-            first_granted: returns who holds one queue now and was the first to be granted it
-                at this zxid or later.
-        """
-        asked: list[_Told] = [(each, None) for each in held]
-        directory = query.directory
-        ended_there = self._ended if directory is None else self._of_queue.get(directory, ())
-        asked += [(each.contender, each) for each in ended_there]
-        wanted = sorted(query.among(asked), key=_number_of)[: max(query.limit, 0)]
-        successions: dict[str, _Succession] = {}
-        found: list[KeptGrant] = []
-        for contender, ended in wanted:
-            next_token = None
-            if ended is not None:
-                directory = contender.directory
-                succession = successions.get(directory)
-                if succession is None:
-                    succession = _Succession(each.contender for each in self._of_queue[directory])
-                    successions[directory] = succession
-                holder = first_granted(directory, ended.ended_zxid)
-                next_token = succession.token_from(ended.ended_zxid, holder)
-            found.append(KeptGrant.of(contender, ended, next_token))
-        return tuple(found)
+        They are in the order of the grants, and nothing else is looked at."""
+        order = self._order_of(directory)
+        return list(islice(order.since(number + 1, number_of), count))
+
+    def with_token(self, directory: str, token: int) -> EndedGrant | None:
+        """Return the ended grant of a queue with this token, None when there is none."""
+        found = next(self._order_of(directory).since(token, _token_of), None)
+        return found if found is not None and found.contender.czxid == token else None
+
+    def granted_since(self, directory: str, zxid: int) -> ContenderRecord | None:
+        """Return the first who was granted a queue at ``zxid`` or later, of those that ended."""
+        found = next(self._order_of(directory).since(zxid, _granted_zxid_of), None)
+        return None if found is None else found.contender
+
+    def _order_of(self, directory: str | None) -> GrantOrder:
+        if directory is None:
+            return self._order
+        of_queue = self._of_queue.get(directory)
+        return _NOTHING if of_queue is None else of_queue.order
 
 
-class _Succession:
-    """The grants of one queue that have ended, in order: who was granted when."""
-
-    def __init__(self, grants: Iterable[ContenderRecord]) -> None:
-        self._grants = sorted(grants, key=_NUMBER)
-
-    def token_from(self, zxid: int, holder: ContenderRecord | None) -> int | None:
-        """Return the token of the first grant at ``zxid`` or later, None when there is none.
-
-        ``holder`` is the first of them that has not ended."""
-        at = bisect_left(self._grants, zxid, key=_GRANTED_ZXID)
-        ended = self._grants[at] if at < len(self._grants) else None
-        later = [each for each in (ended, holder) if each is not None]
-        return min(later, key=_NUMBER).czxid if later else None
+_NOTHING = GrantOrder()
 
 
-def _number_of(each: _Told) -> int:
-    return each[0].grant_number
+def _token_of(ended: EndedGrant) -> int:
+    return ended.contender.czxid
 
 
-def _how(each: _Told) -> Ending:
+def _granted_zxid_of(ended: EndedGrant) -> int:
+    granted_zxid = ended.contender.granted_zxid
+    assert granted_zxid is not None, "it has held"
+    return granted_zxid
+
+
+def _how(each: GrantTold) -> Ending:
     ended = each[1]
     return Ending.HELD if ended is None else ended.departure.how
 

@@ -37,11 +37,12 @@ from coordinator.state.locks.contender import (
     Closing,
     ContenderRecord,
     Departure,
+    EndedGrant,
     kind_of,
     number_of,
     recorded,
 )
-from coordinator.state.locks.grant_history import EndedGrant, KeptGrants
+from coordinator.state.locks.grant_history import KeptGrants
 from coordinator.state.outcomes import Created
 from coordinator.state.paths import split
 from coordinator.state.tree import Tree

@@ -6,12 +6,11 @@ Reads only, for the rooms above; what they return are values of this moment.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
-from coordinator.state.locks.contender import Closing, ContenderRecord
-from coordinator.state.locks.grant_history import EndedGrant, GrantQuery, KeptGrant
+from coordinator.state.locks.contender import Closing, ContenderRecord, EndedGrant
+from coordinator.state.locks.grant_history import GrantQuery, GrantTold, KeptGrant
 from coordinator.state.locks.lookups import first_granted, with_token
 from coordinator.state.locks.queues import LockTable
 
@@ -129,22 +128,51 @@ class LockReads:
         """Return the paths of all contenders, for the leader's timers."""
         return tuple(self._table.contenders)
 
-    def history(
-        self, query: GrantQuery, held: Iterable[ContenderRecord] | None = None
-    ) -> tuple[KeptGrant, ...]:
+    def history(self, query: GrantQuery) -> tuple[KeptGrant, ...]:
         """Return the grants asked for, ended and held, in the order in which they were granted.
 
-        Of one queue, at the cost of its own grants; else of all that the history keeps. Who asks
-        for more than one grant may bring who holds, ``held``, collected in slices.
+        That of one queue with a token is looked up; else all of the queue, or of all queues, are
+        looked at, in one step: a service that has more to do reads slices (``ended_behind``).
         """
-        table, directory = self._table, query.directory
-        if held is None and directory is not None and query.token is not None:
-            found = with_token(table, directory, query.token)
-            held = () if found is None or not found.is_holder else (found,)
-        elif held is None:
+        table, directory, token = self._table, query.directory, query.token
+        grants: list[GrantTold]
+        if directory is not None and token is not None:
+            found = with_token(table, directory, token)
+            grants = [] if found is None or not found.is_holder else [(found, None)]
+            last = table.history.with_token(directory, token)
+            grants += [] if last is None else [(last.contender, last)]
+        else:
             directories = table.queues if directory is None else (directory,)
-            held = [each for one in directories for each in table.holders(one)]
-        return table.history.find(query, held, partial(first_granted, table))
+            grants = [(each, None) for one in directories for each in table.holders(one)]
+            ended = table.history.behind(directory, query.after, len(table.history))
+            grants += [(each.contender, each) for each in ended]
+        wanted = sorted(query.among(grants), key=_number_of)[: max(query.limit, 0)]
+        return tuple([self.told(contender, end) for contender, end in wanted])
+
+    def told(self, contender: ContenderRecord, ended: EndedGrant | None) -> KeptGrant:
+        """Return a grant that is held, or has ended so, as it is told; in O(log n)."""
+        if ended is None:
+            return KeptGrant.of(contender, None, None)
+        directory, zxid = contender.directory, ended.ended_zxid
+        later = [
+            each
+            for each in (
+                first_granted(self._table, directory, zxid),
+                self._table.history.granted_since(directory, zxid),
+            )
+            if each is not None
+        ]
+        following = min(later, key=_grant_number_of, default=None)
+        return KeptGrant.of(contender, ended, None if following is None else following.czxid)
+
+    @property
+    def grant_count(self) -> int:
+        """The number of the latest grant."""
+        return self._table.grant_count
+
+    def ended_behind(self, directory: str | None, number: int, count: int) -> list[EndedGrant]:
+        """Return the first ``count`` ended grants behind a number, in the order of the grants."""
+        return self._table.history.behind(directory, number, count)
 
     def ended(self) -> tuple[KeptGrant, ...]:
         """Return the grants that have ended and are kept, in the order of their ends."""
@@ -167,3 +195,11 @@ class LockReads:
     def latest_ended(self, directory: str, count_max: int) -> list[EndedGrant]:
         """Return how the latest grants of a queue ended, the last first."""
         return self._table.history.latest(directory, count_max)
+
+
+def _grant_number_of(contender: ContenderRecord) -> int:
+    return contender.grant_number
+
+
+def _number_of(grant: GrantTold) -> int:
+    return grant[0].grant_number
