@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from coordinator.config import SETTINGS, Config, MemberAddress
 from coordinator.errors import ConfigError
-from coordinator.model.limits import bounds_of as bounds_of_limit
+from coordinator.model.limits import PROPOSED_MAX, WHY_NO_MORE, proposed_bounds_of
 
 Origin = Callable[[str, str], str]
 """Says where ``(section, key)`` was set, for a message."""
@@ -50,6 +50,7 @@ _BOUNDS: dict[tuple[str, str], tuple[int, int]] = {
 
 _WHY_BOUNDED: dict[tuple[str, str], str] = {
     ("raft", "election_timeout_ms_max"): "PySyncObj, the Raft library, takes no more",
+    **{("limits", name): WHY_NO_MORE for name in PROPOSED_MAX},
 }
 
 # (section, key) must be at least `factor` times the other one, and why.
@@ -114,7 +115,7 @@ def _fail(where: str, key: str, expected: str, found: object) -> NoReturn:
 def bounds_of(section: str, key: str) -> tuple[int, int]:
     """Return the smallest and the largest value that ``key`` of ``[section]`` may have."""
     if SETTINGS[section][key] == "first_limits":
-        return bounds_of_limit(key)
+        return proposed_bounds_of(key)
     if (section, key) in _BOUNDS:
         return _BOUNDS[section, key]
     return next((low, high) for suffix, low, high in _BOUNDS_BY_SUFFIX if key.endswith(suffix))

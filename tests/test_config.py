@@ -218,6 +218,10 @@ WRONG_FILES = [
     (MEMBERS.replace('"2"', '"1"'), ["a different member_id for each member", "1 twice"]),
     (MEMBERS.replace("7072", "7071"), ["a different client_url", "http://127.0.0.1:7071 twice"]),
     (MEMBERS.replace("7172", "7171"), ["member_host and member_port", "127.0.0.1:7171 twice"]),
+    (
+        "[limits]\ngrant_history_max = 200_001\n",
+        ["[limits] grant_history_max", "from 1 to 200000, because with more, one step", "200001"],
+    ),
     (MEMBERS.replace("= 7172", "= 0"), ["number 2: member_port", "from 1 to 65535"]),
     (MEMBERS.replace("http:", "ftp:"), ["number 1: client_url", "ftp://127.0.0.1:7071"]),
     (MEMBERS.replace("7072", "7072/v1"), ["number 2: client_url", "without a path"]),

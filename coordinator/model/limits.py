@@ -35,7 +35,22 @@ BOUNDS = {
     "request_window": (1, 16_384),
     "ordinary_percent_max": (1, 100),
 }
-"""The least and the greatest value that a command may set; the others are ``_COUNT``."""
+"""The least and the greatest value that a command may set; the others are ``_COUNT``.
+
+They decide outcomes, so they are rules that no release changes (``coordinator.state.rules``)."""
+
+PROPOSED_MAX = {
+    "children_max": 300_000,
+    "recursive_delete_max": 1_500,
+    "grants_per_command_max": 2_000,
+    "deadlock_search_max": 1_500,
+    "grant_history_max": 200_000,
+}
+"""The greatest value that a member proposes, where that is less than a command may set.
+
+With more, one step would hold its event loop for longer than 20 ms. Logs and snapshots of before
+are read as they are: this decides only what is proposed from now on."""
+WHY_NO_MORE = "with more, one step of a member could take longer than 20 ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +159,12 @@ NEW_CLUSTER = MachineLimits(
 def bounds_of(name: str) -> tuple[int, int]:
     """Return the least and the greatest value that the limit ``name`` may be set to."""
     return BOUNDS.get(name, _COUNT)
+
+
+def proposed_bounds_of(name: str) -> tuple[int, int]:
+    """Return the least and the greatest value that a member proposes for the limit ``name``."""
+    low, high = bounds_of(name)
+    return low, min(high, PROPOSED_MAX.get(name, high))
 
 
 LIMITS_NAMED_MAX = 100

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from coordinator.clock import Clock
 from coordinator.config import Config
 from coordinator.errors import BadArgumentsError, CoordinatorError
+from coordinator.model.limits import WHY_NO_MORE, proposed_bounds_of
 from coordinator.raft.engine import Engine
 from coordinator.service.leadership import Leadership
 from coordinator.service.proposals import Asked, Proposer
@@ -153,6 +154,7 @@ class LimitsService:
     def _refuse_unfit(self, values: tuple[tuple[str, int], ...]) -> None:
         wanted = dict(values)
         self._replica.machine.limits.changed(values)  # as apply will judge it
+        self._refuse_slow(values)
         body_bytes_max = self._config.http.body_bytes_max
         if wanted.get("data_bytes_max", 0) > body_bytes_max:
             raise BadArgumentsError(
@@ -168,6 +170,17 @@ class LimitsService:
                 f"{self._name()}, because leases are looked at once in a tick",
                 limit="timeout_ms_min",
             )
+
+    def _refuse_slow(self, values: tuple[tuple[str, int], ...]) -> None:
+        """Refuse more than members propose; what holds already may be named again."""
+        for name, value in values:
+            low, high = proposed_bounds_of(name)
+            if value > high and value != getattr(self._replica.machine.limits, name):
+                raise BadArgumentsError(
+                    f"limit {name}: expected a whole number from {low} to {high}, found {value}: "
+                    f"{WHY_NO_MORE}",
+                    limit=name,
+                )
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
         """Log on the leader who changed what."""

@@ -148,7 +148,7 @@ def limit_of(key: str) -> int:
 
 
 async def is_limit_set(truth: AsyncClient, key: str) -> int:
-    return int((await truth.limits()).limits["recursive_delete_max"] == limit_of(key))
+    return int((await truth.limits()).limits["sessions_per_address_max"] == limit_of(key))
 
 
 async def session_of(client: AsyncClient, key: str) -> Session:
@@ -209,7 +209,7 @@ VERBS = {
         lambda client, key, election: election.resign(), is_vacant, elected, returns=True
     ),
     "set limits": Verb(
-        lambda client, key, _: client.set_limits({"recursive_delete_max": limit_of(key)}),
+        lambda client, key, _: client.set_limits({"sessions_per_address_max": limit_of(key)}),
         is_limit_set,
     ),
     "open a session": Verb(lambda client, key, _: client.session(), opened, in_its_own=True),

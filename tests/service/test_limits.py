@@ -174,6 +174,11 @@ async def test_a_change_is_for_all_and_in_the_audit_log(caplog: pytest.LogCaptur
         ("data_bytes_max", 1_572_865, "body_bytes_max"),
         ("timeout_ms_min", 99, "tick_ms"),
         ("path_depth_max", 3, "from 4 to 1024"),
+        ("children_max", 300_001, "from 1 to 300000, found 300001: with more, one step"),
+        ("recursive_delete_max", 1_501, "from 1 to 1500"),
+        ("grants_per_command_max", 2_001, "from 1 to 2000"),
+        ("deadlock_search_max", 1_501, "from 1 to 1500"),
+        ("grant_history_max", 200_001, "from 1 to 200000"),
         ("no_such", 3, "expected one of data_bytes_max"),
     ],
 )

@@ -38,7 +38,7 @@ _PROPOSED: dict[str, tuple[int, ...]] = {
     "state_bytes_max": (1, 20_000, 1 << 30),
     "operations_per_multi_max": (1, 1_000),
     "ephemerals_per_session_max": (1, 20_000),
-    "recursive_delete_max": (1, 10_000),
+    "recursive_delete_max": (1, 1_500),
     "request_window": (1, 4, 128),
     "clients_max": (1, 30, 1_000),
     "remembered_bytes_max": (1, 1 << 28),
@@ -51,7 +51,7 @@ _SET: dict[str, tuple[int, ...]] = {
     "request_window": (4, 16, 128),
     "clients_max": (30, 100, 1_000),
     "path_bytes_max": (200, 1_024),
-    "recursive_delete_max": (100, 10_000),
+    "recursive_delete_max": (100, 1_500),
     "grant_history_bytes_max": (1 << 20, 1 << 24),
 }
 

@@ -11,7 +11,15 @@ import pytest
 from coordinator.config import SESSION_LIMITS
 from coordinator.config_file import load
 from coordinator.config_rules import bounds_of as bounds_of_config
-from coordinator.model.limits import NAMES, NEW_CLUSTER, UNSET, MachineLimits, bounds_of
+from coordinator.model.limits import (
+    NAMES,
+    NEW_CLUSTER,
+    PROPOSED_MAX,
+    UNSET,
+    MachineLimits,
+    bounds_of,
+    proposed_bounds_of,
+)
 from coordinator.state.commands import (
     Command,
     Create,
@@ -59,10 +67,22 @@ def test_a_limit_is_at_least_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_configuration_may_propose_a_command_may_set(name: str) -> None:
-    """The two tables of bounds agree."""
+    """The two tables of bounds agree; a command of before may have set more."""
     section = "sessions" if name in SESSION_LIMITS else "limits"
+    low, high = bounds_of(name)
 
-    assert bounds_of(name) == bounds_of_config(section, name)
+    assert bounds_of_config(section, name) == proposed_bounds_of(name)
+    assert proposed_bounds_of(name) == (low, min(high, PROPOSED_MAX.get(name, high)))
+
+
+def test_a_log_that_has_set_more_than_is_proposed_now_is_read_as_it_was() -> None:
+    """What a member proposes is no matter of the state."""
+    machine = StateMachine()
+    values = tuple([(name, bounds_of(name)[1]) for name in PROPOSED_MAX])
+
+    machine.apply(Command(SetLimits(values, 0, (), "ops"), 5), 1, 1).unwrap()
+
+    assert {name: getattr(machine.limits, name) for name in PROPOSED_MAX} == dict(values)
 
 
 def test_the_limits_before_any_was_set_never_change() -> None:

@@ -190,7 +190,7 @@ DRIVEN = [
     Step("abandon_campaign", "/v1/elections/e/attempts/c/9"),
     Step("close_session", "/v1/sessions/{session}"),
     Step("get_limits", "/v1/limits"),
-    Step("set_limits", "/v1/limits", {"limits": {"recursive_delete_max": 9_000}, "by": "ann"}),
+    Step("set_limits", "/v1/limits", {"limits": {"recursive_delete_max": 900}, "by": "ann"}),
     Step("set_limits", "/v1/limits", {"limits": {"no_such": 1}}, 400),
     Step("set_limits", "/v1/limits", {"limits": {"znodes_max": 9}, "expected_version": 0}, 412),
     Step("status", "/v1/status"),
