@@ -25,7 +25,7 @@ from recipes import Election, Grant, Lock, MultiLock, RWLock, Semaphore, TreeLoc
 from tests.cluster.faults.shim import Shim, build
 from tests.cluster.faults.world import Skipped
 from tests.cluster.processes import ProcessCluster
-from tests.cluster.proxy import Proxy
+from tests.cluster.proxy import Proxy, transport_by
 from tests.cluster.scripts import REPOSITORY, Script
 from tests.cluster.test_lock_kinds import children_of
 from tests.patience import patient
@@ -121,10 +121,12 @@ async def test_a_holder_stopped_beyond_its_time_knows_it_when_it_wakes(
     assert waited_s < min(session_s, bound_s) + patient(5.0)
 
 
+@pytest.mark.parametrize("transport", ["http", "stream"])
 async def test_a_holder_that_is_cut_off_learns_of_its_loss_before_the_end(
-    cluster: ProcessCluster,
+    cluster: ProcessCluster, transport: str
 ) -> None:
     """One hold of each kind behind a cut: certain for the last time before the cluster ends it."""
+    prefix = f"cut-{transport}"
     proxies = [Proxy(cluster.client_ports[each]) for each in cluster.ids]
     for proxy in proxies:
         await proxy.start()
@@ -140,16 +142,18 @@ async def test_a_holder_that_is_cut_off_learns_of_its_loss_before_the_end(
             await asyncio.sleep(0.005)
 
     async with (
-        connect(urls, timeout=5, session_timeout=1.5) as client,
+        connect(
+            urls, timeout=5, session_timeout=1.5, transport=transport_by(proxies, transport)
+        ) as client,
         client_of(cluster) as other,
     ):
-        kinds = {name: each for name, each in contenders(client, "cut").items() if name != "write"}
+        kinds = {name: each for name, each in contenders(client, prefix).items() if name != "write"}
         held = [await take(each) for each in kinds.values()]
         grants = [each[0] if isinstance(each, tuple) else each for each in held]
         watching = [asyncio.create_task(watch(each)) for each in grants]
         for proxy in proxies:
             proxy.cut()
-        rivals = contenders(other, "cut", timeout=30)
+        rivals = contenders(other, prefix, timeout=30)
         rivals.pop("read")
         later = await asyncio.gather(*(take(each) for each in rivals.values()))
         await asyncio.wait(watching, timeout=10)

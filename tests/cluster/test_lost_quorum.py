@@ -12,7 +12,7 @@ from coordinator.client import SessionState
 from coordinator.errors import LockLostError
 from recipes import Lock
 from tests.cluster.conftest import MakeCluster
-from tests.cluster.proxy import Proxy
+from tests.cluster.proxy import Proxy, transport_by
 from tests.cluster.wire import Wire
 from tests.patience import patient
 
@@ -65,8 +65,9 @@ async def test_a_member_without_a_quorum_says_so(make_cluster: MakeCluster) -> N
     wire.close()
 
 
+@pytest.mark.parametrize("transport", ["http", "stream"])
 async def test_a_holder_that_was_cut_off_is_never_told_that_it_still_holds(
-    make_cluster: MakeCluster,
+    make_cluster: MakeCluster, transport: str
 ) -> None:
     """2 s session, 3 s partition: the next is granted, the old one told that it ended."""
     cluster = make_cluster()
@@ -74,7 +75,12 @@ async def test_a_holder_that_was_cut_off_is_never_told_that_it_still_holds(
     for proxy in proxies:
         await proxy.start()
     async with (
-        connect([proxy.url for proxy in proxies], session_timeout=2.0, timeout=3.0) as client,
+        connect(
+            [proxy.url for proxy in proxies],
+            session_timeout=2.0,
+            timeout=3.0,
+            transport=transport_by(proxies, transport),
+        ) as client,
         connect(cluster.urls, session_timeout=30.0, timeout=20.0) as other,
     ):
         lock = Lock(client, "cut", timeout=10)
