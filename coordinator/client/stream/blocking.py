@@ -70,11 +70,12 @@ class _Waiter:
         self.error: CoordinatorError | None = None
 
     def on_answer(self, response: Response) -> None:
-        self.response = response
-        self.lock.release()
+        if self.response is None and self.error is None:
+            self.response = response
+            self.lock.release()
 
     def on_failure(self, error: CoordinatorError) -> None:
-        if self.error is None:
+        if self.response is None and self.error is None:
             self.error = error
             self.lock.release()
 
@@ -196,20 +197,25 @@ class BlockingConnection:
     # --- out
 
     def _send(self) -> None:
-        """Send what there is, unless it is being sent: who sends looks again afterwards."""
+        """Send what there is, unless it is being sent: who sends looks again afterwards.
+
+        The thread that reads sends nothing but a PING after a silence: a server whose answers are
+        not taken reads nothing, and the two would wait for each other.
+        """
         writer = self._conversation.writer
-        while len(writer) and not self._sending.locked():
-            with self._sending:
-                with self._guard:
-                    data = self._conversation.take()
-                if data:
-                    try:
-                        self._socket.sendall(data)
-                    except OSError as error:
-                        self.close(str(error) or type(error).__name__)
-                    except BaseException:
-                        self.close("the program was interrupted while it sent a request")
-                        raise
+        try:
+            while len(writer) and not self._sending.locked():
+                with self._sending:
+                    with self._guard:
+                        data = self._conversation.take()
+                    if data:
+                        try:
+                            self._socket.sendall(data)
+                        except OSError as error:
+                            self.close(str(error) or type(error).__name__)
+        except BaseException:
+            self.close("the program was interrupted while it sent a request")
+            raise
 
     def _give_up(self, number: int) -> None:
         with self._guard:
@@ -226,6 +232,12 @@ class BlockingConnection:
     # --- in
 
     def _read(self) -> None:
+        try:
+            self._read_on()
+        finally:
+            self.close("the thread that read it has ended")
+
+    def _read_on(self) -> None:
         conversation = self._conversation
         quiet_ms = 0
         while not conversation.is_over:
@@ -261,8 +273,6 @@ class BlockingConnection:
         if conversation.problem is not None and not conversation.waiting:
             self.close(conversation.problem.message)
             return False
-        if len(conversation.writer):
-            self._send()
         return True
 
     def _maybe_ping(self, quiet_ms: int) -> None:
@@ -370,12 +380,15 @@ class BlockingTransport:
         )
         try:
             connection.begin(self._label)
+            has_answered = connection.began.wait(_CONNECT_MS_MAX / 1000)
         except OSError as error:
             connection.close(str(error))
             raise UnavailableError(
                 f"{endpoint}: cannot connect: {error}", endpoint=endpoint
             ) from None
-        has_answered = connection.began.wait(_CONNECT_MS_MAX / 1000)
+        except BaseException:
+            connection.close("the program was interrupted while it connected")
+            raise
         if connection.is_usable:
             self._connections.add(connection)
             self._ready[endpoint] = connection

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ import pytest
 
 from coordinator import connect
 from coordinator.client import Client, RetryPolicy
+from coordinator.client.stream.blocking import BlockingConnection, _Waiter
+from coordinator.client.transport import Request
+from coordinator.clock import SystemClock
 from coordinator.errors import (
     ClientClosedError,
     CoordinatorError,
@@ -26,6 +30,7 @@ from coordinator.wire.stream.frames import FromClient
 from tests.client.server_thread import serving
 from tests.client.stream.scripted import Peer, Respond, welcome
 
+URL = "http://member:1"
 ONCE = RetryPolicy(tries=1)
 STAT = dict.fromkeys(
     (
@@ -262,3 +267,97 @@ def test_the_leader_is_asked_once_it_is_reached() -> None:
             while "Request" not in asked and time.monotonic() < deadline_s:
                 client.set("/a", b"")
             assert "Request" in asked
+
+
+def ignored(*_: Any) -> None:
+    """What a connection without a transport reports."""
+
+
+@contextmanager
+def connected() -> Iterator[tuple[BlockingConnection, socket.socket]]:
+    """A connection that was welcomed, and the server's end of its socket."""
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(10)
+    connection = BlockingConnection(URL, ours, SystemClock(), ignored, ignored)
+    connection._socket = _NoOptions(ours)  # type: ignore[assignment]
+    connection.begin("test")
+    theirs.sendall(frames.encoded(frames.Welcome(1, frames.WelcomeSettings("n1"))))
+    assert connection.began.wait(10)
+    try:
+        yield connection, theirs
+    finally:
+        connection.close("the test is over")
+        connection.join(10)
+        theirs.close()
+
+
+class _NoOptions:
+    """A socket without the options of TCP."""
+
+    def __init__(self, of: socket.socket) -> None:
+        self._of = of
+
+    def setsockopt(self, *_: object) -> None:
+        """There are none."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
+
+
+def test_answers_are_read_while_the_server_reads_nothing() -> None:
+    """It waits for its answers to be taken; the thread that takes them must not wait for it."""
+    with connected() as (connection, server):
+        asked = _Waiter()
+        with connection._guard:
+            connection._conversation.ask(Request("GET", "/a"), asked)
+        connection._send()
+        with connection._guard:  # of a thread that goes on to send it only later
+            put = Request("PUT", "/b", {}, bytes(900_000))
+            for _ in range(20):
+                connection._conversation.ask(put, _Waiter())
+        server.sendall(frames.encoded(frames.Pong(0)))
+        server.sendall(frames.encoded(frames.Answer(1, 200, {}, bytes(20_000_000))))
+
+        assert asked.lock.acquire(timeout=10)
+        assert asked.response is not None
+        assert len(asked.response.body) == 20_000_000
+        assert connection.is_usable
+
+
+def test_a_mistake_of_the_server_does_not_stop_the_reading_alone() -> None:
+    """A request that is answered twice over fails; the connection goes on, or ends as a whole."""
+    with connected() as (connection, server):
+        head = frames.encoded(frames.Head(1, 200, {}))
+        twice = head + head + frames.encoded(frames.Answer(1, 200, {}, b""))
+        answering = threading.Timer(0.2, server.sendall, (twice,))
+        answering.start()
+        with pytest.raises(OutcomeUnknownError):
+            connection.ask(Request("GET", "/a"), 5_000)
+        threading.Timer(
+            0.2, server.sendall, (frames.encoded(frames.Answer(2, 200, {}, b"2")),)
+        ).start()
+        assert connection.ask(Request("GET", "/b"), 5_000).body == b"2"
+
+
+def test_an_interrupt_while_it_connects_leaves_no_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody would ever close it."""
+    begin = BlockingConnection.begin
+    begun: list[BlockingConnection] = []
+
+    def interrupted(connection: BlockingConnection, label: str) -> None:
+        begin(connection, label)
+        begun.append(connection)
+        raise KeyboardInterrupt
+
+    with scripted(serve) as url, connect(url, transport="stream") as client:
+        monkeypatch.setattr(BlockingConnection, "begin", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.set("/a", b"")
+        monkeypatch.setattr(BlockingConnection, "begin", begin)
+        begun[0].join(10)
+
+        assert begun[0]._reading is not None
+        assert not begun[0]._reading.is_alive()
+        assert client.set("/a", b"").path == "/v1/tree/a"
