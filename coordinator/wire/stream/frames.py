@@ -27,6 +27,7 @@ PREFACE = b"\0coordinator/1\r\n"
 VERSION = 1
 FRAMES_AT_ONCE = 100
 """How many frames of one connection are taken in one pass, so that others have their turn."""
+TARGET_CHARACTERS_MAX = 8 * 1024
 HEADERS_MAX = 32
 HELLO_BYTES_MAX = 4 * 1024
 """A frame of a client before WELCOME was sent to it, the bounds of which it does not know yet."""
@@ -44,7 +45,7 @@ _COPIED_BYTES_MAX = 16 * 1024
 Id: TypeAlias = Annotated[int, Meta(ge=1, le=_ID_MAX)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=_ID_MAX)]
 Method: TypeAlias = Annotated[str, Meta(max_length=16)]
-Target: TypeAlias = Annotated[str, Meta(max_length=8 * 1024)]
+Target: TypeAlias = Annotated[str, Meta(max_length=TARGET_CHARACTERS_MAX)]
 Status: TypeAlias = Annotated[int, Meta(ge=100, le=599)]
 Headers: TypeAlias = Annotated[dict[str, str], Meta(max_length=HEADERS_MAX)]
 
@@ -211,7 +212,11 @@ class FrameWriter:
         buffer = self._buffer
         start = len(buffer)
         buffer += _NO_LENGTH
-        _ENCODER.encode_into(frame, buffer, -1)
+        try:
+            _ENCODER.encode_into(frame, buffer, -1)
+        except BaseException:
+            del buffer[start:]  # half a frame would spoil all that follow
+            raise
         _LENGTH.pack_into(buffer, start, len(buffer) - start - _LENGTH_BYTES)
 
     def __len__(self) -> int:

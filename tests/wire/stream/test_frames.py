@@ -243,3 +243,13 @@ def test_random_bytes_raise_nothing_else() -> None:
             mistakes += 1
 
     assert 500 < mistakes < 2000
+
+
+def test_a_frame_that_cannot_be_written_leaves_nothing_behind() -> None:
+    writer = frames.FrameWriter()
+    writer.add(frames.Ping(1))
+    with pytest.raises(UnicodeEncodeError):
+        writer.add(frames.Request(1, "GET", "/\ud800", {}, None))
+    writer.add(frames.Ping(2))
+
+    assert writer.take() == frames.encoded(frames.Ping(1)) + frames.encoded(frames.Ping(2))
