@@ -4,7 +4,9 @@
 2. Deadlines cost no task and no timer of their own: requests are put into slots of ``_SLOT_S``, and
    one timer looks at each slot when it is due. So a deadline is kept up to ``_SLOT_S`` late.
 3. While a request waits for lines, a silent server is asked (PING), and taken for dead if it does
-   not answer. So is one that let a deadline pass.
+   not answer. So is one that let a deadline pass. If it goes on sending instead, what it sends
+   stands before all further answers: the connection takes no request until its PONG has come,
+   so a heartbeat behind a long answer on a slow network is sent again on another connection.
 """
 
 from __future__ import annotations
@@ -60,6 +62,8 @@ class Connection(asyncio.Protocol):
         self._line_timer: asyncio.TimerHandle | None = None
         self._ping_timer: asyncio.TimerHandle | None = None
         self._proof_timer: asyncio.TimerHandle | None = None
+        self._proof = 0
+        """The PONG to be heard before another request is taken."""
         self._line_streams = 0
         self._heard_s = self._loop.time()
         self._began_s = self._heard_s
@@ -67,7 +71,9 @@ class Connection(asyncio.Protocol):
     def takes(self, request: Request) -> bool:
         """Whether ``request`` may be asked now."""
         conversation = self._conversation
-        return conversation.has_room and not self._is_paused and conversation.fits(request)
+        if self._is_paused or conversation.pong < self._proof:
+            return False
+        return conversation.has_room and conversation.fits(request)
 
     @property
     def is_usable(self) -> bool:
@@ -264,10 +270,10 @@ class Connection(asyncio.Protocol):
             said = f"{self.endpoint}: no answer within {timeout_ms} ms"
             waiter.on_failure(ConnectionLostError(said, endpoint=self.endpoint))
         if late and self._proof_timer is None:
-            self._ask_for_proof()
+            self._ask_for_proof(min(timeout_ms for _, timeout_ms in late) / 1000)
         self._next_slot()
 
-    def _ask_for_proof(self) -> None:
+    def _ask_for_proof(self, waited_s: float) -> None:
         """Ask the server whether it is there; if it is not, no other request waits for it."""
         asked_s = self._loop.time()
 
@@ -277,7 +283,9 @@ class Connection(asyncio.Protocol):
                 self.close(f"the server said nothing for {self._loop.time() - self._heard_s:.1f} s")
 
         self._proof_timer = self._loop.call_later(_PROOF_S, look)
-        self._conversation.ping()
+        number = self._conversation.ping()
+        if asked_s - self._heard_s < waited_s / 2:
+            self._proof = number  # it sends, but not this
         self._flush_soon()
 
     def _look_at_lines(self) -> None:

@@ -65,6 +65,8 @@ class Conversation:
         self.problem: CoordinatorError | None = None
         """Why no more requests are taken; None while they are."""
         self.is_over = False
+        self.pong = 0
+        """The number of the last PONG."""
         self._reader = frames.from_server(ANSWER_BYTES_MAX)
         self._on_leader = on_leader
         self._last_id = 0
@@ -91,18 +93,21 @@ class Conversation:
     def ask(self, request: Request, waiter: Waiter) -> int:
         """Put ``request`` behind what is to be sent; return its id. There is room for it."""
         self._last_id = number = self._last_id + 1
-        self.waiting[number] = waiter
         headers = request.headers
         if type(headers) is not Headers:
             headers = _short(headers)
         self.writer.add(
             frames.Request(number, request.method, request.target, headers, request.body)
         )
+        self.waiting[number] = waiter
         return number
 
     def fits(self, request: Request) -> bool:
-        """Whether the server reads a frame as long as that of ``request``."""
+        """Whether the server reads a frame as long as that of ``request``: one that is longer is a
+        mistake that ends the connection for all."""
         assert self.welcome is not None, "a conversation begins with its welcome"
+        if len(request.target) > frames.TARGET_CHARACTERS_MAX:
+            return False
         body_bytes_max = self.welcome.frame_bytes_max - frames.REQUEST_OVERHEAD_BYTES
         return request.body is None or len(request.body) <= body_bytes_max
 
@@ -118,10 +123,11 @@ class Conversation:
         if number in self.waiting:
             self.writer.add(frames.Credit(number, amount))
 
-    def ping(self) -> None:
-        """Ask whether the server is there."""
+    def ping(self) -> int:
+        """Ask whether the server is there; return the number of its PONG."""
         self._pings += 1
         self.writer.add(frames.Ping(self._pings))
+        return self._pings
 
     def take(self) -> bytearray:
         """Return what is to be sent; from now on it counts as sent."""
@@ -193,8 +199,8 @@ class Conversation:
                     waiter.on_end()
             case frames.Leader(url):
                 self._on_leader(url)
-            case frames.Pong():
-                pass
+            case frames.Pong(number):
+                self.pong = number
             case frames.Welcome(version, settings):
                 self._begin(version, settings)
             case frames.GoAway(problem):

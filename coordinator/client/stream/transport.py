@@ -132,7 +132,7 @@ class StreamTransport:
         if self._http is None:
             raise UnavailableError(
                 f"{endpoint}: expected a member that speaks the stream, found one that does not, "
-                f"or a body longer than it takes there; transport='auto' goes on with HTTP",
+                f"or a request longer than it takes; transport='auto' goes on with HTTP",
                 endpoint=endpoint,
             )
         return self._http

@@ -674,3 +674,64 @@ def test_closing_ends_what_is_under_way() -> None:
         assert isinstance(await call, ConnectionLostError)
 
     run(scenario())
+
+
+def test_a_heartbeat_does_not_wait_behind_a_long_answer_for_ever() -> None:
+    """What is late while other bytes come is sent again on another connection."""
+
+    async def scenario() -> None:
+        network, long = Network(), b"x" * 100_000
+
+        def respond(peer: Peer, frame: FromClient) -> None:
+            if network.peers[A][0] is not peer or isinstance(frame, frames.Hello):
+                echo(peer, frame)
+            elif isinstance(frame, frames.Request) and frame.target == "/long":
+                drips.append(asyncio.create_task(drip(peer, frame.id)))
+
+        async def drip(peer: Peer, number: int) -> None:
+            sent = frames.encoded(frames.Answer(number, 200, {}, long))
+            for at in range(0, len(sent), 1_000):
+                peer.transport.write(sent[at : at + 1_000])
+                await asyncio.sleep(0.05)
+            for each in peer.received:
+                if isinstance(each, frames.Ping):
+                    peer.send(frames.Pong(each.number))
+
+        drips: list[asyncio.Task[None]] = []
+        network.add(A, respond)
+        transport = StreamTransport(connect=network.connect)
+        reading = asyncio.create_task(ended(transport.request(A, get("/long"), 30_000)))
+        await asyncio.sleep(0.5)
+        late = await ended(transport.request(A, get("/beat"), 500))
+        answer = await transport.request(A, get("/beat"), 500)
+
+        assert isinstance(late, ConnectionLostError)
+        assert answer.body == b"/beat"
+        assert not reading.done()
+        found = await reading
+        assert isinstance(found, Response)
+        assert found.body == long
+        assert len(network.peers[A]) == 2
+        await transport.close()
+
+    run(scenario())
+
+
+def test_a_target_that_the_stream_does_not_take_ends_no_connection() -> None:
+    """It would be a mistake of the client, for which all its requests would pay."""
+
+    async def scenario() -> None:
+        network = Network()
+        network.add(A, lambda peer, frame: echo(peer, frame) if not peer.requests() else None)
+        transport = StreamTransport(connect=network.connect)
+        under_way = asyncio.create_task(ended(transport.request(A, get("/a"), 1_000)))
+        await asyncio.sleep(0.1)
+        with pytest.raises(UnavailableError, match="longer than it takes"):
+            await transport.request(A, get("/" + "b" * 8_192), 1_000)
+
+        assert not under_way.done()
+        assert len(network.peer(A).requests()) == 1
+        await transport.close()
+        await under_way
+
+    run(scenario())
