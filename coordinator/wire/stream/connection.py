@@ -42,6 +42,8 @@ UNSENT_BYTES_MAX = 16 * 1024 * 1024
 _LARGE_BYTES = 4 * 1024
 _UNSENT_BYTES_LARGE = 4 * 1024 * 1024
 """Beyond it a large answer to a read is not sent: it is refused, and may be sent again."""
+_PARTIAL_BYTES_FREE = 16 * 1024
+"""So much of a frame in part is everyone's: others who send long ones cut no heartbeat off."""
 _FULL_BYTES = 256 * 1024
 """Beyond it lines wait."""
 _WATCH = "/v1/watch"
@@ -401,7 +403,7 @@ class StreamConnection(asyncio.Protocol):
         if not self._has_hello:
             return
         rest = 0 if self._is_turn_due else self._reader.rest_bytes
-        self._count_partial(rest)
+        self._count_partial(max(0, rest - _PARTIAL_BYTES_FREE))
         if taken or not rest:
             self._frame_in_time()
         if rest and self._frame_timer is None:

@@ -138,6 +138,42 @@ async def test_half_a_frame_is_not_waited_for() -> None:
         assert await speaker.rest() == []
 
 
+async def test_long_frames_in_part_are_bounded_and_short_ones_are_not_refused() -> None:
+    """Who sends large bodies bit by bit takes no room from those who send little."""
+    config = HttpConfig(body_bytes_max=64 * 1024, bodies_bytes_max=64 * 1024)
+    async with (
+        serving(http=config) as api,
+        speaking(api.server.port) as long,
+        speaking(api.server.port) as another,
+        speaking(api.server.port) as short,
+    ):
+        put = long.request("POST", "/v1/tree/a", b"x" * 74_000)
+        long.writer.write(frames.encoded(put)[:65_530])
+        await until(lambda: api.server._streams._partial_bytes > 40_000)
+        asked = frames.encoded(short.request("GET", "/health/live"))
+        short.writer.write(asked[:9])
+        await short.writer.drain()
+        another.writer.write(frames.encoded(another.request("GET", "/", b"x" * 74_000))[:65_530])
+        away = await another.expect(frames.GoAway)
+        short.writer.write(asked[9:])
+
+        assert away.problem["code"] == "Throttled"
+        assert (await short.expect(frames.Answer)).status == 200
+
+
+async def test_the_body_of_a_read_does_not_wait_with_it() -> None:
+    """A thousand of them on one connection would be a thousand bodies."""
+    async with serving() as api, speaking(api.server.port) as speaker:
+        (connection,) = api.server._streams._connections
+        assert isinstance(connection, stream_connection.StreamConnection)
+        connection._is_long_served = True  # as by an export that waits for credit
+        for _ in range(3):
+            speaker.send(speaker.request("GET", "/v1/locks", b"x" * 500_000))
+        await until(lambda: len(connection._long) == 3)
+
+        assert [len(each._body or b"") for each in connection._long] == [1, 1, 1]
+
+
 async def test_a_silent_client_is_let_go() -> None:
     """One that pings is not."""
     async with (
