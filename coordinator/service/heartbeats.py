@@ -56,6 +56,8 @@ _SESSIONS_PER_ROUND_MAX = HEARTBEATS_MAX
 _TOLD_MAX = 2_000
 """Holds and lost grants in one answer to several sessions; a single session may have more."""
 _WAITING_MAX = 100_000
+_MANY_WAITING_MAX = 50_000
+"""Beyond it no request of several is taken: a hundred of these must not refuse everybody else's."""
 _EXTENDED_AT_ONCE = 1_000
 _ACKNOWLEDGED_AT_ONCE = 50
 """Each may have lost a hundred grants."""
@@ -94,10 +96,14 @@ class _Rounds:
                 answer.set_exception(error)
         self._waiting.clear()
 
-    async def ask(self, session_ids: Iterable[str]) -> Acks:
-        """Return the answers to at least ``session_ids``, from a round that begins after now."""
+    async def ask(self, session_ids: Iterable[str], waiting_max: int = _WAITING_MAX) -> Acks:
+        """Return the answers to at least ``session_ids``, from a round that begins after now.
+
+        Raises:
+            ThrottledError: with them more than ``waiting_max`` would wait.
+        """
         asked = tuple(session_ids)
-        if self._asked_count + len(asked) > _WAITING_MAX:
+        if self._asked_count + len(asked) > waiting_max:
             raise ThrottledError(f"{self._asked_count} heartbeats wait for the leader already")
         answer: asyncio.Future[Acks] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, answer))
@@ -182,7 +188,7 @@ class Heartbeats:
             raise SessionExpiredError("no session ever had an id like this")
         try:
             async with self._timers.deadline(deadline_ms):
-                acks = await self._until_confirmed((session_id,))
+                acks = await self._until_confirmed((session_id,), _WAITING_MAX)
         except TimeoutError:
             self._metrics.heartbeats.labels("unconfirmed").inc()
             raise NoLeaderError(
@@ -205,6 +211,7 @@ class Heartbeats:
 
         Raises:
             NoLeaderError: no leader confirmed any of them in time.
+            ThrottledError: too many wait already.
         """
         asked = dict.fromkeys(session_ids)
         known = tuple([each for each in asked if _may_be_one(each)])
@@ -212,7 +219,7 @@ class Heartbeats:
         if known:
             try:
                 async with self._timers.deadline(deadline_ms):
-                    acks = await self._until_confirmed(known)
+                    acks = await self._until_confirmed(known, _MANY_WAITING_MAX)
             except TimeoutError:
                 self._metrics.heartbeats.labels("unconfirmed").inc(len(known))
                 raise NoLeaderError("no leader confirmed the heartbeats in time") from None
@@ -236,13 +243,13 @@ class Heartbeats:
         for rounds in (self._here, self._there):
             rounds.close(self._leadership.stopping_error())
 
-    async def _until_confirmed(self, session_ids: tuple[str, ...]) -> Acks:
+    async def _until_confirmed(self, session_ids: tuple[str, ...], waiting_max: int) -> Acks:
         """Return the answers of the first round that has one for any of these."""
         while True:
             leader_id = await self._leadership.leader()
             rounds = self._here if leader_id == self._engine.member_id else self._there
             try:
-                acks = await rounds.ask(session_ids)
+                acks = await rounds.ask(session_ids, waiting_max)
                 if any(each in acks for each in session_ids):
                     return acks
             except ThrottledError:

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from coordinator.config import Config, RaftConfig
-from coordinator.errors import SessionExpiredError
+from coordinator.errors import SessionExpiredError, ThrottledError
 from coordinator.model.sessions import LostGrant, SessionLease
 from coordinator.service.heartbeats import _decode_reply, _encode_reply
 from coordinator.service.proposals import Asked
@@ -145,3 +145,20 @@ async def test_no_ids_of_one_request_make_the_question_too_long(character: str) 
 
     assert asked == dict.fromkeys(ids)
     assert one.session_id == session
+
+
+async def test_requests_of_many_leave_room_for_the_heartbeats_of_others() -> None:
+    """A hundred of the largest would take all of it."""
+    ids = [str(number) for number in range(1_000)]
+    async with cluster() as world:
+        session = await opened(world)
+        asking = [
+            asyncio.ensure_future(world.follower.heartbeats(ids, world.deadline()))
+            for _ in range(100)
+        ]
+        await asyncio.sleep(0)
+        one = asyncio.ensure_future(world.follower.heartbeat(session, world.deadline()))
+        answers = await soon(asyncio.gather(*asking, return_exceptions=True))
+
+        assert (await soon(one)).session_id == session
+        assert {type(each) for each in answers} == {dict, ThrottledError}
