@@ -106,7 +106,8 @@ class _Desk:
     def __init__(self) -> None:
         self.asked, self.done = _Signal(), _Signal()
         self.call: Callable[[], None] | None = None
-        self.error: Exception | None = None
+        self.ended: tuple[Callable[[], None] | None, Exception | None] = (None, None)
+        """The call that has ended last, with its error."""
 
     def serve(self) -> None:
         """Run one call after the other, until there is none."""
@@ -117,10 +118,13 @@ class _Desk:
                 self.asked.close()
                 self.done.close()
                 return
+            found = None
             try:
                 call()
             except Exception as error:
-                self.error = error
+                found = error
+            self.ended = call, found
+            found = None  # it holds on to this frame
             self.done.give()
 
     def end(self) -> None:
@@ -144,7 +148,7 @@ class StandingThread:
     def __call__(self, call: Callable[[], None], /) -> Started:
         """Start ``call``; what was started before it must have ended."""
         desk = self._desk or self._begin()
-        desk.call, desk.error = call, None
+        desk.call = call
         desk.asked.give()
         return self
 
@@ -152,20 +156,22 @@ class StandingThread:
         """Wait at most so long for the call; return whether it is done, or raise its error."""
         if not self._poll.poll(seconds * 1000):
             return False
-        self._take()
-        return True
+        return self._is_done()
 
     async def done(self) -> None:
         """Return when the call is done, or raise its error."""
         assert self._desk is not None
         loop, done = asyncio.get_running_loop(), self._desk.done.fileno
-        is_done = asyncio.Event()
-        loop.add_reader(done, is_done.set)
-        try:
-            await is_done.wait()
-        finally:
-            loop.remove_reader(done)
-        self._take()
+        signalled = asyncio.Event()
+        while True:
+            loop.add_reader(done, signalled.set)
+            try:
+                await signalled.wait()
+            finally:
+                loop.remove_reader(done)
+            signalled.clear()
+            if self._is_done():
+                return
 
     def _begin(self) -> _Desk:
         self._desk = desk = _Desk()
@@ -174,9 +180,17 @@ class StandingThread:
         weakref.finalize(self, desk.end).atexit = False
         return desk
 
-    def _take(self) -> None:
-        assert self._desk is not None
-        self._desk.done.take()
-        if (error := self._desk.error) is not None:
-            self._desk.error = None
+    def _is_done(self) -> bool:
+        """Take a signal; return whether it was that of the call, or raise its error.
+
+        One that nobody waited for to its end is signalled late: that says nothing of the next."""
+        desk = self._desk
+        assert desk is not None
+        desk.done.take()
+        call, error = desk.ended
+        if call is not desk.call:
+            return False
+        desk.ended = (None, None)
+        if error is not None:
             raise error
+        return True

@@ -53,6 +53,27 @@ async def test_a_call_that_takes_long_is_waited_for_on_the_loop() -> None:
     assert thread(lambda: None).wait(5)
 
 
+async def test_a_call_that_nobody_waited_for_ends_no_other() -> None:
+    """Its signal comes when the next call is under way, whose sync is not done then."""
+    thread, first, second = StandingThread("late"), threading.Event(), threading.Event()
+    waiting = asyncio.ensure_future(thread(lambda: first.wait(10) and None).done())
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    first.set()
+    while not thread._poll.poll(1_000):
+        pass
+
+    started = thread(lambda: second.wait(10) and None)
+    assert not started.wait(0.001)
+    done = asyncio.ensure_future(started.done())
+    await asyncio.sleep(0.01)
+    assert not done.done()
+    second.set()
+    await asyncio.wait_for(done, 5)
+    assert thread(lambda: None).wait(5)
+
+
 def test_nothing_is_left_of_it() -> None:
     """Neither the thread nor a descriptor, once it is not used any more; not before a call ends."""
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
