@@ -75,6 +75,12 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._led_term = 0
+        self._count_requests()
+        self._count_sessions()
+        self._count_state()
+        self._count_locks()
+
+    def _count_requests(self) -> None:
         self.build = self._gauge(
             "build_info", "Always 1; its labels say what runs here.", "version", "python"
         )
@@ -101,6 +107,8 @@ class Metrics:
             _SECONDS,
             "consistency",
         )
+
+    def _count_sessions(self) -> None:
         self.heartbeats = self._counter("heartbeats", "Heartbeats taken, by answer.", "result")
         self.heartbeat_rounds = self._counter(
             "heartbeat_rounds", "Rounds in which a quorum confirmed heartbeats here."
@@ -119,9 +127,8 @@ class Metrics:
         self.sessions_failed = self._counter(
             "sessions_failed", "Sessions ended here by their client, which was not well."
         )
-        self.holds_ended = self._counter(
-            "holds_ended", "Holds ended by this leader because their max_hold_ms was over."
-        )
+
+    def _count_state(self) -> None:
         self.slices_compared = self._counter(
             "state_slices_compared", "Slices of the state compared with other members, as leader."
         )
@@ -142,6 +149,11 @@ class Metrics:
             "watch_streams", "Streams of changes that clients keep open here."
         )
         self.watch_changes = self._counter("watch_changes", "Changes put to watch streams.")
+
+    def _count_locks(self) -> None:
+        self.holds_ended = self._counter(
+            "holds_ended", "Holds ended by this leader because their max_hold_ms was over."
+        )
         self.contenders_waiting = self._gauge(
             "contenders_waiting", "Acquires and campaigns that wait on this member."
         )

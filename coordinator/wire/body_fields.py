@@ -83,10 +83,12 @@ class BodyField:
 
     @property
     def is_read_otherwise(self) -> bool:
+        """Whether reading it takes more than its value under its name."""
         return self.bytes_max is not None or self.other is not None
 
     @property
     def is_written_otherwise(self) -> bool:
+        """Whether writing it takes more than its value under its name."""
         return self.is_left_out or self.bytes_max is not None
 
     def read_otherwise(self, body: Mapping[str, Any], values: dict[str, Any]) -> None:

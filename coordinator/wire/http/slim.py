@@ -138,35 +138,44 @@ class SlimRequest:
 
     @property
     def remote(self) -> str:
+        """The address of the client; empty when it has none."""
         return self._connection.remote
 
     @property
     def has_body(self) -> bool:
+        """Whether there is a body: plain ones are whole, and not empty."""
         return bool(self._body)
 
     @property
     def has_unread_body(self) -> bool:
+        """Whether the body was not taken yet."""
         return bool(self._body)
 
     @property
     def body_length(self) -> int | None:
+        """How many bytes of the body were not taken yet."""
         return len(self._body)
 
     def header_values(self, name: str) -> Sequence[str]:
+        """Return the value of a header; a plain request has each once."""
         value = self.headers.get(name)
         return () if value is None else (value,)
 
     def whole_body(self) -> bytes | None:
+        """Take the body, once."""
         body, self._body = self._body, b""  # once: a wait may last for hours
         return body
 
     async def next_chunk(self) -> bytes:
+        """Return the end of a body: a plain one came whole."""
         return b""
 
     def is_connected(self) -> bool:
+        """Whether the client is still there, as far as one can tell."""
         return self._connection.is_connected()
 
     def lines(self, labels: Mapping[str, str], *, is_sse: bool = False) -> LineStream:
+        """Fail: a request for a response that goes on is not plain."""
         raise AssertionError("a request for lines is not plain")
 
 
@@ -196,6 +205,7 @@ class SlimConnection(asyncio.Protocol):
     # --- told by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin with a connection of which the first bytes are those of HTTP."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         peer = transport.get_extra_info("peername")
@@ -204,6 +214,7 @@ class SlimConnection(asyncio.Protocol):
         self._idle_timer = self._loop.call_later(self._door.idle_s, self._maybe_idle)
 
     def data_received(self, data: bytes) -> None:
+        """Begin the next request, or keep what comes ahead of its time."""
         self._heard_at = self._loop.time()
         self._buffer = self._buffer + data if self._buffer else data
         if self._task is None and not self._is_paused:
@@ -212,13 +223,16 @@ class SlimConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def eof_received(self) -> bool:
+        """Close: a client that sends no more wants no answer."""
         return False
 
     def pause_writing(self) -> None:
+        """Begin nothing more; cut off a client that reads nothing for too long."""
         self._is_paused = True
         self._write_timer = self._loop.call_later(self._door.idle_s, self.abort)
 
     def resume_writing(self) -> None:
+        """Go on with what has come meanwhile."""
         self._is_paused = False
         if self._write_timer is not None:
             self._write_timer.cancel()
@@ -227,6 +241,7 @@ class SlimConnection(asyncio.Protocol):
             self._next()
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        """End what is under way for a client that has gone."""
         transport, self._transport = self._transport, None
         self._end_timers()
         self._door.admission.leave(self._place)

@@ -263,7 +263,7 @@ class StreamConnection(asyncio.Protocol):
                     self._serve_long()
 
     def on_lines(self, number: int) -> None:
-        # Nobody waits for the lines of an observation to end, which may be never.
+        """Let the next long answer begin: this one is an observation, which may never end."""
         request = self._running.get(number)
         if request is not None and request.is_long and not request.target.startswith(_EXPORT):
             request.is_long = False
