@@ -59,8 +59,9 @@ SEEN_BY_NOTHING = {
     r".*limits\..*|.*\._released\.count_max": "driven to their bounds by test_limits",
     r".*history\.(bytes_max|count_max)": "limits, as above",
     r".*\.history\._bytes": "counts towards a limit",
-    r".*\.history\._(ended\[\*\]|of_queue\[\*\]\[\*\])\.contender"
+    r".*\.history\.(_ended|.*order\._chunks\[\*\]\.grants)\[\*\]\.contender"
     r"\.(is_repeated|lock_delay_ms|max_hold_ms|number)": "kept whole; of an end nobody is told it",
+    r".*\.history\..*order\._chunks\[\*\]\.numbers.*": "those of its grants",
     r"\._handlers.*|.*\._runners.*": "code",
 }
 """By a pattern of places in the live state: what no later outcome depends on, and why."""
@@ -91,6 +92,7 @@ def said(machine: StateMachine) -> list[Any]:
         [locks.record(each) for each in locks.contender_paths()], list(locks.closings()),
         locks.history(GrantQuery()),
         [locks.history(GrantQuery(directory=each)) for each in directories],
+        locks.ended(), [locks.latest_ended(each, 100) for each in directories],
     ]  # fmt: skip
 
 

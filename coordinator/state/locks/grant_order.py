@@ -14,45 +14,63 @@ from coordinator.state.locks.contender import EndedGrant
 _CHUNK_MAX = 1_024
 
 
+class _Chunk:
+    """Grants that follow each other, and their numbers."""
+
+    __slots__ = ("grants", "numbers")
+
+    def __init__(self, grants: list[EndedGrant]) -> None:
+        self.grants = grants
+        self.numbers = [number_of(each) for each in grants]
+
+
 class GrantOrder:
     """Some ended grants, in the order of their numbers."""
 
-    __slots__ = ("_chunks", "_last")
+    __slots__ = ("_chunks",)
 
     def __init__(self) -> None:
-        self._chunks: list[list[EndedGrant]] = []
-        self._last = -1
-        """No grant that has been here has a greater number."""
+        self._chunks: list[_Chunk] = []
 
     def add(self, ended: EndedGrant) -> None:
         """Take a grant to its place: mostly the last."""
         chunks, number = self._chunks, ended.contender.grant_number
-        if number > self._last:
-            self._last = number
-            if not chunks or len(chunks[-1]) >= _CHUNK_MAX:
-                chunks.append([ended])
-            else:
-                chunks[-1].append(ended)
+        if not chunks:
+            chunks.append(_Chunk([ended]))
             return
-        at = min(bisect_left(chunks, number, key=_last_number), max(len(chunks) - 1, 0))
-        chunk = chunks[at] if chunks else []
-        place = bisect_left(chunk, number, key=number_of)
-        if place < len(chunk) and number_of(chunk[place]) == number:
+        chunk, at = chunks[-1], len(chunks) - 1
+        numbers = chunk.numbers
+        if number > numbers[-1]:
+            if len(numbers) >= _CHUNK_MAX:
+                chunks.append(_Chunk([ended]))
+            else:
+                numbers.append(number)
+                chunk.grants.append(ended)
+            return
+        if number < numbers[0]:
+            at = bisect_left(chunks, number, key=_last_number)
+            chunk = chunks[at]
+            numbers = chunk.numbers
+        place = bisect_left(numbers, number)
+        if numbers[place] == number:
             raise ValueError(f"two grants have the number {number}")
-        chunk.insert(place, ended)
-        half = len(chunk) // 2 if len(chunk) > _CHUNK_MAX else len(chunk)
-        chunks[at : at + 1] = [part for part in (chunk[:half], chunk[half:]) if part]
+        numbers.insert(place, number)
+        chunk.grants.insert(place, ended)
+        if len(numbers) > _CHUNK_MAX:
+            half = len(numbers) // 2
+            chunks.insert(at + 1, _Chunk(chunk.grants[half:]))
+            del chunk.grants[half:], numbers[half:]
 
     def remove(self, ended: EndedGrant) -> None:
-        """Forget a grant that is here: mostly the first."""
-        chunks, at, place = self._chunks, 0, 0
-        if chunks[0][0] is not ended:
-            number = number_of(ended)
+        """Forget a grant that is here: mostly one of the first."""
+        chunks, number, at = self._chunks, ended.contender.grant_number, 0
+        if number > chunks[0].numbers[-1]:
             at = bisect_left(chunks, number, key=_last_number)
-            place = bisect_left(chunks[at], number, key=number_of)
-            assert chunks[at][place] is ended, "no two grants have one number"
-        del chunks[at][place]
-        if not chunks[at]:
+        chunk = chunks[at]
+        place = bisect_left(chunk.numbers, number)
+        assert chunk.grants[place] is ended, "no two grants have one number"
+        del chunk.numbers[place], chunk.grants[place]
+        if not chunk.numbers:
             del chunks[at]
 
     def since(self, value: int, key: Callable[[EndedGrant], int]) -> Iterator[EndedGrant]:
@@ -60,13 +78,13 @@ class GrantOrder:
 
         The ``key`` grows with the numbers, and nothing changes meanwhile."""
         chunks = self._chunks
-        at = bisect_left(chunks, value, key=lambda chunk: key(chunk[-1]))
+        at = bisect_left(chunks, value, key=lambda chunk: key(chunk.grants[-1]))
         if at < len(chunks):
-            chunk = chunks[at]
-            for place in range(bisect_left(chunk, value, key=key), len(chunk)):
-                yield chunk[place]
+            grants = chunks[at].grants
+            for place in range(bisect_left(grants, value, key=key), len(grants)):
+                yield grants[place]
             for later in range(at + 1, len(chunks)):
-                yield from chunks[later]
+                yield from chunks[later].grants
 
 
 def number_of(ended: EndedGrant) -> int:
@@ -74,5 +92,5 @@ def number_of(ended: EndedGrant) -> int:
     return ended.contender.grant_number
 
 
-def _last_number(chunk: list[EndedGrant]) -> int:
-    return number_of(chunk[-1])
+def _last_number(chunk: _Chunk) -> int:
+    return chunk.numbers[-1]
