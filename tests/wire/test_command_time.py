@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import pytest
 
-from coordinator.model.limits import NEW_CLUSTER
+from coordinator.model.limits import NEW_CLUSTER, proposed_bounds_of
 from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.state import commands
 from coordinator.state.commands import (
@@ -246,3 +246,37 @@ def test_no_command_holds_the_loop(scene: Crowded, name: str) -> None:
     held_ms = scene.loop.held_ms(act)
 
     assert held_ms <= HELD_MS_MAX, f"{name} holds the loop for {held_ms:.1f} ms"
+
+
+@pytest.mark.check
+def test_the_most_grants_that_may_be_set_for_one_command_do_not_hold_the_loop() -> None:
+    """As many share a lock as ``grants_per_command_max`` may be set to let in at once."""
+    _, most = proposed_bounds_of("grants_per_command_max")
+
+    with crowded() as scene:
+        scene.made(SetLimits((("grants_per_command_max", most),)))
+
+        def act(repetition: int) -> None:
+            session_id = _owner(scene, repetition)
+            directory = f"/locks/most-{session_id}"
+            first = _entered(scene, Enter((directory,), "lock-", Kind.EXCLUSIVE, session_id, b"{}"))
+
+            async def queue() -> None:
+                for each in range(most):
+                    owner = f"o{each}"
+                    await scene.do(
+                        Enter(
+                            (directory,), "read-", Kind.SHARED, session_id, b"{}", owner,
+                            max_hold_ms=3_600_000,
+                        )
+                    )  # fmt: skip
+
+            scene.loop.run(queue())
+            scene.loop.loop.longest_ms = 0.0
+            scene.made(Release(*first))
+            holders = scene.member._replica.machine.locks.holder_count(directory)
+            assert holders == most
+
+        held_ms = scene.loop.held_ms(act)
+
+    assert held_ms <= HELD_MS_MAX, f"{most} grants hold the loop for {held_ms:.1f} ms"
