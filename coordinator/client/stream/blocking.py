@@ -130,6 +130,11 @@ class BlockingConnection:
         """Why the server takes no requests, if it has said so."""
         return self._conversation.problem
 
+    @property
+    def is_misunderstood(self) -> bool:
+        """Whether the server speaks another version."""
+        return self._conversation.welcome is None and self._conversation.is_misunderstood
+
     def takes(self, request: Request) -> bool:
         """Whether ``request`` may be asked now."""
         return self._conversation.has_room and self._conversation.fits(request)
@@ -396,9 +401,9 @@ class BlockingTransport:
                 connection.close("this client was closed")
             return connection
         connection.close("it has not begun")
-        if connection.problem is not None:
+        if connection.problem is not None and not connection.is_misunderstood:
             raise connection.problem
-        is_sure = has_answered and connection.is_http
+        is_sure = has_answered and (connection.is_http or connection.is_misunderstood)
         wait_ms = _HTTP_MS if is_sure else _MAYBE_HTTP_MS
         self._http_until_ms[endpoint] = self._clock.monotonic_ms() + wait_ms
         return None

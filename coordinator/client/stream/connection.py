@@ -90,6 +90,11 @@ class Connection(asyncio.Protocol):
         """Why the server takes no requests, if it has said so."""
         return self._conversation.problem
 
+    @property
+    def is_misunderstood(self) -> bool:
+        """Whether the server speaks another version."""
+        return self._conversation.welcome is None and self._conversation.is_misunderstood
+
     def fits(self, request: Request) -> bool:
         """Whether the server reads a frame as long as that of ``request``."""
         return self._conversation.fits(request)

@@ -64,6 +64,8 @@ class Conversation:
         """The requests under way, by id."""
         self.problem: CoordinatorError | None = None
         """Why no more requests are taken; None while they are."""
+        self.is_misunderstood = False
+        """Whether the server does not take what is said here: it speaks another version."""
         self.is_over = False
         self.pong = 0
         """The number of the last PONG."""
@@ -219,6 +221,7 @@ class Conversation:
 
     def _go_away(self, problem: Mapping[str, Any]) -> None:
         error = from_problem(problem)
+        self.is_misunderstood = isinstance(error, BadArgumentsError)
         if not isinstance(error, UnavailableError):
             error = UnavailableError(f"{self.endpoint}: {error.message}", endpoint=self.endpoint)
         self.problem = error

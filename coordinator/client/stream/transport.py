@@ -223,9 +223,9 @@ class StreamTransport:
             return connection
         has_answered = connection.began.done()
         connection.close("it has not begun")
-        if connection.problem is not None:
+        if connection.problem is not None and not connection.is_misunderstood:
             raise connection.problem
-        is_sure = has_answered and connection.is_http
+        is_sure = has_answered and (connection.is_http or connection.is_misunderstood)
         self._http_until_s[endpoint] = now_s + (_HTTP_S if is_sure else _MAYBE_HTTP_S)
         return None
 

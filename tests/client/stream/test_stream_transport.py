@@ -12,6 +12,7 @@ from coordinator.client import Request, Response
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.errors import (
+    BadArgumentsError,
     ClientClosedError,
     ConnectionLostError,
     CoordinatorError,
@@ -374,6 +375,25 @@ def test_a_member_without_the_stream_is_asked_by_http(said: bytes) -> None:
         with pytest.raises(UnavailableError, match="speaks the stream"):
             await alone.request(A, get("/"), 1_000)
         await alone.close()
+
+    run(scenario())
+
+
+def test_a_member_of_another_version_is_asked_by_http() -> None:
+    """It says so by GOAWAY; nothing was sent but HELLO."""
+
+    def refuse(peer: Peer, frame: FromClient) -> None:
+        mistake = BadArgumentsError("stream: expected version 2, found 1")
+        peer.send(frames.GoAway(to_problem(mistake)))
+        peer.transport.close()
+
+    async def scenario() -> None:
+        network = Network()
+        network.add(A, refuse)
+        transport = StreamTransport(connect=network.connect, http=Http())
+
+        assert (await transport.request(A, get("/"), 1_000)).body == b"by HTTP"
+        await transport.close()
 
     run(scenario())
 
