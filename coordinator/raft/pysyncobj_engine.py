@@ -29,6 +29,7 @@ from coordinator.raft.blocking import (
     RunBlocking,
     StandingThread,
     StartBlocking,
+    end_calls,
     run_in_thread,
     start_in_place,
 )
@@ -180,6 +181,7 @@ class PySyncObjEngine:
         except BaseException:
             self._is_running = False
             self._log._destroy()
+            end_calls(self._start_blocking)
             raise
         self._wake()
 
@@ -263,6 +265,7 @@ class PySyncObjEngine:
                 step()
             except Exception as error:  # it stops anyway, and acknowledged nothing of this
                 logger.warning("member %s: closing its log: %s", self._member_id, error)
+        end_calls(self._start_blocking)
 
     def _fail(self, error: BaseException) -> None:
         """Stop for good: never answer, acknowledge or vote again."""
@@ -434,11 +437,8 @@ class PySyncObjEngine:
         try:
             self._entries.begin_pass()
             consensus.tick()
-            self._handovers.step(
-                consensus,
-                self._entries.in_flight,
-                is_overtaken=disk_health.is_overtaken(consensus),
-            )
+            is_overtaken = disk_health.is_overtaken(consensus)
+            self._handovers.step(consensus, self._entries.in_flight, is_overtaken=is_overtaken)
             self._transport.flush()
             log_sync.sync()
             self._transport.flush()

@@ -96,3 +96,16 @@ def test_nothing_is_left_of_it() -> None:
     assert not _threads("left")
     if before:
         assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_it_ends_when_it_is_told_to_whoever_still_refers_to_it() -> None:
+    """A stopped member may be referred to for long: caches of libraries keep what they met."""
+    thread = StandingThread("told")
+    assert thread(lambda: None).wait(5)
+    thread.close()
+    thread.close()
+
+    for each in threading.enumerate():
+        if each.name == "told":
+            each.join(5)
+    assert _threads("told") == 0
