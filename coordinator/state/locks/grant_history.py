@@ -204,8 +204,11 @@ class KeptGrants:
         return reversed(self._ended)
 
     def is_of_queue(self, ended: EndedGrant) -> bool:
-        """Whether that end of a grant is among those of its queue, in its place."""
-        of_queue = self._ends_of(ended.contender.directory)
+        """Whether that end of a grant is among those of its queue, in its place in each order."""
+        directory = ended.contender.directory
+        if not (self._order.has(ended) and self._order_of(directory).has(ended)):
+            return False
+        of_queue = self._ends_of(directory)
         at = bisect_left(of_queue, ended.ended_zxid, key=_ENDED_ZXID)
         return any(
             each == ended

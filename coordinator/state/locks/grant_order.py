@@ -73,6 +73,16 @@ class GrantOrder:
         if not chunk.numbers:
             del chunks[at]
 
+    def has(self, ended: EndedGrant) -> bool:
+        """Return whether a grant is in its place, found as any other is."""
+        chunks, number = self._chunks, ended.contender.grant_number
+        at = bisect_left(chunks, number, key=_last_number)
+        if at == len(chunks):
+            return False
+        numbers, grants = chunks[at].numbers, chunks[at].grants
+        place = bisect_left(numbers, number)
+        return numbers[place] == number and len(grants) == len(numbers) and grants[place] == ended
+
     def since(self, value: int, key: Callable[[EndedGrant], int]) -> Iterator[EndedGrant]:
         """Iterate from the first on whose ``key`` is ``value`` or more.
 
