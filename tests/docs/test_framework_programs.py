@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import Any
@@ -17,6 +19,19 @@ from tests.docs.test_examples import ROOT
 pytestmark = pytest.mark.check
 
 PAGE = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Frameworks turn off the loggers that are there: later tests read what ours say."""
+    root = logging.getLogger()
+    loggers = [root, *(each for each in root.manager.loggerDict.values() if hasattr(each, "level"))]
+    before = [(each, each.disabled, each.level, each.propagate, list(each.handlers))
+              for each in loggers]  # fmt: skip
+    yield
+    for each, disabled, level, propagate, handlers in before:
+        each.disabled, each.propagate, each.handlers = disabled, propagate, handlers
+        each.setLevel(level)
 
 
 def program(framework: str) -> Any:
