@@ -118,12 +118,7 @@ class BlockingConnection:
     @property
     def is_usable(self) -> bool:
         """Whether requests are taken."""
-        conversation = self._conversation
-        return (
-            conversation.welcome is not None
-            and conversation.problem is None
-            and not conversation.is_over
-        )
+        return self._conversation.is_usable
 
     @property
     def problem(self) -> CoordinatorError | None:

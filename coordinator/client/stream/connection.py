@@ -78,12 +78,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_usable(self) -> bool:
         """Whether requests are taken at all."""
-        conversation = self._conversation
-        return (
-            conversation.welcome is not None
-            and conversation.problem is None
-            and not conversation.is_over
-        )
+        return self._conversation.is_usable
 
     @property
     def problem(self) -> CoordinatorError | None:

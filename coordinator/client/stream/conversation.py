@@ -76,15 +76,17 @@ class Conversation:
         self._pings = 0
 
     @property
+    def is_usable(self) -> bool:
+        """Whether the server takes requests."""
+        return self.welcome is not None and self.problem is None and not self.is_over
+
+    @property
     def has_room(self) -> bool:
         """Whether another request may be asked now."""
         welcome = self.welcome
-        return (
-            welcome is not None
-            and self.problem is None
-            and not self.is_over
-            and len(self.waiting) < welcome.requests_max
-        )
+        if welcome is None or not self.is_usable:
+            return False
+        return len(self.waiting) < welcome.requests_max
 
     # --- out
 
