@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import fields
 
 from coordinator.model.contention import (
     LOCK_DELAY_MS_MAX,
@@ -55,6 +56,16 @@ class AcquireRequest(HolderInfo, frozen=True, forbid_unknown_fields=True):
     value: Annotated[bytes | None, described("what the election publishes")] = None
 
 
+def said_of(request: AcquireRequest) -> dict[str, Any]:
+    """Return the fields of ``request`` that a body has to say: those without their default."""
+    return {
+        name: value for name, default in _DEFAULTS if (value := getattr(request, name)) != default
+    }
+
+
+_DEFAULTS = tuple((each.name, each.default) for each in fields(AcquireRequest))
+
+
 class Acquire(AcquireRequest, frozen=True, kw_only=True):
     """The body of POST /v1/locks/{name} and of POST /v1/elections/{name}.
 
@@ -68,9 +79,9 @@ class Acquire(AcquireRequest, frozen=True, kw_only=True):
     lease_ms: (
         Annotated[Positive, described("open a session for this grant; or give session_id")] | None
     ) = None
-    session_label: Annotated[
-        ShortText, described("of the session that lease_ms opens; empty: as label")
-    ] = ""
+    session_label: (
+        Annotated[ShortText, described("of the session that lease_ms opens; else as label")] | None
+    ) = None
     timeout_ms: Annotated[
         int, Meta(ge=0, le=WAIT_MS_MAX), described("how long to wait; 0 tries once")
     ] = WAIT_MS_DEFAULT

@@ -1,7 +1,7 @@
 """What is said of grants that were: the history, and the story of one of them.
 
 Kept in the replicated state, bounded; the oldest grants are forgotten first. Times in ``_ms`` are
-wall times of whoever proposed the change: labels for people, no measure of safety.
+wall times of the member that proposed the change: labels for people, no measure of safety.
 """
 
 from __future__ import annotations

@@ -33,7 +33,9 @@ BOUNDS = {
     "timeout_ms_min": _MS,
     "timeout_ms_max": _MS,
     "request_window": (1, 16_384),
+    "bytes_per_identity_max": _BYTES,
     "ordinary_percent_max": (1, 100),
+    "client_percent_max": (1, 100),
 }
 """The least and the greatest value that a command may set; the others are ``_COUNT``.
 
@@ -45,6 +47,10 @@ PROPOSED_MAX = {
     "grants_per_command_max": 2_000,
     "deadlock_search_max": 1_500,
     "grant_history_max": 200_000,
+    "clients_max": 150_000,
+    "released_grants_max": 150_000,
+    "sessions_max": 150_000,
+    "ephemerals_per_session_max": 50_000,
 }
 """The greatest value that a member proposes, where that is less than a command may set.
 
@@ -94,9 +100,21 @@ class MachineLimits:
     """Open sessions whose clients have one address; of IPv6 one /64. A proxy is one address."""
     sessions_per_client_max: int = 1_000_000_000
     """Open sessions opened under one client id (``Coordinator-Client-Id``)."""
+    sessions_per_identity_max: int = 1_000_000_000
+    """Open sessions of one identity, which its clients have proved (``model/access``)."""
+    znodes_per_identity_max: int = 1_000_000_000
+    """Znodes that one identity has created; as the two that follow, for identities without a
+    quota of their own, and while access rights are on."""
+    bytes_per_identity_max: int = 1024 * 1024 * _MIB
+    """Of the znodes that one identity has created, counted as for ``state_bytes_max``."""
+    waiters_per_identity_max: int = 1_000_000_000
+    """Places of one identity in queues of locks and elections that do not hold."""
     ordinary_percent_max: int = 100
     """How much of ``sessions_max``, ``znodes_max`` and ``state_bytes_max`` is not the reserve: of
     sessions for operators, of the others for locks and elections."""
+    client_percent_max: int = 100
+    """How much of ``znodes_max`` and ``state_bytes_max`` is there for others than operators, locks
+    and elections included, while access rights are on."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -106,6 +124,11 @@ class MachineLimits:
         """Return how much of the limit ``name`` is not the reserve."""
         maximum: int = getattr(self, name)
         return maximum - maximum * (100 - self.ordinary_percent_max) // 100
+
+    def client_max(self, name: str) -> int:
+        """Return how much of the limit ``name`` is not kept for operators."""
+        maximum: int = getattr(self, name)
+        return maximum - maximum * (100 - self.client_percent_max) // 100
 
     def items(self) -> tuple[tuple[str, int], ...]:
         """Return all names and values, in the order of the fields."""
@@ -147,11 +170,13 @@ UNSET = MachineLimits()
 """The limits of a state in which no command has set any."""
 NEW_CLUSTER = MachineLimits(
     ordinary_percent_max=95,
+    client_percent_max=98,
     recursive_delete_max=1_500,
     grants_per_command_max=500,
     deadlock_search_max=1_500,
     sessions_per_address_max=10_000,
     sessions_per_client_max=1_000,
+    sessions_per_identity_max=10_000,
 )
 """The limits of a new cluster whose configuration names none."""
 

@@ -9,8 +9,8 @@ two, so one queue can have contenders of both kinds.
 2. The prefix says the kind. EXCLUSIVE (any word) holds when nobody is before it; SHARED
    (``read-``) when only SHARED are; SLOT (``slot-``) when only SLOTs are, fewer than the size.
    ``delay-`` is no contender: it closes the queue to all numbered above it.
-3. Every other contender watches only its predecessor: the last before it that stands in its way, so
-   one departure wakes one contender (ZooKeeper recipes, "Locks"). Any of several may free a slot: a
+3. Every other contender watches only its predecessor: the last before it that blocks it, so one
+   departure wakes one contender (ZooKeeper recipes, "Locks"). Any of several may free a slot: a
    SLOT watches the whole queue, and has no predecessor.
 4. After waking, the decision is taken again; the predecessor may have gone without ever holding.
 5. Names without a number of 10 to 18 digits at the end are not contenders.

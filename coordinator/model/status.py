@@ -45,6 +45,18 @@ class Status(Struct, frozen=True):
     reserve: Annotated[
         str, described("what is so full that only its reserve is left, and what to do")
     ] = ""
+    warnings: Annotated[
+        tuple[str, ...],
+        described(
+            "which protection is off at this member, which certificate expires soon, and how many "
+            "locks are held by hand for longer than planned"
+        ),
+    ] = ()
+    access: Annotated[
+        str,
+        one_of("off", "on"),
+        described("whether access rights are checked; while they are off, all may do everything"),
+    ] = "off"
 
 
 class Health(Struct, frozen=True):

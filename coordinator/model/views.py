@@ -134,6 +134,8 @@ class LockSummary(Struct, frozen=True):
     """One lock in a list; ``queue_length`` counts those who wait, ``holder_count`` who hold.
 
     ``held_ms``: how long the member has seen the holder hold, never overstated.
+    ``waiting_since_ms``: the wall time since which the first in the queue waits; None if nobody
+    does.
     """
 
     lock: str
@@ -142,6 +144,9 @@ class LockSummary(Struct, frozen=True):
     held_ms: Count
     holder_count: Positive = 1
     denied: Denied | None = None
+    waiting_since_ms: Annotated[
+        Count | None, described("wall time since which the first in its queue waits")
+    ] = None
 
 
 class LockList(Struct, frozen=True):

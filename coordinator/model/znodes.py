@@ -122,3 +122,16 @@ class Children(Struct, frozen=True):
                 "'Children' object is not iterable: `client.children(path).names`; if `.next` is "
                 "not None there are more, `client.children(path, after=...)`"
             )
+
+
+class Subtree(Struct, frozen=True):
+    """A page of a subtree as it was at ``zxid``: parents first, children by name.
+
+    ``next`` is what to pass as ``after`` for the rest, or None. Pages may be of different zxids: a
+    watch with values from that of the first one says what changed between.
+    """
+
+    path: str
+    znodes: tuple[Znode, ...]
+    zxid: Count
+    next: str | None = None

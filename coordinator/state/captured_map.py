@@ -16,6 +16,8 @@ from collections import OrderedDict
 from collections.abc import ItemsView, Iterator, MutableMapping, ValuesView
 from typing import Any, TypeVar
 
+from coordinator.state.emptying import emptied
+
 V = TypeVar("V")
 
 _MERGED_AT_ONCE = 8
@@ -85,6 +87,12 @@ class CapturedMap(MutableMapping[str, V]):
         if self._hold is not None and self._hold() is None:
             self._merge(_MERGED_AT_ONCE)
         return self._beside is not None
+
+    def emptied(self) -> Iterator[None]:
+        """Empty it by one value at each step; as long as it is captured the steps do nothing."""
+        while self._hold is not None and self._hold() is not None:
+            yield None
+        yield from emptied(self._base, self._beside or {})
 
     # --- a mapping
 

@@ -5,7 +5,8 @@
    member are checked here; bytes of the log were checked before they were proposed.
 3. An operation is its tag and its fields in the order of its class. A tag is never reused; a new
    field or operation needs a new format number.
-4. Older formats are still read, from logs, snapshots and older members. In format 5 of commands no
+4. Older formats are still read, from logs, snapshots and older members. Format 7 has no quotas
+   (``Command.is_former``). Format 6 has no access rights: only the name of a caller. In format 5 no
    attempt opens its session. Format 4 has no limits and ends sessions in one command; format 3 has
    no ``spares_…``; format 2 has no ``failure`` and no ``directory`` in Abandon; format 1 has no
    queues: no tag above 13, no ``silent_ms``, ``if_held`` and ``granted``.
@@ -19,8 +20,11 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.model.events import Event, EventType
+from coordinator.state.access.encoding import add_operations, add_results, caller_of
 from coordinator.state.commands import (
+    NOBODY,
     Abandon,
+    Caller,
     Check,
     CloseSession,
     Command,
@@ -100,9 +104,9 @@ from coordinator.state.shapes import (
     texts_of,
 )
 
-COMMAND_FORMAT = 6
+COMMAND_FORMAT = 8
 _QUEUES_OF_EPHEMERALS_FORMAT = 5
-OUTCOME_FORMAT = 3
+OUTCOME_FORMAT = 4
 
 _EVENT_TYPES = tuple(EventType)
 _EVENT_NUMBER = {kind: number for number, kind in enumerate(_EVENT_TYPES)}
@@ -112,15 +116,18 @@ _EVENT_NUMBER = {kind: number for number, kind in enumerate(_EVENT_TYPES)}
 
 _ZNODE_OPERATIONS = Family()
 _OPERATIONS = Family()
+_OPERATIONS_7 = Family()
+_OPERATIONS_6 = Family()
 _OPERATIONS_5 = Family()
 _OPERATIONS_4 = Family()
 _OPERATIONS_3 = Family()
 _OPERATIONS_2 = Family()
 _OPERATIONS_1 = Family()
 _EVERY_FAMILY = (
-    _OPERATIONS, _OPERATIONS_5, _OPERATIONS_4, _OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1,
+    _OPERATIONS, _OPERATIONS_7, _OPERATIONS_6, _OPERATIONS_5, _OPERATIONS_4, _OPERATIONS_3,
+    _OPERATIONS_2, _OPERATIONS_1,
 )  # fmt: skip
-_FAMILIES = dict(zip((6, 5, 4, 3, 2, 1), _EVERY_FAMILY, strict=True))
+_FAMILIES = dict(zip((8, 7, 6, 5, 4, 3, 2, 1), _EVERY_FAMILY, strict=True))
 
 
 def _encode_create(each: Create) -> Row:
@@ -218,7 +225,7 @@ _OPERATIONS_1.add_former(9, CloseSession, STR)
 _OPERATIONS_2.add_former(9, CloseSession, STR)
 for _family in (_OPERATIONS_4, _OPERATIONS_3):
     _family.add_former(9, CloseSession, STR, STR)
-for _family in (_OPERATIONS, _OPERATIONS_5):
+for _family in _EVERY_FAMILY[:4]:
     _family.add(9, CloseSession, STR, STR, INT)
     _family.add(10, ExpireSession, STR, INT, INT, INT)
     _family.add(
@@ -229,7 +236,7 @@ for _family in (_OPERATIONS, _OPERATIONS_5):
     _family.add(24, OpenSession, STR, INT, STR, STR, STR, STR, encode=_encode_open_session)
 for _family in (_OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1):
     _family.add_former(11, Release, STR, INT)
-for _family in (_OPERATIONS, _OPERATIONS_5, _OPERATIONS_4):
+for _family in _EVERY_FAMILY[:5]:
     _family.add(11, Release, STR, INT, BOOL)
     _family.add(12, Abandon, STR, INT, INT, STR, BOOL)
 _OPERATIONS_1.add_former(12, Abandon, STR, INT, INT)
@@ -248,12 +255,16 @@ for _family in _EVERY_FAMILY[:-1]:
     _family.add(18, Revoke, STR, INT, STR, STR)
     _family.add(19, EndHold, STR, INT, INT)
     _family.add(20, Reopen, STR, INT, INT)
-_OPERATIONS.add(
-    25, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT, ROW,
-    encode=_encode_enter, decode=_decode_opening_enter,
-)  # fmt: skip
+for _family in _EVERY_FAMILY[:3]:
+    _family.add(
+        25, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT, ROW,
+        encode=_encode_enter, decode=_decode_opening_enter,
+    )  # fmt: skip
+add_operations(_OPERATIONS)
+add_operations(_OPERATIONS_7, is_former=True)
 
-_command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR, ROW)
+_command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, MAYBE_ROW, ROW)
+_command_6_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR, ROW)
 _command_1_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR)
 _request_shape = shape("request id", STR, INT, INT)
 _if_held_shape = shape("condition", STR, INT)
@@ -268,7 +279,7 @@ def encode_command(command: Command) -> bytes:
             _OPERATIONS.encode(command.operation),
             command.wall_ms,
             None if request is None else (request.client_id, request.number, request.floor_index),
-            command.identity,
+            None if command.caller == NOBODY else tuple(command.caller),
             tuple([(each.directory, each.fencing_token) for each in command.if_held]),
         )
     )
@@ -278,19 +289,26 @@ def decode_command(data: bytes, *, is_bounded: bool = False) -> Command:
     """Decode a command; raises ValueError unless it is one, of a known format, and nothing else."""
     row = formatted(data, "command", COMMAND_FORMAT, is_bounded=is_bounded)
     if_held: tuple[HeldCondition, ...] = ()
-    if row[0] == 1:
-        _, operation, wall_ms, request, identity = _command_1_shape(row)
+    conditions: Row = ()
+    if row[0] >= 7:  # with callers
+        _, operation, wall_ms, request, caller_row, conditions = _command_shape(row)
+        caller = NOBODY if caller_row is None else caller_of(caller_row)
     else:
-        _, operation, wall_ms, request, identity, conditions = _command_shape(row)
-        if conditions:
-            if_held = tuple([HeldCondition(*_if_held_shape(each)) for each in conditions])
+        if row[0] == 1:
+            _, operation, wall_ms, request, name = _command_1_shape(row)
+        else:
+            _, operation, wall_ms, request, name, conditions = _command_6_shape(row)
+        caller = Caller(name)
+    if conditions:
+        if_held = tuple([HeldCondition(*_if_held_shape(each)) for each in conditions])
     decoded = _FAMILIES[row[0]].decode(operation)
     return Command(
         decoded if row[0] >= _QUEUES_OF_EPHEMERALS_FORMAT else _as_former(decoded),
         wall_ms,
         None if request is None else RequestId(*_request_shape(request)),
-        identity,
+        caller,
         if_held,
+        row[0] < COMMAND_FORMAT,
     )
 
 
@@ -384,6 +402,7 @@ _RESULTS.add(22, GrantsFinished, INT)
 _RESULTS.add(
     20, LimitsSet, INT, ROW, decode=lambda row: LimitsSet(row[1], limit_changes_of(row[2]))
 )
+add_results(_RESULTS)
 
 
 def _all_created(rows: Row) -> tuple[Created, ...]:

@@ -1,7 +1,7 @@
 """Commands of the state machine, and the operations inside them: values only.
 
 A command is one operation, and everything uncertain as its proposer decided it: wall time for
-``ctime``/``mtime``, session ids, the caller's identity, the request number that makes a retry safe.
+``ctime``/``mtime``, session ids, who the caller is, the request number that makes a retry safe.
 
 The operations on znodes are those of ``coordinator.model.operations``, as clients send them.
 """
@@ -13,6 +13,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import coordinator.model.operations as znode_operations
+from coordinator.model.access import NOBODY as NOBODY
+from coordinator.model.access import Caller as Caller
+from coordinator.model.access import Rule as Rule
 from coordinator.model.fields import ANY_VERSION as ANY_VERSION
 from coordinator.model.operations import Check as Check
 from coordinator.model.operations import Create as Create
@@ -31,7 +34,7 @@ ZnodeOperation = znode_operations.Operation
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """Open a session under an id that the proposer drew at random.
+    """Open a session under an id that the proposer drew at random, and not its client.
 
     ``timeout_ms`` must lie within the machine's limits; ``label`` is for people. ``address`` is
     the client's (of IPv6 a /64), ``client_id`` the id of its requests. Each address and each client
@@ -89,6 +92,16 @@ class FinishSession:
     at_once: int
 
 
+@dataclass(frozen=True, slots=True)
+class RenewCredential:
+    """Let a session of the caller's identity go on under the credential of this command.
+
+    So a token can be replaced by another without the end of what its holder has open.
+    """
+
+    session_id: str
+
+
 # --- operations on the queues of locks and elections
 
 
@@ -114,8 +127,9 @@ class Enter(NamedTuple):
     the queue for that time if the holder's session expires; ``max_hold_ms`` bounds the hold. 0: no.
 
     With ``opening`` the session does not exist yet: it is opened in this command, if a place is
-    taken. Its id is ``session_id``. A retry draws another id and gets the first outcome again, in
-    which the contenders are those of the session that was opened first.
+    taken. Its id is ``session_id``, drawn by the proposer or its client. A retry draws another id
+    and gets the first outcome again, in which the contenders are those of the session that was
+    opened first.
     """
 
     directories: tuple[str, ...]
@@ -198,6 +212,17 @@ class FinishGrants:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class TakeOut:
+    """Delete the contenders that wait at ``paths`` and have lost the right to be granted.
+
+    Whoever holds, or may be granted, stays. The leader of any term proposes it, for not more
+    places than one command deletes (``locks.queues.LOOKED_AT_ONCE``); the others stay, too.
+    """
+
+    paths: tuple[str, ...]
+
+
 # --- operations of the service itself
 
 
@@ -263,6 +288,94 @@ class SetLimits:
     by: str = ""
 
 
+# --- operations on access rights
+
+
+@dataclass(frozen=True, slots=True)
+class InitAccess:
+    """Turn access rights on, with a first identity that may do everything (the role ``admin``).
+
+    ``digest`` is the SHA-256 of its token. Refused with NodeExists while they are on. Roles and
+    identities that were prepared stay.
+    """
+
+    identity: str
+    token_id: str
+    digest: bytes
+    expires_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SetAccess:
+    """Turn access rights on again, or off: then everybody may do everything."""
+
+    is_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PutRole:
+    """Make a role, or put these rules in place of its own."""
+
+    name: str
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropRole:
+    """Forget a role; refused with NotEmpty while an identity has it."""
+
+    name: str
+
+
+QuotaChanges = tuple[tuple[str, int | None], ...]
+"""What a quota is of, and how much of it; None: as much as the limit for all identities says."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutIdentity:
+    """Make an identity, or change its roles, ``subjects`` and ``quota``; its tokens stay.
+
+    None: the roles, or the subjects, stay as they are, of an identity that is there. Of the quota
+    what is not named stays.
+
+    A subject is a name that others vouch for: ``cert:`` and a name in a certificate, or ``oidc:``,
+    an issuer, ``#`` and the subject of its tokens.
+    """
+
+    name: str
+    roles: tuple[str, ...] | None
+    subjects: tuple[str, ...] | None = ()
+    quota: QuotaChanges = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropIdentity:
+    """Forget an identity with all its credentials; their sessions have ended."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddToken:
+    """Give an identity one more token; only the SHA-256 of it is known here.
+
+    ``expires_ms`` is a wall time, 0 for a token that does not expire; members judge it.
+    """
+
+    identity: str
+    token_id: str
+    digest: bytes
+    expires_ms: int = 0
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DropToken:
+    """Revoke a token; the sessions opened with it have ended."""
+
+    token_id: str
+
+
 Operation = (
     Create
     | SetData
@@ -285,7 +398,17 @@ Operation = (
     | EndHold
     | Reopen
     | FinishGrants
+    | TakeOut
     | SetLimits
+    | RenewCredential
+    | InitAccess
+    | SetAccess
+    | PutRole
+    | DropRole
+    | PutIdentity
+    | DropIdentity
+    | AddToken
+    | DropToken
 )
 
 
@@ -313,13 +436,15 @@ class HeldCondition:
 class Command(NamedTuple):
     """One operation with all that was decided before it was proposed.
 
-    ``wall_ms`` is the proposer's wall clock; ``request`` is None for commands of the service
-    itself; ``identity`` names the caller for the access rules ("" is anonymous). Unless all of
+    ``wall_ms`` is the wall clock of the leader that proposed it; ``request`` is None for commands
+    of the service itself; ``caller`` is who asks, as a member found proved. Unless all of
     ``if_held`` hold, the command is refused with LockLost and does nothing (a fenced write).
+    ``is_former``: it was read from a log of before quotas, and what it creates counts against none.
     """
 
     operation: Operation
     wall_ms: int
     request: RequestId | None = None
-    identity: str = ""
+    caller: Caller = NOBODY
     if_held: tuple[HeldCondition, ...] = ()
+    is_former: bool = False

@@ -3,8 +3,9 @@
 1. A client's record holds the outcomes of its last ``request_window`` numbers, refusals included.
    A number below the window is refused with RequestForgotten: its outcome is no longer known. It
    stays forgotten when the window grows; a smaller window cuts a record at its next new number.
-2. A client id that is the id of an open session is *bound* to it: its record lives as long as the
-   session. Afterwards its requests are refused with SessionExpired.
+2. A client id that is the id of an open session is *bound* to it, if a member drew that id: its
+   record lives as long as the session. Afterwards its requests are refused with SessionExpired. An
+   id that a client drew may be that of another client, whose requests it says nothing about.
 3. Other clients are remembered by last use, ``clients_max`` of them.
 4. A client without a record is new if the index it knew before it drew its id is not below the last
    use of every dropped record. Otherwise its record may be one of those: RequestForgotten. A bound
@@ -26,15 +27,19 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from coordinator.errors import BadArgumentsError, RequestForgottenError, SessionExpiredError
 from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import RequestId
+from coordinator.state.emptying import emptied
 from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.outcomes import Entered, GuardedDone, MultiDone, Outcome, ReadDone
 from coordinator.state.sessions import SessionRecord
 
 CLIENT_ID = re.compile(r"[!-~]{1,64}")
+_UNBOUND = -1
+"""In place of the last use, for an ended session that bound no client."""
 _OUTCOME_BYTES = 512
 _RESULT_BYTES = 256
 
@@ -53,6 +58,8 @@ class ClientRecord:
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     remembered_bytes: int = 0
     generation: int = 0
+    owner: str = ""
+    """Whose it is (``access.coverage.Standing.owner``); "" of nobody who was named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,7 @@ class RequestTable:
 
     @property
     def ended(self) -> OrderedDict[str, int]:
-        """The sessions that have ended, with the last use by their client."""
+        """The sessions that have ended, with the last use by their client (-1: they bound none)."""
         return self._ended
 
     def counts(self) -> tuple[int, ...]:
@@ -114,14 +121,31 @@ class RequestTable:
             len(self._ended),
         )  # fmt: skip
 
+    def owner(self, client_id: str) -> str:
+        """Return whose id this is; "" if it is not known or that of nobody who was named."""
+        record = self._free.get(client_id) or self._bound.get(client_id)
+        return "" if record is None else record.owner
+
+    def was_session(self, session_id: str) -> bool:
+        """Whether a session of this id has ended (as far back as is remembered)."""
+        return session_id in self._ended
+
     def is_ended(self, client_id: str) -> bool:
-        """Whether the client's session has ended (as far back as is remembered)."""
-        return client_id in self._ended
+        """Whether the session that the client was bound to has ended."""
+        return self._ended.get(client_id, _UNBOUND) != _UNBOUND
+
+    def has_seen(self, request: RequestId) -> bool:
+        """Whether a request came before, as far as its client is known still."""
+        client_id, number = request.client_id, request.number
+        record = self._free.get(client_id) or self._bound.get(client_id)
+        if record is None:
+            return self.is_ended(client_id)
+        return number in record.outcomes or number <= record.forgotten
 
     def recall(self, request: RequestId, session: SessionRecord | None) -> Outcome | None:
         """Return the first outcome of ``request``; None if it is new and may run.
 
-        ``session`` is the open session of the client's id, if there is one.
+        ``session`` is the open session that the client is bound to, if there is one.
 
         Raises:
             BadArgumentsError: it is not a request id.
@@ -151,14 +175,14 @@ class RequestTable:
         client_id = request.client_id
         if CLIENT_ID.fullmatch(client_id) is None or request.number < 1 or request.floor_index < 0:
             raise _bad_request(request)
-        if client_id in self._ended:
+        if self.is_ended(client_id):
             raise SessionExpiredError(
                 f"request {request.number} of client {client_id}: its session has ended",
                 session_id=client_id,
             )
         floor_index = request.floor_index
-        if session is not None and session.opened_index > floor_index:
-            floor_index = session.opened_index
+        if session is not None and session.bound_index > floor_index:
+            floor_index = session.bound_index
         if floor_index < self._dropped_index:
             raise RequestForgottenError(
                 f"request {request.number} of client {client_id}: the client is not known; it may "
@@ -169,18 +193,27 @@ class RequestTable:
                 dropped_index=self._dropped_index,
             )
 
-    def remember(self, request: RequestId, outcome: Outcome, *, index: int, is_bound: bool) -> None:
+    def remember(
+        self,
+        request: RequestId,
+        outcome: Outcome,
+        *,
+        index: int,
+        is_bound: bool,
+        owner: str = "",
+    ) -> None:
         """Keep the first outcome of ``request``, or replace it if the request was abandoned."""
         client_id, number = request.client_id, request.number
         record = self._own(client_id, is_bound)
         record.last_index = index
+        record.owner = record.owner or owner
         outcomes = record.outcomes
         if number > record.highest:
             self._slide(record, number)
         if outcome.events or not outcome.is_repeat:
             outcome = Outcome(outcome.zxid, outcome.result, outcome.refusal, (), True)
         old = outcomes.get(number)
-        grown = _bytes_of(outcome) - (0 if old is None else _bytes_of(old))
+        grown = outcome_bytes(outcome) - (0 if old is None else outcome_bytes(old))
         outcomes[number] = outcome
         record.remembered_bytes += grown
         self._remembered_bytes += grown
@@ -204,6 +237,7 @@ class RequestTable:
                 record.outcomes.copy(),
                 record.remembered_bytes,
                 self._generation,
+                record.owner,
             )
         home[client_id] = record
         home.move_to_end(client_id)
@@ -216,7 +250,7 @@ class RequestTable:
         for number in range(record.forgotten + 1, min(forgotten, record.highest) + 1):
             outcome = outcomes.pop(number, None)
             if outcome is not None:
-                size = _bytes_of(outcome)
+                size = outcome_bytes(outcome)
                 record.remembered_bytes -= size
                 self._remembered_bytes -= size
         record.highest = highest
@@ -248,20 +282,32 @@ class RequestTable:
                 record.highest,
                 record.last_index,
                 generation=self._generation,
+                owner=record.owner,
             )
         self._bound.move_to_end(first)
 
-    def end_session(self, session_id: str) -> None:
+    def end_session(self, session: SessionRecord) -> None:
         """Drop the record of the client that was bound to the session; remember that it ended."""
-        record = self._bound.pop(session_id, None) or self._free.pop(session_id, None)
-        last_index = 0
-        if record is not None:
-            self._remembered_bytes -= record.remembered_bytes
-            last_index = record.last_index
+        session_id, last_index = session.session_id, _UNBOUND
+        if session.is_bound:
+            last_index = 0
+            record = self._bound.pop(session_id, None) or self._free.pop(session_id, None)
+            if record is not None:
+                self._remembered_bytes -= record.remembered_bytes
+                last_index = record.last_index
         self._ended[session_id] = last_index
         for _ in range(min(len(self._ended) - self.limits.clients_max, DROPPED_AT_ONCE)):
             _, index = self._ended.popitem(last=False)
             self._dropped_index = max(self._dropped_index, index)
+
+    def emptied(self) -> Iterator[None]:
+        """Empty a table that is no longer used: a step for each outcome and each client."""
+        for home in (self._free, self._bound):
+            while home:
+                _, record = home.popitem()
+                yield from repeat(None, len(record.outcomes))  # freed with it, or captured
+                yield None
+        yield from emptied(self._ended)
 
     def capture(self) -> RequestsCapture:
         """Freeze the records as they are; later changes are made to copies."""
@@ -306,10 +352,10 @@ class ReleasedTable:
 
 def remembered_bytes_of(outcomes: Iterable[Outcome]) -> int:
     """Return what these outcomes count against ``remembered_bytes_max``."""
-    return sum(_bytes_of(outcome) for outcome in outcomes)
+    return sum(outcome_bytes(outcome) for outcome in outcomes)
 
 
-def _bytes_of(outcome: Outcome) -> int:
+def outcome_bytes(outcome: Outcome) -> int:
     """Return a fixed estimate of the memory of a remembered outcome."""
     result = outcome.result
     if result is None:

@@ -10,7 +10,9 @@
 4. The last of the sessions, znodes and bytes (beyond ``ordinary_percent_max``) are a reserve, so
    that a client that fills the state does not shut out those who repair it. Reserved sessions are
    for operators; reserved znodes and bytes are for contenders of locks and elections, which end
-   with their sessions. Deleting and ending need no room.
+   with their sessions. While access rights are on, the last of the znodes and bytes (beyond
+   ``client_percent_max``) are for operators alone: who has ``admin`` on ``@limits``. Deleting and
+   ending need no room.
 5. Lowering a limit deletes nothing: what exceeds it stays and can be read and deleted; only growth
    is refused. Remembered outcomes, releases and ended grants are dropped little by little,
    ``DROPPED_AT_ONCE`` with each command, until they fit.
@@ -33,11 +35,16 @@ _LATER = frozenset(
     for name in (
         "sessions_per_address_max",
         "sessions_per_client_max",
+        "sessions_per_identity_max",
+        "znodes_per_identity_max",
+        "bytes_per_identity_max",
+        "waiters_per_identity_max",
         "ordinary_percent_max",
+        "client_percent_max",
         "deadlock_search_max",
     )
 )
-"""Limits added within snapshot format 4, with the values that hold until they are set."""
+"""Limits added since snapshot format 4, with the values that hold until they are set."""
 
 
 @dataclass(frozen=True, slots=True)

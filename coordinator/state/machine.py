@@ -24,68 +24,46 @@ Ephemerals of a session are deleted deepest first, then by path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Protocol
 
-from coordinator.errors import CoordinatorError
+from coordinator.errors import (
+    AuthFailedError,
+    CoordinatorError,
+    RequestForgottenError,
+    SessionExpiredError,
+)
 from coordinator.model.limits import UNSET, MachineLimits
-from coordinator.state import paths
-from coordinator.state.commands import (
-    Abandon,
-    Check,
-    CloseSession,
-    Command,
-    Create,
-    Delete,
-    Downgrade,
-    EndHold,
-    Enter,
-    ExpireSession,
-    FinishGrants,
-    FinishSession,
-    Guarded,
-    Multi,
-    Note,
-    OpenSession,
-    Reap,
-    Release,
-    Reopen,
-    RequestId,
-    Resize,
-    Revoke,
-    SetData,
-    SetLimits,
-)
+from coordinator.state.access.guard import BY_MEMBERS
+from coordinator.state.access.quotas import Quotas, creator_of
+from coordinator.state.access.table import AccessTable
+from coordinator.state.commands import Caller, CloseSession, Command, RequestId, SetLimits
 from coordinator.state.dedup import ReleasedTable, RequestTable
+from coordinator.state.former import freed
+from coordinator.state.handlers import Handlers
 from coordinator.state.limits import LimitsRecord
-from coordinator.state.locks.contender import Departure
-from coordinator.state.locks.departures import departure_of
-from coordinator.state.locks.operations import (
-    REASON_CHARACTERS_MAX,
-    LockOperations,
-    check_text,
-)
 from coordinator.state.locks.queues import LockTable
 from coordinator.state.locks.reads import LockReads
-from coordinator.state.locks.release import ContenderOperations
-from coordinator.state.multi import MultiOperations
-from coordinator.state.operations import ZnodeOperations
 from coordinator.state.outcomes import (
-    Abandoned,
     Entered,
     GrantsFinished,
     LimitsSet,
     Outcome,
     Refusal,
-    Result,
-    SessionEnded,
-    SessionFinished,
     Stat,
 )
-from coordinator.state.session_operations import SessionOperations
+from coordinator.state.restored import restored
 from coordinator.state.sessions import SessionRecord, SessionTable
 from coordinator.state.slices import Cursor, Slice, Whole, slice_at
 from coordinator.state.snapshot import Capture, decode_snapshot, digest_of, encode_snapshot
-from coordinator.state.tree import IdleZnode, Tree
+from coordinator.state.tree import IdleZnode, Tree, Values
+
+
+class Replacing(Protocol):
+    """Replaces a state; the iterator frees what is not used any more."""
+
+    def __call__(self, *, is_needed: bool = True) -> Iterator[None]: ...
 
 
 class StateMachine:
@@ -96,76 +74,24 @@ class StateMachine:
         self._zxid = 0
         self._applied_index = 0
         self._term = 0
-        self._command: Command | None = None
-        self._departs_as: Departure | None = None
-        """How the contenders that this command deletes depart; filled on first use."""
         self._adopt(
-            LimitsRecord(limits),
-            Tree(),
-            SessionTable(limits),
-            RequestTable(limits),
-            ReleasedTable(limits.released_grants_max),
-            LockTable(limits),
-        )
-
-    def _adopt(
-        self,
-        record: LimitsRecord,
-        tree: Tree,
-        sessions: SessionTable,
-        requests: RequestTable,
-        released: ReleasedTable,
-        locks: LockTable,
-    ) -> None:
-        """Put the parts of a state together: the operations around the tables, with its limits."""
-        self._limits_record = record
-        limits = record.limits
-        self._tree = tree
-        self._sessions = sessions
-        self._requests = requests
-        self._released = released
-        self._locks = locks
-        self._lock_reads = LockReads(locks)
-        operations = ZnodeOperations(tree, sessions, locks, limits)
-        several = MultiOperations(operations, limits)
-        self._contenders = ContenderOperations(
-            tree, sessions=sessions, requests=requests, released=released, locks=locks,
-            limits=limits,
+            Whole(
+                0, 0, LimitsRecord(limits), Tree(), SessionTable(limits), RequestTable(limits),
+                ReleasedTable(limits.released_grants_max), LockTable(limits), AccessTable(),
+            )
         )  # fmt: skip
-        self._lock_operations = LockOperations(
-            tree, sessions=sessions, locks=locks, operations=operations, limits=limits
-        )
-        self._session_operations = SessionOperations(
-            tree,
-            sessions=sessions,
-            requests=requests,
-            locks=locks,
-            lock_operations=self._lock_operations,
-        )
-        self._handlers: dict[type, Callable[..., Result]] = {
-            Create: operations.create,
-            SetData: operations.set_data,
-            Delete: operations.delete,
-            Check: operations.check,
-            Multi: several.multi,
-            Guarded: several.guarded,
-            OpenSession: lambda each: self._session_operations.open(each, self._applied_index),
-            CloseSession: self._close_session,
-            ExpireSession: self._expire_session,
-            FinishSession: self._finish_session,
-            Release: self._contenders.release,
-            Abandon: self._abandon,
-            Reap: lambda each: self._contenders.reap(each, self._term),
-            Enter: lambda each: self._session_operations.enter(each, self._applied_index),
-            Downgrade: self._lock_operations.downgrade,
-            Resize: self._lock_operations.resize,
-            Note: self._lock_operations.note,
-            Revoke: self._lock_operations.revoke,
-            EndHold: lambda each: self._lock_operations.end_hold(each, self._term),
-            Reopen: lambda each: self._lock_operations.reopen(each, self._term),
-            FinishGrants: self._finish_grants,
-            SetLimits: self._set_limits,
-        }
+
+    def _adopt(self, whole: Whole) -> None:
+        """Make this the state: the operations around its tables, with its limits."""
+        self._limits_record = whole.limits
+        self._tree = whole.tree
+        self._sessions = whole.sessions
+        self._requests = whole.requests
+        self._released = whole.released
+        self._locks = whole.locks
+        self._access = whole.access
+        self._lock_reads = LockReads(self._locks)
+        self._handlers = Handlers(whole, self._set_limits)
 
     # --- apply
 
@@ -180,11 +106,16 @@ class StateMachine:
         request = command.request
         if request is None:
             return self._perform(command)
+        caller = command.caller
         try:
+            if self._access.is_on or caller.credential:
+                self._handlers.guard.check_client(caller, request.client_id)
             known = self._recall(command, request)
+        except AuthFailedError as error:
+            return self._unproved(command, request, error)
         except CoordinatorError as error:
             return self._refused(error)
-        is_bound = request.client_id in self._sessions
+        is_bound = self._sessions.binding(request.client_id) is not None
         if known is not None:
             self._requests.touch(request.client_id, index=index, is_bound=is_bound)
             if type(known.result) is Entered:
@@ -192,10 +123,31 @@ class StateMachine:
             return known
         outcome = self._perform(command)
         if not self._requests.is_ended(request.client_id):
+            is_bound = self._sessions.binding(request.client_id) is not None
             self._requests.remember(
-                request, outcome, index=index, is_bound=request.client_id in self._sessions
+                request, outcome, index=index, is_bound=is_bound, owner=self._access.owner(caller)
             )
         return outcome
+
+    def _unproved(self, command: Command, request: RequestId, error: AuthFailedError) -> Outcome:
+        """Refuse a request whose credential is gone: for certain only if it never came before.
+
+        Nothing is remembered of it: what is gone never comes back."""
+        try:
+            if self._recall(command, request) is None:
+                return self._refused(error)
+        except SessionExpiredError:
+            pass
+        except CoordinatorError as earlier:
+            return self._refused(earlier)
+        return self._refused(
+            RequestForgottenError(
+                f"request {request.number} of client {request.client_id}: it may have been done, "
+                f"and what it came to is not told any more: {error.message}",
+                client_id=request.client_id,
+                number=request.number,
+            )
+        )
 
     def _recall(self, command: Command, request: RequestId) -> Outcome | None:
         operation = command.operation
@@ -206,65 +158,44 @@ class StateMachine:
         ):
             # Closing is idempotent, also when the client's record was dropped with the session.
             return None
-        return self._requests.recall(request, self._sessions.find(request.client_id))
+        return self._requests.recall(request, self._sessions.binding(request.client_id))
 
     def _perform(self, command: Command) -> Outcome:
-        tree, locks = self._tree, self._locks
-        self._sessions.is_changed = False
-        self._departs_as = None
-        tree.begin(self._zxid + 1, command.wall_ms)
+        tree, locks, handlers = self._tree, self._locks, self._handlers
+        self._sessions.is_changed = self._access.is_changed = False
+        tree.begin(self._zxid + 1, command.wall_ms, self._creator(command))
         locks.begin()
-        self._command = command
-        operation = command.operation
         try:
-            if command.if_held:
-                self._lock_operations.check_held(command.if_held)
-            result = self._handlers[type(operation)](operation)
+            if self._access.is_on or command.caller.credential:
+                self._handlers.guard.check(command)
+            result = handlers.run(command, self._applied_index, self._term)
         except CoordinatorError as error:
             tree.rollback()
             locks.discard()
             assert not self._sessions.is_changed, "sessions change last, when nothing is refused"
+            assert not self._access.is_changed, "as sessions do"
             return self._refused(error)
-        granted = locks.settle(tree, self._departure) if tree.events or locks.is_changed else ()
+        is_settled = not (tree.events or locks.is_changed)
+        granted = () if is_settled else locks.settle(tree, handlers.departure)
         if type(result) is GrantsFinished:
             result = GrantsFinished(len(locks.ungranted))
-        if tree.is_changed or self._sessions.is_changed or locks.is_changed:
+        if (
+            tree.is_changed
+            or self._sessions.is_changed
+            or locks.is_changed
+            or self._access.is_changed
+        ):
             self._zxid += 1
         return Outcome(self._zxid, result, None, tree.commit(), False, granted)
 
-    def _departure(self) -> Departure:
-        assert self._command is not None, "a command is being settled"
-        if self._departs_as is None:
-            self._departs_as = departure_of(self._command, self._term)
-        return self._departs_as
+    def _creator(self, command: Command) -> str:
+        """Return as whose the znodes count that a command creates."""
+        if not self._access.is_on or command.is_former or type(command.operation) in BY_MEMBERS:
+            return ""
+        return creator_of(command.caller)
 
     def _refused(self, error: CoordinatorError) -> Outcome:
         return Outcome(self._zxid, None, Refusal(error.code, error.message, error.fields))
-
-    # --- sessions
-
-    def _close_session(self, operation: CloseSession) -> SessionEnded:
-        check_text("failure", operation.failure, REASON_CHARACTERS_MAX)
-        departure = self._departure()
-        return self._session_operations.end(operation.session_id, operation.at_once, departure)
-
-    def _expire_session(self, operation: ExpireSession) -> SessionEnded:
-        if operation.term != self._term:
-            return SessionEnded(operation.session_id, was_open=False, is_void=True)
-        departure = self._departure()
-        return self._session_operations.end(operation.session_id, operation.at_once, departure)
-
-    def _finish_session(self, operation: FinishSession) -> SessionFinished:
-        self._departs_as = self._sessions.leaving.get(operation.session_id)
-        return self._session_operations.finish(operation)
-
-    def _abandon(self, operation: Abandon) -> Abandoned:
-        assert self._command is not None, "a command is being applied"
-        return self._contenders.abandon(operation, self._command.request, self._applied_index)
-
-    def _finish_grants(self, _operation: FinishGrants) -> GrantsFinished:
-        self._locks.go_on_granting()
-        return GrantsFinished(0)  # put right when it is settled
 
     def _set_limits(self, operation: SetLimits) -> LimitsSet:
         record = self._limits_record
@@ -274,9 +205,8 @@ class StateMachine:
             self._sessions.limits = self._requests.limits = limits
             self._released.count_max = limits.released_grants_max
             self._locks.use(limits)
-            self._adopt(
-                changed, self._tree, self._sessions, self._requests, self._released, self._locks
-            )
+            self._handlers.retire()
+            self._adopt(replace(self._whole(), limits=changed))
         return LimitsSet(changed.version, changed.changes_since(record))
 
     def skip_zxids(self, count: int) -> None:
@@ -309,6 +239,34 @@ class StateMachine:
     def locks(self) -> LockReads:
         """The queues of locks and elections, and the history of their grants."""
         return self._lock_reads
+
+    @property
+    def access(self) -> AccessTable:
+        """Who may do what."""
+        return self._access
+
+    @property
+    def quotas(self) -> Quotas:
+        """How much each identity has, and may have."""
+        return self._handlers.quotas
+
+    def check_session(self, caller: Caller, session_id: str) -> None:
+        """Check that ``caller`` may use an open session; raises AuthFailed or NoAuth."""
+        self._handlers.guard.check_session(caller, session_id)
+
+    def has_seen(self, request: RequestId) -> bool:
+        """Whether a request came before, as far as its client is known still."""
+        return self._requests.has_seen(request)
+
+    def revoked_sessions(self, limit: int) -> list[str]:
+        """Return at most ``limit`` sessions still to be ended: their credential was revoked."""
+        return self._sessions.revoked_sessions(limit)
+
+    @property
+    def values(self) -> tuple[Values, ...]:
+        """The data after and before each event of the command applied last. The same on every
+        member, and no part of the state."""
+        return self._tree.values
 
     @property
     def znode_count(self) -> int:
@@ -370,20 +328,6 @@ class StateMachine:
             return None
         return self._tree.names(path, after, limit)
 
-    def children_with_stat(
-        self, path: str, after: str | None = None, limit: int | None = None
-    ) -> list[tuple[str, Stat]] | None:
-        """Return what ``children`` does, each name with its Stat."""
-        names = self.children(path, after, limit)
-        if names is None:
-            return None
-        found: list[tuple[str, Stat]] = []
-        for name in names:
-            znode = self._tree.find(paths.join(path, name))
-            assert znode is not None, "a listed child is there"
-            found.append((name, znode.stat()))
-        return found
-
     def session(self, session_id: str) -> SessionRecord | None:
         """Return an open session, None if there is none."""
         return self._sessions.find(session_id)
@@ -426,34 +370,32 @@ class StateMachine:
         """
         self.prepare_restore(pieces)()
 
-    def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:
+    def prepare_restore(self, pieces: Iterable[bytes]) -> Replacing:
         """Decode a snapshot, leaving this state alone; return what replaces this state by it.
 
         The decoding reads nothing that changes, so another thread may do it; what is returned is
-        quick, and belongs to the thread of the state. Both raise as ``restore`` does.
+        quick, and belongs to the thread of the state. Both raise as ``restore`` does. The iterator
+        then frees the former state, or the other one if that is not needed: a value at each step.
         """
-        capture = decode_snapshot(pieces)
-        tree = Tree.of(capture.znodes.items(), capture.sequence_floor)
-        limits = capture.limits.limits
-        sessions = SessionTable(limits, capture.sessions, capture.leaving)
-        for owner in tree.owners():
-            if owner not in sessions and owner not in sessions.leaving:
-                raise ValueError(f"snapshot: session {owner} owns znodes and is not open")
-        requests = RequestTable(limits, capture.requests)
-        released = ReleasedTable(limits.released_grants_max, capture.released)
-        locks = LockTable.of(tree, limits, capture.locks)
+        whole = restored(decode_snapshot(pieces))
 
-        def replace() -> None:
-            if capture.zxid < self._zxid or capture.applied_index < self._applied_index:
+        def replace_state(*, is_needed: bool = True) -> Iterator[None]:
+            if not is_needed:
+                return freed(whole)
+            zxid, index = whole.zxid, whole.applied_index
+            if zxid < self._zxid or index < self._applied_index:
                 raise ValueError(
                     f"snapshot: expected zxid {self._zxid} and index {self._applied_index} or "
-                    f"later, found {capture.zxid} and {capture.applied_index}"
+                    f"later, found {zxid} and {index}"
                 )
-            self._adopt(capture.limits, tree, sessions, requests, released, locks)
-            self._zxid = capture.zxid
-            self._applied_index = capture.applied_index
+            former = self._whole()
+            self._handlers.retire()
+            self._adopt(whole)
+            self._zxid = zxid
+            self._applied_index = index
+            return freed(former)
 
-        return replace
+        return replace_state
 
     def digest(self) -> str:
         """Return SHA-256 (hex) over the replicated state, remembered outcomes included.
@@ -469,7 +411,7 @@ class StateMachine:
     def _whole(self) -> Whole:
         return Whole(
             self._zxid, self._applied_index, self._limits_record, self._tree, self._sessions,
-            self._requests, self._released, self._locks,
+            self._requests, self._released, self._locks, self._access,
         )  # fmt: skip
 
     def _capture(self) -> Capture:
@@ -483,7 +425,9 @@ class StateMachine:
             hold=hold,
             sessions=tuple(self._sessions),
             leaving=tuple(self._sessions.leaving.items()),
+            revoked=tuple(self._sessions.revoked.items()),
             requests=self._requests.capture(),
             released=self._released.capture(),
             locks=self._locks.capture(),
+            access=self._access.capture(),
         )

@@ -14,6 +14,7 @@ caller then rolls back the whole command.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from coordinator.errors import (
     BadArgumentsError,
@@ -29,6 +30,7 @@ from coordinator.errors import (
 )
 from coordinator.model.limits import MachineLimits
 from coordinator.state import paths
+from coordinator.state.access.quotas import Quotas
 from coordinator.state.commands import (
     ANY_VERSION,
     Check,
@@ -55,23 +57,22 @@ class ZnodeOperations:
     """Runs operations on one tree, for open sessions, within the limits."""
 
     def __init__(
-        self, tree: Tree, sessions: SessionTable, locks: LockTable, limits: MachineLimits
+        self,
+        tree: Tree,
+        sessions: SessionTable,
+        locks: LockTable,
+        quotas: Quotas,
+        limits: MachineLimits,
     ) -> None:
         self._tree = tree
         self._sessions = sessions
         self._locks = locks
+        self._quotas = quotas
         self._limits = limits
-        self._runners: dict[type, Callable[..., ZnodeResult]] = {
-            Create: self.create,
-            SetData: self.set_data,
-            Delete: self.delete,
-            Check: self.check,
-            Read: self.read,
-        }
 
     def run(self, operation: ZnodeOperation) -> ZnodeResult:
         """Run one operation; raises its refusal."""
-        return self._runners[type(operation)](operation)
+        return _RUNNERS[type(operation)](self, operation)
 
     # --- create
 
@@ -208,20 +209,34 @@ class ZnodeOperations:
         tree, limits = self._tree, self._limits
         if len(tree) >= limits.znodes_max:
             raise _quota(path, "znodes_max", limits)
-        bytes_after = tree.state_bytes + state_bytes_of(path, child.data)
+        size = state_bytes_of(path, child.data)
+        bytes_after = tree.state_bytes + size
         if bytes_after > limits.state_bytes_max:
             raise _quota(path, "state_bytes_max", limits)
-        if is_ordinary and len(tree) >= limits.ordinary_max("znodes_max"):
-            raise _reserved(path, "znodes_max", limits)
-        if is_ordinary and bytes_after > limits.ordinary_max("state_bytes_max"):
-            raise _reserved(path, "state_bytes_max", limits)
+        self._check_reserve(path, "znodes_max", len(tree) + 1, is_ordinary=is_ordinary)
+        self._check_reserve(path, "state_bytes_max", bytes_after, is_ordinary=is_ordinary)
+        self._quotas.check_create(path, size)
 
-    def _check_growth(self, path: str, bytes_after: int) -> None:
+    def _check_reserve(
+        self, path: str, limit: str, after: int, *, is_ordinary: bool = True, verb: str = "create"
+    ) -> None:
+        """Keep the last of a limit for locks and elections, and the very last for operators."""
+        limits, is_known = self._limits, bool(self._tree.identity)
+        is_beyond = is_ordinary and after > limits.ordinary_max(limit)
+        is_last = is_known and after > limits.client_max(limit)
+        if not (is_beyond or is_last) or self._quotas.is_operator():
+            return
+        if is_beyond:
+            raise _reserved(path, limit, limits, verb=verb)
+        raise _of_operators(path, limit, limits, verb=verb)
+
+    def _check_growth(self, path: str, znode: ZnodeRecord, grown: int) -> None:
         limits = self._limits
+        bytes_after = self._tree.state_bytes + grown
         if bytes_after > limits.state_bytes_max:
             raise _quota(path, "state_bytes_max", limits, verb="set")
-        if bytes_after > limits.ordinary_max("state_bytes_max"):
-            raise _reserved(path, "state_bytes_max", limits, verb="set")
+        self._check_reserve(path, "state_bytes_max", bytes_after, verb="set")
+        self._quotas.check_growth(path, znode.identity, grown)
 
     def _check_data(self, path: str, data: bytes, verb: str) -> None:
         if len(data) > self._limits.data_bytes_max:
@@ -244,7 +259,7 @@ class ZnodeOperations:
         ancestor_path = parent_path
         while (ancestor := tree.find(ancestor_path)) is None:
             missing.append(ancestor_path)
-            ancestor_path, _ = paths.split(ancestor_path)
+            ancestor_path = paths.parent_of(ancestor_path)
         for child_path in reversed(missing):
             self._check_parent(child_path, ancestor_path, ancestor)
             child = self.new_znode(mode)
@@ -262,11 +277,15 @@ class ZnodeOperations:
     ) -> ZnodeRecord:
         """Return the znode that this command creates, not yet in the tree."""
         tree = self._tree
-        zxid, wall_ms = tree.zxid, tree.wall_ms
-        return ZnodeRecord(
+        # Objects: of plain integers compiled code would make another one for each field.
+        zxid: object = tree.zxid
+        wall_ms: object = tree.wall_ms
+        new: Any = ZnodeRecord
+        znode: ZnodeRecord = new(
             data, zxid, zxid, zxid, wall_ms, wall_ms, 0, 0, 0, tree.sequence_floor,
-            mode, owner, ttl_ms,
+            mode, owner, ttl_ms, tree.identity,
         )  # fmt: skip
+        return znode
 
     # --- set, delete, release
 
@@ -279,7 +298,7 @@ class ZnodeOperations:
         _check_version(path, znode, operation.expected_version, None, "set")
         grown = len(data) - len(znode.data)
         if grown > 0:
-            self._check_growth(path, self._tree.state_bytes + grown)
+            self._check_growth(path, znode, grown)
         return DataSet(path, self._tree.replace_data(path, znode, data).stat())
 
     def delete(self, operation: Delete) -> Deleted:
@@ -455,3 +474,25 @@ def _reserved(
         limit=limit,
         maximum=ordinary_max,
     )
+
+
+def _of_operators(path: str, limit: str, limits: MachineLimits, *, verb: str) -> QuotaExceededError:
+    maximum, client_max = getattr(limits, limit), limits.client_max(limit)
+    return QuotaExceededError(
+        f"{verb} {path}: it would exceed {client_max}, and the last {maximum - client_max} of "
+        f"{limit} ({maximum}) are kept for operators, who have admin on @limits; delete what is "
+        "not needed, or let an operator raise the limit (coordinator limits set)",
+        path=path,
+        limit=limit,
+        maximum=client_max,
+    )
+
+
+# Not bound to the object: a cycle would keep the whole state after a snapshot has replaced it.
+_RUNNERS: dict[type, Callable[[ZnodeOperations, Any], ZnodeResult]] = {
+    Create: ZnodeOperations.create,
+    SetData: ZnodeOperations.set_data,
+    Delete: ZnodeOperations.delete,
+    Check: ZnodeOperations.check,
+    Read: ZnodeOperations.read,
+}

@@ -158,6 +158,23 @@ class LimitsSet:
     changes: tuple[tuple[str, int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class CredentialRenewed:
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccessChanged:
+    """``revision`` counts the changes of access rights; ``what`` names the command and its object.
+
+    ``was_changed`` is False if all was so already.
+    """
+
+    what: str
+    revision: int
+    was_changed: bool
+
+
 Result = (
     Created
     | DataSet
@@ -180,6 +197,8 @@ Result = (
     | Reopened
     | GrantsFinished
     | LimitsSet
+    | CredentialRenewed
+    | AccessChanged
 )
 
 

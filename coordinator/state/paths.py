@@ -82,6 +82,11 @@ def split(path: str) -> tuple[str, str]:
     return path[:at] or ROOT, path[at + 1 :]
 
 
+def parent_of(path: str) -> str:
+    """Return the parent's path; the root has none and is not asked for."""
+    return path[: path.rfind("/")] or ROOT
+
+
 def join(parent: str, name: str) -> str:
     """Return the path of the child ``name`` of ``parent``."""
     return parent + name if parent == ROOT else f"{parent}/{name}"

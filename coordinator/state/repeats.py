@@ -8,6 +8,7 @@ the door. Refusals are not compared: they say what was refused, and that nothing
 from __future__ import annotations
 
 from coordinator.errors import BadArgumentsError
+from coordinator.state.access.operations import Change, described
 from coordinator.state.commands import (
     Abandon,
     Check,
@@ -23,6 +24,7 @@ from coordinator.state.commands import (
     Operation,
     Read,
     Release,
+    RenewCredential,
     Resize,
     Revoke,
     SetData,
@@ -31,8 +33,10 @@ from coordinator.state.commands import (
 )
 from coordinator.state.outcomes import (
     Abandoned,
+    AccessChanged,
     Checked,
     Created,
+    CredentialRenewed,
     DataSet,
     Deleted,
     Downgraded,
@@ -68,6 +72,8 @@ def check_answers(operation: Operation, outcome: Outcome) -> None:
 
 
 def _answers(operation: Operation, result: Result) -> bool:
+    if isinstance(operation, Change):
+        return isinstance(result, AccessChanged) and result.what == described(operation)
     match operation, result:
         case Multi(asked), MultiDone(results):
             return _all_answer(asked, results)
@@ -79,6 +85,8 @@ def _answers(operation: Operation, result: Result) -> bool:
             return session_id == ended
         case Release(path, czxid), Released(found, found_czxid):
             return (path, czxid) == (found, found_czxid)
+        case RenewCredential(session_id), CredentialRenewed(renewed):
+            return session_id == renewed
         case Enter(), Entered():
             return _is_entry_of(operation, result)
         case (

@@ -18,14 +18,34 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from coordinator.model import access as model_access
 from coordinator.model import limits as model_limits
 from coordinator.state import dedup, limits, paths, sessions, tree
+from coordinator.state.access import operations as access_operations
+from coordinator.state.access import quotas as access_quotas
+from coordinator.state.access import table as access_table
 from coordinator.state.locks import contender, deadlock, grant_history, operations, queues, release
 
 DECISIONS = 1
 """The version of the decisions that ``apply`` makes in code; see 3."""
 
 _DECIDING: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+    (
+        "access", model_access,
+        (
+            "ACCESS", "ADMIN_ROLE", "ALL_THINGS", "ANONYMOUS", "BY_TOKEN", "DIGEST_BYTES",
+            "IDENTITIES_MAX", "LABEL_CHARACTERS_MAX", "LIMITS", "MEMBER", "NAME_CHARACTERS_MAX",
+            "PREFIX_BYTES_MAX", "QUOTA_LIMITS", "QUOTA_MAX", "ROLES_MAX", "ROLES_PER_IDENTITY_MAX",
+            "RULES_MAX", "RULES_PER_ROLE_MAX", "SESSIONS", "SUBJECT_CHARACTERS_MAX",
+            "SUBJECTS_PER_IDENTITY_MAX", "TOKENS_PER_IDENTITY_MAX",
+        ),
+    ),
+    (
+        "access", access_operations,
+        ("NAME", "PREFIX", "SUBJECT", "TOKEN_ID", "_ALL", "_SHOWN_MAX", "_SHOWN_NAMES_MAX"),
+    ),
+    ("access", access_quotas, ("OWN_QUOTA", "_DO_LESS")),
+    ("access", access_table, ("_SHOWN_CHARACTERS_MAX",)),
     ("contenders", release, ("_SHOWN_DIRECTORIES_MAX",)),
     ("deadlock", deadlock, ("CYCLE_SHOWN_MAX", "_SCANNED_EACH")),
     ("dedup", dedup, ("CLIENT_ID", "_OUTCOME_BYTES", "_RESULT_BYTES")),

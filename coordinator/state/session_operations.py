@@ -6,26 +6,36 @@
    ``FinishSession``, so that no command takes long. Each command deletes the deepest first, then by
    path.
 3. All contenders of a multi-lock are deleted in one command, whatever their number.
-4. An attempt to hold may open its session in the same command: both or neither.
+4. An attempt to hold may open its session in the same command: both or neither. The client may
+   have drawn that session's id, so no client is bound to it (``dedup``, rule 2).
 """
 
 from __future__ import annotations
 
-from coordinator.errors import BadArgumentsError
+from coordinator.errors import BadArgumentsError, NoAuthError, SessionExpiredError
 from coordinator.state import paths
-from coordinator.state.commands import Enter, FinishSession, OpenSession, Operation
+from coordinator.state.access.quotas import Quotas
+from coordinator.state.commands import (
+    Caller,
+    Enter,
+    FinishSession,
+    OpenSession,
+    Operation,
+    RenewCredential,
+)
 from coordinator.state.dedup import RequestTable
 from coordinator.state.locks.contender import Departure, Ending
 from coordinator.state.locks.operations import LockOperations
 from coordinator.state.locks.queues import LockTable
 from coordinator.state.outcomes import (
+    CredentialRenewed,
     Entered,
     Result,
     SessionEnded,
     SessionFinished,
     SessionOpened,
 )
-from coordinator.state.sessions import SessionRecord, SessionTable
+from coordinator.state.sessions import EndedSessions, SessionRecord, SessionTable
 from coordinator.state.tree import Tree
 
 
@@ -52,21 +62,23 @@ class SessionOperations:
         requests: RequestTable,
         locks: LockTable,
         lock_operations: LockOperations,
+        quotas: Quotas,
     ) -> None:
+        self._quotas = quotas
         self._tree = tree
         self._sessions = sessions
         self._requests = requests
         self._locks = locks
         self._lock_operations = lock_operations
-        locks.leaving = sessions.leaving
+        locks.leaving = EndedSessions(sessions)
 
-    def open(self, operation: OpenSession, index: int) -> SessionOpened:
-        """Open a session; ``index`` is that of the log entry."""
-        self._check(operation)
-        self._add(operation, index)
+    def open(self, operation: OpenSession, caller: Caller, index: int) -> SessionOpened:
+        """Open a session of ``caller``; ``index`` is that of the log entry."""
+        self._check(operation, caller)
+        self._add(operation, caller, bound_index=index)
         return SessionOpened(operation.session_id, operation.timeout_ms)
 
-    def enter(self, operation: Enter, index: int) -> Entered:
+    def enter(self, operation: Enter, caller: Caller) -> Entered:
         """Take a place in each queue; open the session first, if the operation says so."""
         opening = operation.opening
         if opening is None:
@@ -77,47 +89,51 @@ class SessionOperations:
                 f"{opening.session_id[:80]!a}",
                 session_id=operation.session_id,
             )
-        self._check(opening)
-        self._check_is_no_client(opening.session_id)
+        self._check(opening, caller)
         entered = self._lock_operations.enter(operation)
         if entered.is_entered:
-            self._add(opening, index)
+            self._add(opening, caller, bound_index=0)
         return entered
 
-    def _check(self, operation: OpenSession) -> None:
+    def _check(self, operation: OpenSession, caller: Caller) -> None:
         session_id = operation.session_id
-        self._sessions.check(operation)
-        if self._requests.is_ended(session_id):
+        has_quota = not operation.by and self._quotas.check_session(session_id, caller.identity)
+        self._sessions.check(operation, "" if has_quota else caller.identity)
+        if self._requests.was_session(session_id):
             raise BadArgumentsError(
                 f"open session {session_id}: a session of this id has ended before",
                 session_id=session_id,
             )
 
-    def _check_is_no_client(self, session_id: str) -> None:
-        """Refuse an id that a client drew if it is that of a client: the outcomes of that client's
-        requests would end with the session, and a repeated one be refused as if it had not run."""
-        if session_id in self._requests.free:
-            raise BadArgumentsError(
-                f"open session {session_id}: expected an id of its own, found that of a client "
-                "that has made requests; draw another id",
-                session_id=session_id,
+    def renew(self, operation: RenewCredential, caller: Caller) -> CredentialRenewed:
+        """Let a session go on under the credential of ``caller``, who is its identity."""
+        session_id = operation.session_id
+        session = self._sessions.find(session_id)
+        if session is None:
+            raise SessionExpiredError(
+                f"renew: session {session_id[:80]!a} is not open", session_id=session_id
             )
+        if session.caller.identity != caller.identity:
+            raise NoAuthError(f"renew: session {session_id} is not your own", session_id=session_id)
+        if session.caller != caller:
+            self._sessions.renew(session, caller)
+        return CredentialRenewed(session_id)
 
-    def _add(self, operation: OpenSession, index: int) -> None:
+    def _add(self, operation: OpenSession, caller: Caller, *, bound_index: int) -> None:
         tree = self._tree
         session = SessionRecord(
-            operation.session_id, operation.timeout_ms, operation.label, tree.wall_ms, index,
-            tree.zxid, operation.address, operation.client_id, operation.by,
+            operation.session_id, operation.timeout_ms, operation.label, tree.wall_ms,
+            bound_index, tree.zxid, operation.address, operation.client_id, operation.by,
+            caller,
         )  # fmt: skip
         self._sessions.add(session)
 
     def end(self, session_id: str, at_once: int, departure: Departure) -> SessionEnded:
         """End a session that is open, with about ``at_once`` of its ephemerals (0: all)."""
-        if session_id not in self._sessions:
+        if not self._sessions.is_kept(session_id):
             return SessionEnded(session_id, was_open=False)
         left = self._delete(session_id, at_once, departure)
-        self._sessions.remove(session_id)
-        self._requests.end_session(session_id)
+        self._requests.end_session(self._sessions.remove(session_id))
         if left:
             self._sessions.leave(session_id, departure)
         return SessionEnded(session_id, was_open=True)
@@ -143,7 +159,7 @@ class SessionOperations:
             znode = tree.find(path)
             assert znode is not None, "an indexed znode is there"
             tree.remove(path, znode)
-        if departure.how in (Ending.EXPIRED, Ending.FAILED):
+        if departure.how is not Ending.CLOSED:
             self._lock_operations.close_after(owned)
         return tree.ephemeral_count(session_id)
 

@@ -23,11 +23,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
+from coordinator.state.access.encoding import identity_row, role_row
+from coordinator.state.access.table import AccessTable
 from coordinator.state.codec import outcome_row
-from coordinator.state.dedup import ClientRecord, ReleasedTable, RequestTable, remembered_bytes_of
+from coordinator.state.dedup import ClientRecord, ReleasedTable, RequestTable, outcome_bytes
 from coordinator.state.limits import LimitsRecord
 from coordinator.state.locks.contender import CONTENDER_DEPTH, QUEUE_DEPTH, QUEUE_ROOTS
-from coordinator.state.locks.queues import LockTable, Queue
+from coordinator.state.locks.queue import Queue
+from coordinator.state.locks.queues import LockTable
 from coordinator.state.outcomes import (
     GuardedDone,
     MultiDone,
@@ -40,7 +43,7 @@ from coordinator.state.paths import shown
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
 
-FORMAT = 2
+FORMAT = 4
 """Raise it when a slice's content or end changes: only slices of one format are compared."""
 ITEMS_MAX = 500
 BYTES_MAX = 256 * 1024
@@ -101,6 +104,7 @@ class Whole:
     requests: RequestTable
     released: ReleasedTable
     locks: LockTable
+    access: AccessTable
 
 
 class _Budget:
@@ -170,10 +174,12 @@ def _read_counters(whole: Whole, _cursor: Cursor, budget: _Budget) -> Cursor | N
     budget.take(
         (
             whole.zxid, whole.applied_index, whole.tree.counts(), len(sessions),
+            sessions.counts(),
             requests.counts(), len(released), locks.counts(), locks.history.counts(),
             limits.version, limits.changed_by, limits.changed_ms, limits.rules,
             limits.limits.items(), sessions.limits.items(), requests.limits.items(),
-            released.count_max, tuple(sessions.leaving.items()),
+            released.count_max, tuple(sessions.leaving.items()), tuple(sessions.revoked.items()),
+            whole.access.counts(),
         ),
         0,
     )  # fmt: skip
@@ -203,11 +209,16 @@ def _read_tree(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
         length = len(znode.data)
         if length > CUT_BYTES:
             budget.items_left, budget.bytes_left = items_left - 1, bytes_left - _ROW_BYTES
-            rows.append((path, znode._replace(data=b""), tree.index_marks(path, znode)))
+            marks, used = tree.index_marks(path, znode), tree.used_by(znode.identity)
+            rows.append((path, znode._replace(data=b""), marks, used))
             return Cursor(cursor.part, -1, path, 1)
         marks = tree.index_marks(path, znode)
         if path.startswith(QUEUE_ROOTS):
-            rows.append((path, znode, marks, _beside(whole.locks, path)))
+            rows.append(
+                (path, znode, marks, _beside(whole.locks, path), tree.used_by(znode.identity))
+            )
+        elif znode.identity:
+            rows.append((path, znode, marks, tree.used_by(znode.identity)))
         else:
             rows.append((path, znode, marks))
         items_left -= 1
@@ -246,7 +257,8 @@ def _beside(locks: LockTable, path: str) -> Any:
     queue = locks.queues.get(contender.directory)
     is_queued = queue is not None and queue.has(contender.number, path)
     owned = locks.owners.get((contender.session_id or "", contender.owner), {})
-    return (tuple(contender), is_queued, path in owned)
+    waiting = locks.waiting.get(contender.identity)
+    return (tuple(contender), is_queued, path in owned, waiting)
 
 
 def _queue_row(queue: Queue) -> tuple[Any, ...]:
@@ -269,13 +281,20 @@ def _read_table(
     row_of: Callable[[Any], tuple[Any, int]],
 ) -> Cursor | None:
     left = _left(cursor, length)
+    rows = budget.rows
+    items_left, bytes_left = budget.items_left, budget.bytes_left
+    following: Cursor | None = None
     for item in islice(latest_first, length - left, None):
-        if budget.is_spent:
-            return Cursor(cursor.part, left)
+        if items_left <= 0 or bytes_left <= 0:
+            following = Cursor(cursor.part, left)
+            break
         row, size = row_of(item)
-        budget.take(row, size)
+        rows.append(row)
+        items_left -= 1
+        bytes_left -= size + _ROW_BYTES
         left -= 1
-    return None
+    budget.items_left, budget.bytes_left = items_left, bytes_left
+    return following
 
 
 def _read_sessions(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
@@ -285,9 +304,10 @@ def _read_sessions(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | No
         session_id, session = item
         return (
             session_id, session.session_id, session.timeout_ms, session.label, session.opened_ms,
-            session.opened_index, session.opened_zxid, whole.tree.ephemeral_count(session_id),
-            session.address, session.client_id, session.by,
-            sessions.shares(session.address, session.client_id),
+            session.bound_index, session.opened_zxid, whole.tree.ephemeral_count(session_id),
+            session.address, session.client_id, session.by, session.caller,
+            sessions.shares(session.address, session.client_id), sessions.is_indexed(session),
+            sessions.count_of(session.caller.identity),
         ), len(session.label) + len(session.by)  # fmt: skip
 
     return _read_table(cursor, budget, len(sessions), sessions.latest_first(), row_of)
@@ -318,6 +338,31 @@ def _read_history(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | Non
     return _read_table(cursor, budget, len(history), history.latest_first(), row_of)
 
 
+# --- access rights
+
+
+def _read_roles(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
+    access = whole.access
+
+    def row_of(item: Any) -> tuple[Any, int]:
+        name, role = item
+        return (name, role_row(role)), sum([len(each.prefix) for each in role.rules])
+
+    return _read_table(cursor, budget, access.role_count, access.roles_latest_first(), row_of)
+
+
+def _read_identities(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
+    access = whole.access
+
+    def row_of(item: Any) -> tuple[Any, int]:
+        name, identity = item
+        size = sum([len(subject) for subject, _ in identity.subjects])
+        return (name, identity_row(identity), access.marks(identity)), size
+
+    latest_first = access.identities_latest_first()
+    return _read_table(cursor, budget, access.identity_count, latest_first, row_of)
+
+
 # --- the exactly-once table
 
 
@@ -345,7 +390,7 @@ def _read_records(
         left -= 1
         row = (
             client_id, record.highest, record.forgotten, record.last_index,
-            record.remembered_bytes, len(record.outcomes),
+            record.remembered_bytes, len(record.outcomes), record.owner,
         )  # fmt: skip
         budget.take(row, len(client_id))
         read = _read_outcomes(record, 0, budget)
@@ -360,14 +405,23 @@ def _latest_first(records: OrderedDict[str, ClientRecord]) -> Iterator[tuple[str
 
 def _read_outcomes(record: ClientRecord, begin: int, budget: _Budget) -> int:
     """Read outcomes from the ``begin``-th on; return how far it came, 0: to the end."""
-    for at, (number, outcome) in enumerate(islice(record.outcomes.items(), begin, None), begin):
-        if budget.is_spent:
-            return at
-        size = remembered_bytes_of((outcome,))
+    rows = budget.rows
+    items_left, bytes_left = budget.items_left, budget.bytes_left
+    at = begin
+    for number, outcome in islice(record.outcomes.items(), begin, None):
+        if items_left <= 0 or bytes_left <= 0:
+            break
+        size = outcome_bytes(outcome)
         if size > CUT_BYTES:
             outcome, size = _cut(outcome), CUT_BYTES
-        budget.take((number, outcome_row(outcome)), size)
-    return 0
+        rows.append((number, outcome_row(outcome)))
+        items_left -= 1
+        bytes_left -= size + _ROW_BYTES
+        at += 1
+    else:
+        at = 0
+    budget.items_left, budget.bytes_left = items_left, bytes_left
+    return at
 
 
 def _cut(outcome: Outcome) -> Outcome:
@@ -400,4 +454,6 @@ _PARTS: tuple[tuple[str, _Read], ...] = (
     ("ended sessions", _read_ended),
     ("released contenders", _read_released),
     ("the history of grants", _read_history),
+    ("roles", _read_roles),
+    ("identities", _read_identities),
 )

@@ -1,16 +1,18 @@
 """The snapshot: the whole replicated state as a stream of rows with a digest at the end.
 
 The stream: a header row (what it is, format number, applied index, zxid, counts); a row of the
-limits and the rules; then the znodes, open sessions, leaving sessions, clients with their outcomes,
-ended sessions, released contenders, contenders, sizes of semaphores, lock-delays, grants that
-ended, and the queues with contenders still to be granted, each in the order the state keeps them;
+limits and the rules; then the znodes, open sessions, leaving sessions, revoked credentials with
+sessions still to be ended, clients with their outcomes, ended sessions, released contenders,
+contenders, sizes of semaphores, lock-delays, grants that ended, the queues with contenders still to
+be granted, a row of access rights, roles, and identities, each in the order the state keeps them;
 then 32 raw bytes, the SHA-256 of everything before.
 
 1. A capture is cheap at any size and does not change afterwards (``captured_map``). It is encoded
    as its pieces are drawn.
 2. Decoding returns a capture only if the stream is complete and its digest is right. Any damage is
    a ValueError before anything is replaced.
-3. Formats 1 to 3 are still read. Format 3 has no limits: the defaults hold (``limits``). Format 2
+3. Formats 1 to 5 are still read. Format 5 has no quotas, and its znodes are nobody's. Format 4 has
+   no access rights: they are off. Format 3 has no limits: the defaults hold (``limits``). Format 2
    does not record whose request was repeated. Format 1 has no rows of locks (``locks`` is None). A
    member that restores such a snapshot and one that replays the same log may differ in the mark of
    a repeated request, and in nothing else.
@@ -24,7 +26,16 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from coordinator.model.access import NOBODY, Caller
 from coordinator.model.limits import NAMES, UNSET, MachineLimits
+from coordinator.state.access.encoding import (
+    caller_of,
+    identity_of,
+    identity_row,
+    role_of,
+    role_row,
+)
+from coordinator.state.access.table import AccessCapture
 from coordinator.state.captured_map import CaptureHold
 from coordinator.state.codec import outcome_of, outcome_row
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
@@ -35,8 +46,8 @@ from coordinator.state.locks.contender import (
     Departure,
     EndedGrant,
     Ending,
+    LocksCapture,
 )
-from coordinator.state.locks.queues import LocksCapture
 from coordinator.state.packing import pack, unpack_rows
 from coordinator.state.sessions import SessionRecord
 from coordinator.state.shapes import (
@@ -44,6 +55,7 @@ from coordinator.state.shapes import (
     BYTES,
     INT,
     MAYBE_INT,
+    MAYBE_ROW,
     MAYBE_STR,
     ROW,
     STR,
@@ -61,7 +73,9 @@ from coordinator.state.shapes import (
 from coordinator.state.tree import ZnodeRecord
 
 MAGIC = "coordinator-state"
-FORMAT = 4
+FORMAT = 6
+_ACCESS_FORMAT = 5
+_QUOTAS_FORMAT = 6
 PIECE_BYTES = 64 * 1024
 _DIGEST_BYTES = 32
 
@@ -82,6 +96,9 @@ class Capture:
     released: tuple[tuple[str, int], ...]
     locks: LocksCapture | None
     """None for format 1: the locks are derived from the znodes then."""
+    access: AccessCapture
+    revoked: tuple[tuple[Caller, Departure], ...]
+    """Credentials that are gone, whose sessions are still to be ended."""
     hold: CaptureHold | None = None
     """Keeps the captured znodes unchanged."""
 
@@ -123,14 +140,15 @@ def _path_of(item: tuple[str, ZnodeRecord]) -> str:
 def _rows(
     capture: Capture, znodes: Iterable[tuple[str, ZnodeRecord]], applied_index: int
 ) -> Iterator[Row]:
-    requests, locks = capture.requests, capture.locks
+    requests, locks, access = capture.requests, capture.locks, capture.access
     assert locks is not None, "a state of now has its locks"
     yield (
         MAGIC, FORMAT, applied_index, capture.zxid, capture.sequence_floor,
         requests.dropped_index, len(capture.znodes), len(capture.sessions),
         len(requests.free), len(requests.bound), len(requests.ended), len(capture.released),
         len(locks.contenders), len(locks.sizes), len(locks.closings), len(locks.ended),
-        locks.grant_count, len(capture.leaving), len(locks.ungranted),
+        locks.grant_count, len(capture.leaving), len(locks.ungranted), len(capture.revoked),
+        len(access.roles), len(access.identities),
     )  # fmt: skip
     limits = capture.limits
     yield (
@@ -142,30 +160,38 @@ def _rows(
             path, znode.data, znode.czxid, znode.mzxid, znode.pzxid, znode.ctime_ms,
             znode.mtime_ms, znode.version, znode.cversion, znode.num_children,
             znode.next_sequence, mode_number(znode.mode), znode.ephemeral_owner, znode.ttl_ms,
+            znode.identity,
         )  # fmt: skip
     for session in capture.sessions:
         yield _session_row(session)
     for session_id, departure in capture.leaving:
         yield (session_id, tuple(departure))
+    for caller, departure in capture.revoked:
+        yield (tuple(caller), tuple(departure))
     for records in (requests.free, requests.bound):
         for client_id, record in records:
             yield (
                 client_id, record.highest, record.forgotten, record.last_index,
-                len(record.outcomes),
+                len(record.outcomes), record.owner,
             )  # fmt: skip
             for number, outcome in record.outcomes.items():
                 yield (number, outcome_row(outcome))
     yield from requests.ended
     yield from capture.released
     yield from _lock_rows(locks)
+    yield (access.is_on, access.revision, access.zxid)
+    for role in access.roles:
+        yield role_row(role)
+    for identity in access.identities:
+        yield identity_row(identity)
 
 
 def _session_row(session: SessionRecord) -> Row:
-    """A session without an origin is written as before sessions had one."""
-    origin = (session.address, session.client_id, session.by)
+    caller = session.caller
     return (
         session.session_id, session.timeout_ms, session.label, session.opened_ms,
-        session.opened_index, session.opened_zxid, *(origin if any(origin) else ()),
+        session.bound_index, session.opened_zxid, session.address, session.client_id, session.by,
+        None if caller == NOBODY else tuple(caller),
     )  # fmt: skip
 
 
@@ -191,20 +217,31 @@ def _contender_row(contender: ContenderRecord) -> Row:
 
 # --- decoding
 
-_header_shape = shape("snapshot header", STR, *(INT,) * 18)
+_header_shape = shape("snapshot header", STR, *(INT,) * 21)
 _header_shapes = {
     1: shape("snapshot header", STR, *(INT,) * 11),
     2: shape("snapshot header", STR, *(INT,) * 16),
     3: shape("snapshot header", STR, *(INT,) * 16),
+    4: shape("snapshot header", STR, *(INT,) * 18),
+    5: _header_shape,
     FORMAT: _header_shape,
 }
 _leaving_shape = shape("session that is leaving", STR, ROW)
 _limits_shape = shape("limits", INT, STR, INT, ROW, ROW)
-_znode_shape = shape("znode", STR, BYTES, *(INT,) * 10, MAYBE_STR, MAYBE_INT)
+_FORMER_ZNODE = (STR, BYTES, *(INT,) * 10, MAYBE_STR, MAYBE_INT)
+_former_znode_shape = shape("znode", *_FORMER_ZNODE)
+_znode_shape = shape("znode", *_FORMER_ZNODE, STR)
 _PLAIN_SESSION = (STR, INT, STR, INT, INT, INT)
-_plain_session_shape = shape("session", *_PLAIN_SESSION)
-_session_shape = shape("session", *_PLAIN_SESSION, STR, STR, STR)
-_client_shape = shape("client", STR, INT, INT, INT, INT)
+_session_shapes = {
+    6: shape("session", *_PLAIN_SESSION),
+    9: shape("session", *_PLAIN_SESSION, STR, STR, STR),
+}
+"""By how many values a session had before format 5; one without an origin had fewer."""
+_session_shape = shape("session", *_PLAIN_SESSION, STR, STR, STR, MAYBE_ROW)
+_former_client_shape = shape("client", STR, INT, INT, INT, INT)
+_client_shape = shape("client", STR, INT, INT, INT, INT, STR)
+_revoked_shape = shape("credential that was revoked", ROW, ROW)
+_access_shape = shape("access rights", BOOL, INT, INT)
 _remembered_shape = shape("remembered outcome", INT, ROW)
 _pair_shape = shape("pair", STR, INT)
 _CONTENDER_2 = (
@@ -214,6 +251,8 @@ _contender_shapes = {
     2: shape("contender", *_CONTENDER_2),
     3: shape("contender", *_CONTENDER_2, BOOL),
     4: shape("contender", *_CONTENDER_2, BOOL),
+    5: shape("contender", *_CONTENDER_2, BOOL),
+    FORMAT: shape("contender", *_CONTENDER_2, BOOL, STR),
 }
 _closing_shape = shape("lock-delay", STR, INT, INT)
 _ended_shape = shape("grant that ended", ROW, INT, INT, ROW)
@@ -239,11 +278,14 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
         )
     applied_index, zxid, sequence_floor, dropped_index = header[2:6]
     limits = LimitsRecord() if header[1] < 4 else _limits_of(_next(rows))
-    znodes = dict(_znode_of(_next(rows)) for _ in range(header[6]))
+    znodes = dict(_znode_of(_next(rows), header[1]) for _ in range(header[6]))
     if len(znodes) != header[6]:
         raise ValueError("snapshot: a path is there twice")
-    sessions = tuple([_session_of(_next(rows)) for _ in range(header[7])])
+    sessions = tuple([_session_of(_next(rows), header[1]) for _ in range(header[7])])
     leaving = () if header[1] < 4 else tuple([_leaving_of(_next(rows)) for _ in range(header[17])])
+    is_with_access = header[1] >= _ACCESS_FORMAT
+    revoked_count = header[19] if is_with_access else 0
+    revoked = tuple([_revoked_of(_next(rows)) for _ in range(revoked_count)])
     free = tuple([_client_of(rows, header[1]) for _ in range(header[8])])
     bound = tuple([_client_of(rows, header[1]) for _ in range(header[9])])
     ended = tuple([_pair_of(_next(rows)) for _ in range(header[10])])
@@ -251,6 +293,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
     ungranted_count = 0 if header[1] < 4 else header[18]
     counts = (*header[12:17], ungranted_count)
     locks = None if header[1] == 1 else _locks_of(rows, header[1], counts)
+    access = _access_of(rows, header) if is_with_access else AccessCapture()
     if next(rows, None) is not None:
         raise ValueError("snapshot: expected its end, found more rows")
     return Capture(
@@ -264,6 +307,8 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
         requests=RequestsCapture(free, bound, ended, dropped_index),
         released=released,
         locks=locks,
+        access=access,
+        revoked=revoked,
     )
 
 
@@ -302,14 +347,40 @@ def _limits_of(row: Row) -> LimitsRecord:
     return LimitsRecord(MachineLimits(**found), version, changed_by, changed_ms, rules_of(rules))
 
 
-def _znode_of(row: Row) -> tuple[str, ZnodeRecord]:
-    path, *values, mode, owner, ttl_ms = _znode_shape(row)
-    return path, ZnodeRecord._make((*values, mode_of(mode), owner, ttl_ms))
+def _znode_of(row: Row, number: int) -> tuple[str, ZnodeRecord]:
+    """Return a znode by its path. Equal numbers are one object, as when it was created."""
+    if number < _QUOTAS_FORMAT:
+        row = (*_former_znode_shape(row), "")
+    path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, *values, mode, owner, ttl_ms, identity = (
+        _znode_shape(row)
+    )
+    mzxid = czxid if mzxid == czxid else mzxid
+    pzxid = czxid if pzxid == czxid else pzxid
+    mtime_ms = ctime_ms if mtime_ms == ctime_ms else mtime_ms
+    known = (data, czxid, mzxid, pzxid, ctime_ms, mtime_ms)
+    return path, ZnodeRecord._make((*known, *values, mode_of(mode), owner, ttl_ms, identity))
 
 
-def _session_of(row: Row) -> SessionRecord:
-    is_plain = len(row) == len(_PLAIN_SESSION)
-    return SessionRecord(*(_plain_session_shape if is_plain else _session_shape)(row))
+def _session_of(row: Row, number: int) -> SessionRecord:
+    if number < _ACCESS_FORMAT:
+        return SessionRecord(*(_session_shapes.get(len(row)) or _session_shapes[9])(row))
+    values = _session_shape(row)
+    caller = values[-1]
+    session = SessionRecord(*values[:-1])
+    return session if caller is None else replace(session, caller=caller_of(caller))
+
+
+def _revoked_of(row: Row) -> tuple[Caller, Departure]:
+    caller, departure = _revoked_shape(row)
+    return caller_of(caller), _departure_of(departure)
+
+
+def _access_of(rows: Iterator[Row], header: Row) -> AccessCapture:
+    is_on, revision, zxid = _access_shape(_next(rows))
+    roles = tuple([role_of(_next(rows)) for _ in range(header[20])])
+    has_quota = header[1] >= _QUOTAS_FORMAT
+    identities = tuple([identity_of(_next(rows), has_quota=has_quota) for _ in range(header[21])])
+    return AccessCapture(is_on, revision, zxid, roles, identities)
 
 
 def _leaving_of(row: Row) -> tuple[str, Departure]:
@@ -323,7 +394,9 @@ def _departure_of(row: Row) -> Departure:
 
 
 def _client_of(rows: Iterator[Row], number: int) -> tuple[str, ClientRecord]:
-    client_id, highest, forgotten, last_index, count = _client_shape(_next(rows))
+    is_former = number < _ACCESS_FORMAT
+    values = (_former_client_shape if is_former else _client_shape)(_next(rows))
+    client_id, highest, forgotten, last_index, count = values[:5]
     if number < 4:  # what fell out of the window was not written down as forgotten
         forgotten = max(forgotten, highest - UNSET.request_window)
     outcomes = {}
@@ -331,8 +404,9 @@ def _client_of(rows: Iterator[Row], number: int) -> tuple[str, ClientRecord]:
         request_number, outcome = _remembered_shape(_next(rows))
         outcomes[request_number] = outcome_of(outcome, number)
     return client_id, ClientRecord(
-        highest, forgotten, last_index, outcomes, remembered_bytes_of(outcomes.values())
-    )
+        highest, forgotten, last_index, outcomes, remembered_bytes_of(outcomes.values()),
+        owner="" if is_former else values[5],
+    )  # fmt: skip
 
 
 def _pair_of(row: Row) -> tuple[str, int]:

@@ -3,35 +3,42 @@
 The rules are in ``operations``; this is the storage.
 
 1. A znode is an immutable value in one dict by path. Capturing it costs nothing (``captured_map``).
-2. Everything else here (names of children, ephemerals of a session, idle znodes, byte counts) is
+2. Everything else here (paths of children, ephemerals of a session, idle znodes, byte counts) is
    derived from that dict. It changes in one function, ``_replace``, forwards and backwards. There
-   are two exceptions: ``of`` rebuilds a tree and sorts the names once at the end;
-   ``remove_subtree`` drops all names of a subtree at once.
+   are two exceptions: ``of`` rebuilds a tree and sorts the paths once at the end;
+   ``remove_subtree`` drops all of a subtree at once.
 3. ``rollback`` undoes every write since ``begin``, newest first.
 4. The dict is in the order in which znodes entered it: the same on every member with the same
    history, also across snapshots. Digests do not depend on it.
-5. Names of children are kept sorted by code point. Inserting and deleting is one memory move; a
-   new highest name (a sequential one) is appended.
+5. Paths of children are kept sorted by code point, which is the order of their names; the texts are
+   the keys of the dict. Inserting and deleting is one memory move; a new highest one (a sequential
+   one) is appended.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
+from heapq import merge
 from typing import Any, NamedTuple
 
 from coordinator.model.events import Event, EventType
 from coordinator.state.captured_map import CapturedMap, CaptureHold
 from coordinator.state.commands import CreateMode
+from coordinator.state.emptying import emptied
 from coordinator.state.outcomes import Stat
-from coordinator.state.paths import ROOT, join, split, utf8_length
+from coordinator.state.paths import ROOT, join, parent_of, utf8_length
 
+Values = tuple[bytes | None, bytes | None]
+"""The data of a znode after an event and before it; None: there was none."""
 ZNODE_OVERHEAD_BYTES = 512
 """What a znode counts against ``state_bytes_max`` besides its data and its path."""
 
 SEQUENTIAL = frozenset(mode for mode in CreateMode if mode.is_sequential)
 EPHEMERAL = frozenset(mode for mode in CreateMode if mode.is_ephemeral)
 TTL = frozenset(mode for mode in CreateMode if mode.is_ttl)
+_SORTED_AT_ONCE = 20_000
+"""Some 3 ms for names in no order."""
 _MAY_IDLE = TTL | {CreateMode.CONTAINER}
 
 
@@ -52,13 +59,15 @@ class ZnodeRecord(NamedTuple):
     mode: CreateMode
     ephemeral_owner: str | None
     ttl_ms: int | None
+    identity: str = ""
+    """Who created it, against whose quota it counts; "" if nobody's."""
 
     def stat(self) -> Stat:
         """Return the Stat that a client sees; access rules do not change yet (aversion 0)."""
         return Stat(
             self.czxid, self.mzxid, self.pzxid, self.ctime_ms, self.mtime_ms,
             self.version, self.cversion, 0, self.ephemeral_owner,
-            len(self.data), self.num_children, self.mode.value, self.ttl_ms,
+            len(self.data), self.num_children, self.mode._value_, self.ttl_ms,
         )  # fmt: skip
 
     @property
@@ -78,6 +87,15 @@ class IdleZnode(NamedTuple):
     ttl_ms: int | None
 
 
+def _sorted(paths: list[str]) -> list[str]:
+    """Sort paths; of very many a part at a time, so that another thread may go on between."""
+    if len(paths) <= _SORTED_AT_ONCE:
+        paths.sort()
+        return paths
+    starts = range(0, len(paths), _SORTED_AT_ONCE)
+    return list(merge(*[sorted(paths[at : at + _SORTED_AT_ONCE]) for at in starts]))
+
+
 def _root() -> ZnodeRecord:
     return ZnodeRecord(b"", 0, 0, 0, 0, 0, 0, 0, 0, 0, CreateMode.PERSISTENT, None, None)
 
@@ -87,7 +105,8 @@ class Tree:
 
     def __init__(self) -> None:
         self._znodes = CapturedMap[ZnodeRecord]()
-        self._names: dict[str, list[str]] = {}
+        self._children: dict[str, list[str]] = {}
+        """The sorted paths of children, by the path of the parent."""
         self._ephemerals: dict[str, dict[str, None]] = {}
         self._idle: dict[str, None] = {}
         self.data_bytes = 0
@@ -96,7 +115,14 @@ class Tree:
         """The first sequence number of a new znode: deleted parents may have used those below."""
         self.zxid = 0
         self.wall_ms = 0
+        self.identity = ""
+        """Whose the znodes are that the command under way creates."""
+        self._used: dict[str, tuple[int, int]] = {}
+        """How many znodes, and bytes, there are by the identity that created them."""
         self.events: list[Event] = []
+        self.values: tuple[Values, ...] = ()
+        """Those of the events of the command before."""
+        self._values: list[Values] = []
         self._undo: list[tuple[str, ZnodeRecord | None]] = []
         self._floor_before = 0
         self._replace(ROOT, None, _root())
@@ -111,10 +137,9 @@ class Tree:
                 raise ValueError(f"{path} is there twice")
             tree._enter(path, znode)
             if path != ROOT:
-                parent, name = split(path)
-                tree._names.setdefault(parent, []).append(name)
-        for names in tree._names.values():
-            names.sort()
+                tree._children.setdefault(parent_of(path), []).append(path)
+        for parent, children in tree._children.items():
+            tree._children[parent] = _sorted(children)
         tree.sequence_floor = sequence_floor
         tree._check()
         return tree
@@ -123,9 +148,9 @@ class Tree:
         if ROOT not in self._znodes:
             raise ValueError("there is no root")
         for path, znode in self._znodes.items():
-            if znode.num_children != len(self._names.get(path, ())):
+            if znode.num_children != len(self._children.get(path, ())):
                 raise ValueError(f"{path} does not have its {znode.num_children} children")
-        for parent in self._names:
+        for parent in self._children:
             if parent not in self._znodes:
                 raise ValueError(f"{parent} has children and is not there")
 
@@ -143,13 +168,20 @@ class Tree:
         """Return all znodes by path as they are now, and the hold that keeps the capture."""
         return self._znodes.capture()
 
+    def emptied(self) -> Iterator[None]:
+        """Empty a tree that is no longer used, by one value at each step."""
+        yield from emptied(self._children, self._ephemerals, self._idle, self._used)
+        yield from self._znodes.emptied()
+
     def names(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
         """Return the sorted names of children: at most ``limit`` of those behind ``after``."""
-        names = self._names.get(path)
-        if names is None:
+        children = self._children.get(path)
+        if children is None:
             return []
-        start = 0 if after is None else bisect_right(names, after)
-        return names[start:] if limit is None else names[start : start + max(limit, 0)]
+        start = 0 if after is None else bisect_right(children, join(path, after))
+        end = len(children) if limit is None else start + max(limit, 0)
+        at = len(join(path, ""))
+        return [child[at:] for child in children[start:end]]
 
     def subtree(self, path: str, count_max: int) -> list[str] | None:
         """Return ``path`` and all below it, parents first; None when they are too many."""
@@ -158,42 +190,43 @@ class Tree:
         while waiting:
             path = waiting.pop()
             found.append(path)
-            names = self._names.get(path)
-            if names is not None:
-                if len(found) + len(waiting) + len(names) > count_max:
+            children = self._children.get(path)
+            if children is not None:
+                if len(found) + len(waiting) + len(children) > count_max:
                     return None
-                waiting.extend(join(path, name) for name in reversed(names))
+                waiting.extend(reversed(children))
         return found if len(found) <= count_max else None
 
     def paths_behind(self, path: str) -> Iterator[str]:
         """Iterate over the paths behind ``path``, there or not, parents before children and by
         name; over all behind "". The tree must not change meanwhile."""
-        names = self._names
-        waiting: list[list[Any]] = []  # [prefix of the names, the names, the next one]
+        children = self._children
+        waiting: list[list[Any]] = []  # [the children's paths, the next one]
         if not path:
             yield ROOT
         elif path != ROOT:
-            before = ROOT
-            for name in path[1:].split("/"):
-                found = names.get(before, [])
-                prefix = join(before, "")
-                waiting.append([prefix, found, bisect_right(found, name)])
-                before = prefix + name
-        below = names.get(path or ROOT)
+            before, end = ROOT, 0
+            while end < len(path):
+                end = path.find("/", end + 1)
+                end = len(path) if end < 0 else end
+                found = children.get(before, [])
+                waiting.append([found, bisect_right(found, path[:end])])
+                before = path[:end]
+        below = children.get(path or ROOT)
         if below is not None:
-            waiting.append([join(path or ROOT, ""), below, 0])
+            waiting.append([below, 0])
         while waiting:
             level = waiting[-1]
-            prefix, found, at = level
+            found, at = level
             if at == len(found):
                 waiting.pop()
                 continue
-            level[2] = at + 1
-            path = prefix + found[at]
+            level[1] = at + 1
+            path = found[at]
             yield path
-            below = names.get(path)
+            below = children.get(path)
             if below is not None:
-                waiting.append([path + "/", below, 0])
+                waiting.append([below, 0])
 
     def index_marks(self, path: str, znode: ZnodeRecord) -> int:
         """Return in which indexes a znode is: 1 idle znodes, 2 ephemerals of its owner."""
@@ -205,16 +238,26 @@ class Tree:
         """Return the counters, and the size of each index."""
         return (
             self.data_bytes, self.state_bytes, self.sequence_floor, len(self._znodes),
-            len(self._names), len(self._ephemerals), len(self._idle),
+            len(self._children), len(self._ephemerals), len(self._idle), len(self._used),
         )  # fmt: skip
 
     def some_ephemerals(self, session_id: str) -> Iterator[str]:
-        """Iterate over a session's ephemerals as they entered the tree: the same everywhere."""
+        """Iterate over a session's ephemerals as they entered the tree: the same everywhere.
+
+        One whose deletion is undone enters again."""
         return iter(self._ephemerals.get(session_id, ()))
 
     def ephemeral_count(self, session_id: str) -> int:
         """Return how many ephemeral znodes a session has."""
         return len(self._ephemerals.get(session_id, ()))
+
+    def used_by(self, identity: str) -> tuple[int, int]:
+        """Return how many znodes an identity has created that are there, and their bytes."""
+        return self._used.get(identity, (0, 0))
+
+    def uses(self) -> Iterable[tuple[str, tuple[int, int]]]:
+        """Return the identities that have created znodes, each with their number and bytes."""
+        return self._used.items()
 
     def owners(self) -> Iterator[str]:
         """Iterate over the ids of sessions that own ephemeral znodes."""
@@ -233,11 +276,15 @@ class Tree:
 
     # --- the transaction
 
-    def begin(self, zxid: int, wall_ms: int) -> None:
-        """Start the changes of one command; ``zxid`` is theirs if there are any."""
+    def begin(self, zxid: int, wall_ms: int, identity: str = "") -> None:
+        """Start the changes of one command; ``zxid`` is theirs if there are any.
+
+        ``identity`` is whose the znodes are that it creates."""
         assert not self._undo, "the transaction before was neither committed nor rolled back"
         self.zxid = zxid
         self.wall_ms = wall_ms
+        self.values = ()
+        self.identity = identity
         self._floor_before = self.sequence_floor
 
     @property
@@ -246,12 +293,13 @@ class Tree:
         return bool(self._undo)
 
     def commit(self) -> tuple[Event, ...]:
-        """Keep the changes; return their events in order."""
+        """Keep the changes; return their events in order, whose values are ``values`` then."""
         self._undo.clear()
         if not self.events:
             return ()
-        events = tuple(self.events)
+        events, self.values = tuple(self.events), tuple(self._values)
         self.events.clear()
+        self._values.clear()
         return events
 
     def rollback(self) -> None:
@@ -260,30 +308,33 @@ class Tree:
             self._replace(path, self._znodes.get(path), old)
         self._undo.clear()
         self.events.clear()
+        self._values.clear()
         self.sequence_floor = self._floor_before
 
     # --- changes, each leaving its event
 
     def add(self, path: str, parent: ZnodeRecord, child: ZnodeRecord, next_sequence: int) -> None:
         """Add ``child`` under ``parent``, whose counter becomes ``next_sequence``."""
-        parent_path, _ = split(path)
+        parent_path = parent_of(path)
         self._write(path, None, child)
         self._write_parent(parent_path, parent, 1, next_sequence)
         self.events.append(
             Event(EventType.CREATED, path, child.version, child.czxid, child.ephemeral_owner)
         )
+        self._values.append((child.data, None))
 
     def replace_data(self, path: str, old: ZnodeRecord, data: bytes) -> ZnodeRecord:
         """Give the znode new data; return it as it is now."""
         new = ZnodeRecord(
             data, old.czxid, self.zxid, old.pzxid, old.ctime_ms, self.wall_ms,
             old.version + 1, old.cversion, old.num_children, old.next_sequence,
-            old.mode, old.ephemeral_owner, old.ttl_ms,
+            old.mode, old.ephemeral_owner, old.ttl_ms, old.identity,
         )  # fmt: skip
         self._write(path, old, new)
         self.events.append(
             Event(EventType.DATA_CHANGED, path, new.version, new.czxid, new.ephemeral_owner)
         )
+        self._values.append((data, old.data))
         return new
 
     def make_persistent(self, path: str, old: ZnodeRecord) -> None:
@@ -292,7 +343,7 @@ class Tree:
 
     def remove(self, path: str, znode: ZnodeRecord) -> None:
         """Delete a znode without children and update its parent."""
-        parent_path, _ = split(path)
+        parent_path = parent_of(path)
         self._write(path, znode, None)
         self._note_deleted(path, znode)
         parent = self._znodes[parent_path]
@@ -300,15 +351,15 @@ class Tree:
 
     def remove_subtree(self, doomed: list[str]) -> None:
         """Delete a whole subtree; ``doomed`` are all its paths, parents first."""
-        znodes, names = self._znodes, self._names
+        znodes, children = self._znodes, self._children
         for path in reversed(doomed[1:]):
             znode = znodes.pop(path)
             self._undo.append((path, znode))
-            names.pop(path, None)
+            children.pop(path, None)
             self._forget(path, znode)
             self._note_deleted(path, znode)
         top = doomed[0]
-        names.pop(top, None)  # all at once; a rollback adds each name again
+        children.pop(top, None)  # all at once; a rollback adds each again
         self.remove(top, znodes[top])
 
     def _note_deleted(self, path: str, znode: ZnodeRecord) -> None:
@@ -317,12 +368,13 @@ class Tree:
         self.events.append(
             Event(EventType.DELETED, path, znode.version, znode.czxid, znode.ephemeral_owner)
         )
+        self._values.append((None, znode.data))
 
     def _write_parent(self, path: str, old: ZnodeRecord, step: int, next_sequence: int) -> None:
         new = ZnodeRecord(
             old.data, old.czxid, old.mzxid, self.zxid, old.ctime_ms, old.mtime_ms,
             old.version, old.cversion + 1, old.num_children + step, next_sequence,
-            old.mode, old.ephemeral_owner, old.ttl_ms,
+            old.mode, old.ephemeral_owner, old.ttl_ms, old.identity,
         )  # fmt: skip
         self._write(path, old, new)
 
@@ -335,41 +387,56 @@ class Tree:
         if new is None:
             assert old is not None, "something is deleted"
             del self._znodes[path]
-            self._drop_name(path)
+            self._drop_child(path)
             self._forget(path, old)
             return
         if old is None:
             self._enter(path, new)
-            self._add_name(path)
+            self._add_child(path)
             return
         self._znodes[path] = new
         if new.data is not old.data:
             grown = len(new.data) - len(old.data)
             self.data_bytes += grown
             self.state_bytes += grown
+            if new.identity:
+                self._count(new.identity, 0, grown)
         if new.mode in _MAY_IDLE:
             self._note_idle(path, new)
         elif old.mode in _MAY_IDLE:
             self._idle.pop(path, None)
 
     def _enter(self, path: str, znode: ZnodeRecord) -> None:
-        """Add a new znode; the caller adds its name to the parent."""
+        """Add a new znode; the caller adds it to the parent's."""
         self._znodes[path] = znode
         self.data_bytes += len(znode.data)
-        self.state_bytes += state_bytes_of(path, znode.data)
+        size = state_bytes_of(path, znode.data)
+        self.state_bytes += size
+        if znode.identity:
+            self._count(znode.identity, 1, size)
         if znode.ephemeral_owner is not None:
             self._ephemerals.setdefault(znode.ephemeral_owner, {})[path] = None
         if znode.mode in _MAY_IDLE:
             self._note_idle(path, znode)
 
     def _forget(self, path: str, znode: ZnodeRecord) -> None:
-        """Remove a znode; the caller removes its name from the parent."""
+        """Remove a znode; the caller removes it from the parent's."""
         self.data_bytes -= len(znode.data)
-        self.state_bytes -= state_bytes_of(path, znode.data)
+        size = state_bytes_of(path, znode.data)
+        self.state_bytes -= size
+        if znode.identity:
+            self._count(znode.identity, -1, -size)
         if znode.ephemeral_owner is not None:
             self._disown(path, znode.ephemeral_owner)
         if znode.mode in _MAY_IDLE:
             self._idle.pop(path, None)
+
+    def _count(self, identity: str, znodes: int, size: int) -> None:
+        count, total = self._used.get(identity, (0, 0))
+        if count + znodes:
+            self._used[identity] = (count + znodes, total + size)
+        else:
+            del self._used[identity]
 
     def _note_idle(self, path: str, znode: ZnodeRecord) -> None:
         if znode.is_idle:
@@ -377,29 +444,29 @@ class Tree:
         else:
             self._idle.pop(path, None)
 
-    def _add_name(self, path: str) -> None:
+    def _add_child(self, path: str) -> None:
         if path == ROOT:
             return
-        parent, name = split(path)
-        names = self._names.get(parent)
-        if names is None:
-            self._names[parent] = [name]
-        elif name > names[-1]:
-            names.append(name)
+        parent = parent_of(path)
+        children = self._children.get(parent)
+        if children is None:
+            self._children[parent] = [path]
+        elif path > children[-1]:
+            children.append(path)
         else:
-            insort(names, name)
+            insort(children, path)
 
-    def _drop_name(self, path: str) -> None:
+    def _drop_child(self, path: str) -> None:
         if path == ROOT:
             return
-        parent, name = split(path)
-        names = self._names[parent]
-        if len(names) == 1:
-            del self._names[parent]
-        elif names[-1] == name:
-            names.pop()
+        parent = parent_of(path)
+        children = self._children[parent]
+        if len(children) == 1:
+            del self._children[parent]
+        elif children[-1] == path:
+            children.pop()
         else:
-            del names[bisect_left(names, name)]
+            del children[bisect_left(children, path)]
 
     def _disown(self, path: str, session_id: str) -> None:
         owned = self._ephemerals[session_id]

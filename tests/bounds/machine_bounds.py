@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
+from coordinator.model.access import NOBODY, Caller
 from coordinator.model.limits import BOUNDS as LIMIT_BOUNDS
 from coordinator.model.limits import MachineLimits
 from coordinator.state import sessions
@@ -60,7 +61,7 @@ class Room:
         self, operation: Operation, request: RequestId | None = None, *if_held: HeldCondition
     ) -> Outcome:
         index = self.machine.applied_index + 1
-        return self.machine.apply(Command(operation, 0, request, "", if_held), index, 1)
+        return self.machine.apply(Command(operation, 0, request, NOBODY, if_held), index, 1)
 
     def takes(self, operation: Operation, *if_held: HeldCondition) -> bool:
         return self.do(operation, None, *if_held).refusal is None
@@ -113,6 +114,14 @@ def accepts_session_of(**origin: str) -> Callable[[int], bool]:
         ]
 
     return accepts
+
+
+def accepts_session_of_an_identity(count: int) -> bool:
+    machine = Room(sessions_per_identity_max=5).machine
+    for number in range(count):
+        opening = Command(OpenSession(f"t{number}", 10_000), 0, caller=Caller("pay"))
+        outcome = machine.apply(opening, machine.applied_index + 1, 1)
+    return outcome.refusal is None
 
 
 def accepts_ordinary(make: Callable[[int], Operation], **limits: int) -> Callable[[int], bool]:
@@ -290,6 +299,7 @@ def of_limits() -> Iterator[Bound]:
     yield Bound(f"{named}sessions_max", 5, accepts_sessions)
     yield Bound(f"{named}sessions_per_address_max", 5, accepts_session_of(address="10.0.0.7"))
     yield Bound(f"{named}sessions_per_client_max", 5, accepts_session_of(client_id="c1"))
+    yield Bound(f"{named}sessions_per_identity_max", 5, accepts_session_of_an_identity)
     yield Bound(f"{named}ordinary_percent_max", 5, accepts_ordinary(
         lambda n: OpenSession(f"t{n}", 10_000), sessions_max=10))  # fmt: skip
     yield Bound(f"{named}ordinary_percent_max", 5, accepts_ordinary(

@@ -1,7 +1,8 @@
 """Every bound in the code is tried one below, at, and one beyond; none is left out unseen.
 
-The tables are in ``machine_bounds`` and ``wire_bounds``; bounds that are held elsewhere, or that
-decide nothing that a single more or less would change, are named here with the reason.
+The tables are in ``machine_bounds``, ``access_bounds`` and ``wire_bounds``; bounds that are held
+elsewhere, or that decide nothing that a single more or less would change, are named in
+``explained.txt`` with the reason.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from coordinator.model.limits import MachineLimits
-from tests.bounds import machine_bounds, wire_bounds
+from tests.bounds import access_bounds, machine_bounds, wire_bounds
 from tests.bounds.machine_bounds import Bound
 
 ROOT = Path(__file__).resolve().parents[2]
-BOUNDS = (*machine_bounds.BOUNDS, *wire_bounds.BOUNDS)
+BOUNDS = (*machine_bounds.BOUNDS, *access_bounds.BOUNDS, *wire_bounds.BOUNDS)
 ROOMS = tuple(f"coordinator/{each}" for each in ("model", "state", "wire", "raft", "service"))
 
 ELSEWHERE = {

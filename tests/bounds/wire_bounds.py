@@ -22,6 +22,7 @@ from coordinator.wire.if_held import read_if_held
 from coordinator.wire.lock_requests import read_acquire, read_acquire_several
 from coordinator.wire.multi import read_multi
 from coordinator.wire.routes import queries
+from coordinator.wire.stream import frames as stream_frames
 from recipes.guards import tokens
 from tests.bounds.machine_bounds import Bound
 
@@ -35,6 +36,13 @@ def is_read(read: Callable[[], object]) -> bool:
     return True
 
 
+def reads_credential(length: int) -> bool:
+    """Say whether a member reads a credential of so many characters from the stream."""
+    reader = stream_frames.from_client(64 * 1024)
+    reader.feed(stream_frames.encoded(stream_frames.Credential("t" * length)))
+    return is_read(lambda: list(reader.take(1)))
+
+
 def acquiring(**changed: Any) -> bool:
     body = {"session_id": "s1", **changed}
     return is_read(lambda: read_acquire_several(body) if "names" in changed else read_acquire(body))
@@ -45,7 +53,7 @@ def nested(depth: int) -> bytes:
 
 
 def reads_frame(length: int) -> bool:
-    reader = frames.FrameReader(100)
+    reader = frames.PayloadReader(100)
     reader.feed(frames.frame(b"x" * length))
     return is_read(reader.next)
 
@@ -151,6 +159,8 @@ def of_locks() -> Iterator[Bound]:
 def of_members() -> Iterator[Bound]:
     """What members send each other, and the file that proves who they are."""
     yield Bound("frames.frame_bytes_max", 100, reads_frame)
+    yield Bound("frames.AUTHORIZATION_CHARACTERS_MAX",
+        stream_frames.AUTHORIZATION_CHARACTERS_MAX, reads_credential)  # fmt: skip
     yield Bound("agreement.FACTS_MAX", agreement.FACTS_MAX, shows)
     yield Bound("agreement.NAME_BYTES_MAX", agreement.NAME_BYTES_MAX, lambda n: shows(1, n))
     yield Bound("agreement.VALUE_BYTES_MAX", agreement.VALUE_BYTES_MAX, lambda n: shows(1, 6, n))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from enum import Enum
+from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from tests.state.values import changed, is_value, names_of
@@ -21,35 +23,49 @@ class Alteration(NamedTuple):
 
 def other(value: Any) -> Iterator[tuple[str, Any]]:
     """Iterate over values unlike an immutable one: (which part of it, the value)."""
+    for part, make in _others(value):
+        yield part, make()
+
+
+def _others(value: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The same, but a value is made only when it is asked for: there are many, and few are."""
     if isinstance(value, Enum):
         members = list(type(value))
-        yield "", members[(members.index(value) + 1) % len(members)]
+        yield "", lambda: members[(members.index(value) + 1) % len(members)]
     elif isinstance(value, bool):
-        yield "", not value
+        yield "", lambda: not value
     elif isinstance(value, int):
-        yield "", value + 1
+        yield "", lambda: value + 1
     elif isinstance(value, str):
-        yield "", value + "x"
+        yield "", lambda: value + "x"
     elif isinstance(value, bytes):
-        yield "", value + b"x"
+        yield "", lambda: value + b"x"
     elif value is None:
-        yield "", 1
+        yield "", lambda: 1
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         for name in value._fields:
-            for part, each in other(getattr(value, name)):
-                yield f".{name}{part}", value._replace(**{name: each})
+            for part, make in _others(getattr(value, name)):
+                yield f".{name}{part}", partial(_with_field, value._replace, name, make)
     elif isinstance(value, tuple):
         if value:
-            yield "[-]", value[:-1]
+            yield "[-]", lambda: value[:-1]
         for at in chosen(len(value)):
-            for part, each in other(value[at]):
-                yield f"[*]{part}", (*value[:at], each, *value[at + 1 :])
+            for part, make in _others(value[at]):
+                yield f"[*]{part}", partial(_with_item, value, at, make)
     elif is_value(value):
         for name in names_of(value):
-            for part, each in other(getattr(value, name)):
-                yield f".{name}{part}", changed(value, **{name: each})
+            for part, make in _others(getattr(value, name)):
+                yield f".{name}{part}", partial(_with_field, partial(changed, value), name, make)
     elif isinstance(value, Mapping) and value:
-        yield "[-]", dict(list(value.items())[:-1])
+        yield "[-]", lambda: dict(list(value.items())[:-1])
+
+
+def _with_field(replace: Callable[..., Any], name: str, make: Callable[[], Any]) -> Any:
+    return replace(**{name: make()})
+
+
+def _with_item(value: tuple[Any, ...], at: int, make: Callable[[], Any]) -> tuple[Any, ...]:
+    return (*value[:at], make(), *value[at + 1 :])
 
 
 def chosen(length: int) -> list[int]:
@@ -59,6 +75,11 @@ def chosen(length: int) -> list[int]:
 def alterations(root: Any, name: str = "") -> Iterator[Alteration]:
     """Iterate over all alterations of a mutable object and of what it holds."""
     yield from _of(root, name, {id(root)})
+
+
+def nth_alteration(root: Any, at: int) -> Alteration:
+    """Return the alteration at this place of ``alterations``, without going through the rest."""
+    return next(islice(alterations(root), at, None))
 
 
 def _of(holder: Any, name: str, seen: set[int]) -> Iterator[Alteration]:
@@ -106,8 +127,8 @@ def _of_value(
             seen.add(id(value))
             yield from _of(value, name, seen)
         return
-    for part, new in other(value):
-        yield Alteration(f"{name}{part}", lambda new=new: put(new))  # type: ignore[misc]
+    for part, make in _others(value):
+        yield Alteration(f"{name}{part}", lambda make=make: put(make()))  # type: ignore[misc]
 
 
 def _is_ours(value: Any) -> bool:

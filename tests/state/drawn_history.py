@@ -16,6 +16,7 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from coordinator.model.access import NOBODY, Caller
 from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import (
     Abandon,
@@ -116,7 +117,7 @@ class DrawnHistory:
                 operation,
                 chance.randrange(2**20),
                 self._request() if chance.randrange(3) == 0 else None,
-                "ops@example" if chance.randrange(8) == 0 else "",
+                self.caller_of(operation),
                 (self._condition(),) if chance.randrange(10) == 0 else (),
             )
         return self._add(command)
@@ -208,6 +209,10 @@ class DrawnHistory:
         return Reap(each.path, each.mzxid, each.pzxid, TERM)
 
     # --- around the operation
+
+    def caller_of(self, _operation: Operation) -> Caller:
+        """Draw who asks for an operation: nobody who is named, mostly."""
+        return Caller("ops@example") if self.chance.randrange(8) == 0 else NOBODY
 
     def spoil(self, operation: _O) -> _O:
         """Change one field, so that everything else is still as it should be."""

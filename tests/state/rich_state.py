@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coordinator.model.access import NOBODY, Rule, Verb
 from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import (
     Abandon,
+    AddToken,
     Check,
     CloseSession,
     Command,
     Create,
     CreateMode,
     Delete,
+    DropToken,
     Enter,
     ExpireSession,
     Guarded,
+    InitAccess,
     Kind,
     Multi,
     Note,
     OpenSession,
     Operation,
+    PutIdentity,
+    PutRole,
     Read,
     Release,
     RequestId,
@@ -106,3 +112,36 @@ def with_token(machine: StateMachine, command: Command) -> Command:
         first = machine.locks.contenders(operation.path)[0]
         return command._replace(operation=replace(operation, path=first.path, czxid=first.czxid))
     return command
+
+
+def rich_machine_with_rights() -> StateMachine:
+    """Return the same with access rights on: identities with quotas, tokens and subjects, what they
+    have created, sessions and waiters of theirs, and a credential that is gone."""
+    machine = rich_machine(replace(LIMITS, sessions_per_address_max=9, clients_max=8))
+
+    def do(operation: Operation, name: str = "", request: RequestId | None = None) -> None:
+        token = machine.access.token(f"{name}token01")
+        caller = NOBODY if token is None else token.caller
+        command = Command(operation, 2_000 + machine.applied_index, request, caller)
+        machine.apply(command, machine.applied_index + 1, 1).unwrap()
+
+    everything = (Rule("/", tuple(Verb)), Rule("@", tuple(Verb)))
+    do(PutRole("all", everything))
+    do(PutRole("spare", (Rule("/app*", (Verb.READ, Verb.WATCH)),)))
+    for name in ("anonymous", "web", "pay", "gone"):
+        do(PutIdentity(name, ("all",)))
+        if name != "anonymous":
+            do(AddToken(name, f"{name}token01", b"d" * 32, 9_000, "label"))
+    do(PutIdentity("pay", ("spare", "all"), ("cert:pay",), (("sessions", 5), ("bytes", 90_000))))
+    do(PutIdentity("web", None, None, (("znodes", 50), ("waiters", 5))))
+    do(InitAccess("ops", "opstoken01", b"d" * 32))
+    for number, name in enumerate(("web", "pay", "gone", "gone")):
+        do(OpenSession(f"r{number}", 90, name, "10.0.0.2", f"k{number}"), name)
+        do(Create(f"/app/of-{name}-{number}", b"12"), name, RequestId(f"c-{name}", number + 1, 99))
+        do(_enter(("/locks/r",), f"r{number}", owner="t1"), name)
+    do(_enter(("/locks/r1", "/locks/r2"), "r0"), "web")
+    do(SetData("/app/of-web-0", b"1234"), "pay")
+    do(Create("/app/nobodys"))
+    do(ExpireSession("r0", 1))
+    do(DropToken("gonetoken01"))
+    return machine

@@ -9,6 +9,7 @@ from dataclasses import fields
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
+from coordinator.model.access import NOBODY, Caller
 from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import (
     Abandon,
@@ -31,10 +32,12 @@ from coordinator.state.commands import (
     RequestId,
     SetData,
     SetLimits,
+    TakeOut,
     ZnodeOperation,
 )
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
+from tests.state.access_history import access_history
 from tests.state.locks.lock_histories import lock_history
 from tests.state.locks.lock_strategies import conditions, lock_operations
 from tests.state.znode_histories import mixed_history, znode_history
@@ -164,6 +167,7 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     st.builds(ExpireSession, session_ids, terms, st.integers(0, 9), st.integers(0, 3)),
     st.builds(FinishSession, session_ids, st.integers(0, 3)),
     st.builds(FinishGrants),
+    st.builds(TakeOut, st.lists(paths, max_size=3).map(tuple)),
     st.builds(Release, paths, zxids),
     st.builds(
         Abandon,
@@ -187,8 +191,9 @@ commands: st.SearchStrategy[Command] = st.builds(
     operations,
     st.integers(0, 2**40),
     st.one_of(st.none(), st.none(), request_ids),
-    st.just(""),
+    st.just(NOBODY),
     conditions,
+    st.just(value=False),
 )
 lock_commands: st.SearchStrategy[Command] = st.builds(
     Command,
@@ -197,8 +202,9 @@ lock_commands: st.SearchStrategy[Command] = st.builds(
     st.one_of(
         st.none(), st.none(), st.builds(RequestId, st.just("c1"), st.integers(1, 6), st.just(0))
     ),
-    st.sampled_from(["", "ops@example"]),
+    st.sampled_from([NOBODY, Caller("ops@example")]),
     conditions,
+    st.just(value=False),
 )
 
 
@@ -236,6 +242,7 @@ histories = st.one_of(
     lock_histories,
     drawn_histories(znode_history),
     drawn_histories(mixed_history),
+    drawn_histories(access_history),
     blind_histories,
 )
 

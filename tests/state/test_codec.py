@@ -49,7 +49,7 @@ from coordinator.state.outcomes import (
     SessionOpened,
     Stat,
 )
-from coordinator.state.packing import check_in_pieces, pack, unpack
+from coordinator.state.packing import check_in_pieces, pack, stamped, unpack
 from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories
 
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, "s1", 8, 9, "ephemeral", None)
@@ -64,6 +64,15 @@ OPENING_ROW = (25, *ENTER_ROW[1:], ("s1", 9_000, ""))
 def test_commands_round_trip(command: Command) -> None:
     """A command decodes to what was encoded."""
     assert decode_command(encode_command(command)) == command
+
+
+@settings(deadline=None, max_examples=50)
+@given(commands, st.integers(0, 2**62))
+def test_a_stamp_changes_the_wall_time_and_nothing_else(command: Command, wall_ms: int) -> None:
+    """What a leader proposes for another member is that member's command at the leader's time."""
+    again = decode_command(stamped(encode_command(command), wall_ms))
+
+    assert again == command._replace(wall_ms=wall_ms)
 
 
 @settings(deadline=None, max_examples=50)
@@ -89,7 +98,22 @@ BAD_COMMANDS: list[Any] = [
     (1,),
     (2,),
     (2, CREATE_ROW, 0, None, ""),
+    (9, CREATE_ROW, 0, None, None, ()),
+    (7, (36, "i", None, None, (("znodes", 1),)), 0, None, None, ()),
+    (8, (36, "i", None, None, (("znodes", "1"),)), 0, None, None, ()),
+    (8, (36, "i", None, None, (("znodes",),)), 0, None, None, ()),
+    (8, (36, "i", None, (1,), ()), 0, None, None, ()),
+    (8, (36, "i", None, None, None), 0, None, None, ()),
     (7, CREATE_ROW, 0, None, "", ()),
+    (7, CREATE_ROW, 0, None, ("x", "token:1"), ()),
+    (7, CREATE_ROW, 0, None, ("x", "token:1", "5"), ()),
+    (6, CREATE_ROW, 0, None, ("x", "token:1", 5), ()),
+    (6, (30, "r"), 0, None, "", ()),
+    (7, (29, "r", (("/a", (9,)),)), 0, None, None, ()),
+    (7, (29, "r", (("/a", ("read",)),)), 0, None, None, ()),
+    (7, (29, "r", (("/a", 1),)), 0, None, None, ()),
+    (7, (31, "i", (1,), ()), 0, None, None, ()),
+    (7, (33, "i", "t", "text", 0, ""), 0, None, None, ()),
     (6, OPENING_ROW[:-1], 0, None, "", ()),
     (6, (*OPENING_ROW[:-1], ()), 0, None, "", ()),
     (6, (*OPENING_ROW[:-1], ("s1", "9000", "")), 0, None, "", ()),
@@ -223,7 +247,7 @@ BAD_OUTCOMES: list[Any] = [
     None,
     (),
     (1,),
-    (4, (0, None, ("Code", "text", {}), (), False, ())),
+    (5, (0, None, ("Code", "text", {}), (), False, ())),
     (3, (0, None, ("Code", "text", {}), (), False)),
     (3, (0, (20, 1, (("znodes_max", 1),)), None, (), False, ())),
     (2, (0, None, ("Code", "text", {}), (), False)),
@@ -298,7 +322,7 @@ FORMER_COMMANDS = {
 def test_commands_of_former_formats_are_still_read() -> None:
     """Logs on disk hold these bytes; they mean what they meant, with nothing of the new fields."""
     for text, command in FORMER_COMMANDS.items():
-        assert decode_command(bytes.fromhex(text)) == command
+        assert decode_command(bytes.fromhex(text)) == command._replace(is_former=True)
 
     expired = decode_command(bytes.fromhex("9501930aa273310705c0a0"))
     assert expired.operation == ExpireSession("s1", 7, silent_ms=0)
@@ -315,10 +339,10 @@ def test_outcomes_of_format_1_are_still_read() -> None:
 
 
 def test_encoded_commands_keep_their_bytes() -> None:
-    """Format 6 does not change: logs on disk hold these bytes."""
+    """Format 8 does not change: logs on disk hold these bytes."""
     expected = (
-        "96069b0e91a82f6c6f636b732f61a56c6f636b2d00a27331c40178a27431c2cd03e800c0"
-        "cf0000018bcfe56800c0a09192a82f6c6f636b732f6207"
+        "96089b0e91a82f6c6f636b732f61a56c6f636b2d00a27331c40178a27431c2cd03e800c0"
+        "cf0000018bcfe56800c0c09192a82f6c6f636b732f6207"
     )
     command = Command(
         Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s1", b"x", "t1", lock_delay_ms=1000),
@@ -328,12 +352,15 @@ def test_encoded_commands_keep_their_bytes() -> None:
 
     assert encode_command(command).hex() == expected
     assert decode_command(bytes.fromhex(expected)) == command
+    former = bytes.fromhex("9607" + expected[4:])
+    assert decode_command(former) == command._replace(is_former=True), "its znodes are nobody's"
 
 
 def as_format(number: int, operation: Operation) -> Command:
     """Return what a member of today reads where one of before wrote ``operation``."""
-    row = unpack(encode_command(Command(operation, 5)))
-    return decode_command(pack((number, *row[1:])))
+    _, row, wall_ms, request, caller, conditions = unpack(encode_command(Command(operation, 5)))
+    caller = caller if number == COMMAND_FORMAT else ""
+    return decode_command(pack((number, row, wall_ms, request, caller, conditions)))
 
 
 @pytest.mark.parametrize("number", [2, 3, 4])

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from coordinator.model.access import NOBODY
 from coordinator.state.commands import (
     CloseSession,
     Command,
@@ -43,7 +44,7 @@ class Room:
 
     def apply(self, operation: Operation, *if_held: HeldCondition) -> Outcome:
         self.index += 1
-        command = Command(operation, self.index, None, "", if_held)
+        command = Command(operation, self.index, None, NOBODY, if_held)
         again = StateMachine()
         again.restore(self.restored.snapshot())
         self.restored = again

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.model.access import NOBODY, Caller
 from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import CloseSession, Command, OpenSession, Operation
 from coordinator.state.machine import StateMachine
@@ -21,20 +22,21 @@ class Room:
         self.limits = limits
         self.machine, self.restored = StateMachine(limits), StateMachine(limits)
 
-    def do(self, operation: Operation) -> Outcome:
+    def do(self, operation: Operation, caller: Caller = NOBODY) -> Outcome:
         index = self.machine.applied_index + 1
         again = StateMachine(self.limits)
         again.restore(self.restored.snapshot())
         self.restored = again
-        outcome = self.machine.apply(Command(operation, 0), index, 1)
-        assert self.restored.apply(Command(operation, 0), index, 1) == outcome
+        command = Command(operation, 0, caller=caller)
+        outcome = self.machine.apply(command, index, 1)
+        assert self.restored.apply(command, index, 1) == outcome
         assert self.restored.digest() == self.machine.digest()
         return outcome
 
-    def refusal(self, session_id: str, **origin: str) -> str:
+    def refusal(self, session_id: str, caller: Caller = NOBODY, **origin: str) -> str:
         """Open a session; return the limit or the error that refuses it, "" when it is open."""
         before = self.machine.session_count
-        refusal = self.do(OpenSession(session_id, 10_000, **origin)).refusal
+        refusal = self.do(OpenSession(session_id, 10_000, **origin), caller).refusal
         assert self.machine.session_count == before + (refusal is None)
         if refusal is None:
             return ""
@@ -98,6 +100,23 @@ def test_an_ended_session_gives_its_share_back_once(named: str) -> None:
             room.do(CloseSession(f"s{number}{letter}"))
 
     assert room.machine.session_count == 0
+
+
+def test_an_identity_has_a_share_whatever_its_addresses() -> None:
+    """Who proves nobody counts against none; and an end gives the share back once."""
+    room = Room(replace(TWO_EACH, sessions_per_identity_max=2))
+    pay, other = Caller("pay"), Caller("other")
+
+    found = [room.refusal(f"s{number}", pay, address=f"a{number}") for number in range(3)]
+    others = [room.refusal(f"t{number}") for number in range(3)]
+    others += [room.refusal("o1", other), room.refusal("o2", other)]
+    for _ in range(2):
+        room.do(CloseSession("s1"), pay)
+
+    assert found == ["", "", "sessions_per_identity_max"]
+    assert others == [""] * 5
+    assert room.refusal("s3", pay) == ""
+    assert room.refusal("s4", pay) == "sessions_per_identity_max"
 
 
 def test_an_operator_is_bounded_by_all_sessions_alone() -> None:

@@ -30,6 +30,7 @@ operations of a multi or a guarded write.
     > restart                                     (snapshot, restore into another machine, go on)
 
 Any command takes ``by=client:number`` or ``by=client:number:floor`` (its request id),
+``as=name:token id:zxid`` (its caller; the commands on access rights are in ``access_words``),
 ``held=/locks/a:5`` (only if that token holds there) and ``entry=N`` (its log index; the next one
 otherwise). The term of all entries is 1. Wall time is the
 entry times 1000.
@@ -37,7 +38,6 @@ entry times 1000.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 
 from coordinator.model.limits import MachineLimits
@@ -78,12 +78,15 @@ from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import (
     Abandoned,
+    AccessChanged,
     Checked,
     Created,
+    CredentialRenewed,
     DataSet,
     Deleted,
     Downgraded,
     Entered,
+    GrantsFinished,
     GuardedDone,
     HoldEnded,
     LimitsSet,
@@ -101,48 +104,11 @@ from coordinator.state.outcomes import (
     Stat,
 )
 from tests.golden_traces import commands_of, parsed, text_of
+from tests.state import access_words
+from tests.state.access_words import caller_of
+from tests.state.words import Words
 
 TERM = 1
-
-
-class Words:
-    """One command line: its verb, its first word, and its options."""
-
-    def __init__(self, line: str) -> None:
-        words = shlex.split(line)
-        self.line = line
-        self.verb = words[0]
-        self.first = words[1] if len(words) > 1 and "=" not in words[1] else ""
-        rest = words[2:] if self.first else words[1:]
-        self._options = dict(word.partition("=")[::2] for word in rest)
-
-    def text(self, name: str, default: str = "") -> str:
-        return self._options.pop(name, default)
-
-    def maybe_text(self, name: str) -> str | None:
-        return self._options.pop(name, None)
-
-    def number(self, name: str, default: int) -> int:
-        return int(self._options.pop(name, default))
-
-    def maybe_number(self, name: str) -> int | None:
-        value = self._options.pop(name, None)
-        return None if value is None else int(value)
-
-    def maybe_answer(self, name: str) -> bool | None:
-        value = self._options.pop(name, None)
-        return None if value is None else {"yes": True, "no": False}[value]
-
-    def has(self, name: str) -> bool:
-        return self._options.pop(name, None) is not None
-
-    def numbers(self) -> dict[str, int]:
-        found = {name: int(value) for name, value in self._options.items()}
-        self._options.clear()
-        return found
-
-    def finish(self) -> None:
-        assert not self._options, f"{self.line}: not understood: {self._options}"
 
 
 def znode_operation(words: Words) -> ZnodeOperation:
@@ -229,6 +195,8 @@ def operation_of(words: Words, more: list[str]) -> Operation:
                 words.number("pzxid", 0),
                 words.number("term", TERM),
             )
+    if words.verb in access_words.VERBS:
+        return words.access()
     if words.verb == "setlimits":
         version = words.number("expected_version", ANY_VERSION)
         return SetLimits(tuple(words.numbers().items()), version)
@@ -315,6 +283,10 @@ def shown_result(result: object) -> list[str]:
             return [f"released {path} of czxid {czxid}"]
         case Abandoned(deleted_path):
             return [f"abandoned, deleted {deleted_path or 'nothing'}"]
+        case AccessChanged(what, revision, was_changed):
+            return [f"{what}: {'' if was_changed else 'as before, '}revision {revision}"]
+        case CredentialRenewed(session_id):
+            return [f"renewed {session_id}"]
         case Reaped(was_deleted):
             return ["reaped" if was_deleted else "not reaped"]
     return [shown_lock_result(result)]
@@ -341,6 +313,8 @@ def shown_lock_result(result: object) -> str:
         case LimitsSet(version, changes):
             shown = ", ".join(f"{name} {was} to {now}" for name, was, now in changes)
             return f"limits of version {version}: {shown or 'as they were'}"
+        case GrantsFinished(left):
+            return f"gone through; queues still to be granted: {left}"
         case Resized(directory, size, size_before):
             return f"resized {directory} from {size_before} to {size}"
     raise AssertionError(f"no words for {result}")
@@ -404,7 +378,7 @@ class Trace:
             operation,
             self.entry * 1000,
             request,
-            words.text("identity"),
+            caller_of(words.text("as")),
             tuple([HeldCondition(directory, int(token)) for directory, token in held]),
         )
         command = decode_command(encode_command(command))
@@ -438,7 +412,7 @@ class Trace:
         for each in self.machine.sessions():
             yield (
                 f"{each.session_id} timeout {each.timeout_ms} label {each.label!r} opened at "
-                f"{each.opened_ms}, entry {each.opened_index}, zxid {each.opened_zxid}, "
+                f"{each.opened_ms}, {_bound(each.bound_index)}, zxid {each.opened_zxid}, "
                 f"{self.machine.ephemeral_count(each.session_id)} ephemerals"
             )
 
@@ -501,3 +475,7 @@ def rewritten(text: str) -> str:
     for command in commands_of(parts):
         command.printed = trace.run(command.line, command.more)
     return text_of(parts)
+
+
+def _bound(bound_index: int) -> str:
+    return f"entry {bound_index}" if bound_index else "binds no client"

@@ -13,11 +13,16 @@ The queues themselves are in ``queues``; this is the vocabulary they share with 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from coordinator.model.events import Event
+from coordinator.state.captured_map import CaptureHold
 from coordinator.state.commands import Kind
 from coordinator.state.paths import SEQUENCE_DIGITS
+from coordinator.state.tree import ZnodeRecord
 
 QUEUE_ROOTS = ("/locks/", "/elections/")
 QUEUE_DEPTH = 2
@@ -79,6 +84,8 @@ class ContenderRecord(NamedTuple):
     grant_number: int = 0
     is_repeated: bool = False
     """Its request came more than once, so another than who sent it first may know of it."""
+    identity: str = ""
+    """Who entered it, as whose waiter it counts; "" if nobody's (``access.quotas``)."""
 
     @property
     def directory(self) -> str:
@@ -95,13 +102,34 @@ class ContenderRecord(NamedTuple):
         """Whether it holds the lock."""
         return self.granted_zxid is not None
 
+    @property
+    def places(self) -> int:
+        """How many places go when this one goes: a multi-lock goes as a whole."""
+        return len(self.group) or 1
+
     def as_granted(self, zxid: int, wall_ms: int, grant_number: int) -> ContenderRecord:
         """Return what this contender is from the command on that grants to it."""
         # Every field by its place: this is on the way of every acquisition.
         return ContenderRecord(
             self[0], self[1], self[2], self[3], self[4], self[5], self[6], self[7], self[8],
-            self[9], self[10], self[11], zxid, wall_ms, grant_number, self[15],
+            self[9], self[10], self[11], zxid, wall_ms, grant_number, self[15], self[16],
         )  # fmt: skip
+
+
+def made_by_hand(
+    path: str, number: int, event: Event, znode: ZnodeRecord | None
+) -> ContenderRecord:
+    """Return the contender that a plain znode is: anonymous, its kind said by its name.
+
+    ``znode`` is None if it is gone again already."""
+    data, entered_ms, identity = b"", 0, ""
+    if znode is not None:
+        data, entered_ms, identity = recorded(znode.data), znode.ctime_ms, znode.identity
+    name = path[path.rindex("/") + 1 :]
+    return ContenderRecord(
+        path, number, event.czxid, kind_of(name), event.ephemeral_owner, data, entered_ms,
+        identity=identity,
+    )  # fmt: skip
 
 
 class Closing(NamedTuple):
@@ -148,6 +176,20 @@ class EndedGrant(NamedTuple):
     ended_zxid: int
     ended_ms: int
     departure: Departure
+
+
+@dataclass(frozen=True, slots=True)
+class LocksCapture:
+    """The contenders and what is known beside them at one moment."""
+
+    contenders: Collection[ContenderRecord]
+    sizes: tuple[tuple[str, int], ...]
+    closings: tuple[Closing, ...]
+    ended: tuple[EndedGrant, ...]
+    grant_count: int
+    ungranted: tuple[str, ...] = ()
+    hold: CaptureHold | None = None
+    """Keeps the contenders as they were."""
 
 
 def recorded(data: bytes) -> bytes:

@@ -1,19 +1,19 @@
-"""Would this attempt wait for ever? Decided before it waits, on the queues as they are.
+"""The check for deadlocks: whether an attempt could ever be granted, decided before it waits.
 
-An *owner* (a session and the name it gave to a task or thread; who has no name is an owner of its
-own, and so is an unnamed multi-lock) waits while any of its contenders does not hold. Whoever waits
-for nothing can go on and give everything back; what that grants lets others go on. Whom this never
-reaches waits for ever.
+An *owner* (a session and the name it gave to a task or thread; a contender without a name is an
+owner of its own, and so is an unnamed multi-lock) waits while any of its contenders does not hold.
+An owner that waits for nothing can go on and release everything; what that grants lets others go
+on. An owner that this never reaches is in a deadlock.
 
 1. The state never holds a deadlock: an attempt, or a smaller size, that would make one is refused.
    So an attempt is refused only for a cycle that it would close itself.
-2. Exact for shared locks, slots (any of several may be given back) and multi-locks (all are
-   needed). Those who merely wait for the same lock are no cycle.
-3. Lock-delays end by themselves and are not waited for here. Longest holds are not counted on: who
-   is thrown out of its lock has not given it back.
+2. Exact for shared locks, slots (any of several may be released) and multi-locks (all are needed).
+   Contenders that merely wait for the same lock are no cycle.
+3. Lock-delays end by themselves and are ignored here. Maximum holds are not counted on: a holder
+   that loses its lock has not released it.
 4. Cost: one look for an owner with no other contender; the shorter end of a possible cycle, mostly;
    else what can be reached from it, each contender once. If that is more than
-   ``deadlock_search_max``, the attempt is refused: whether it would wait for ever is not known.
+   ``deadlock_search_max``, the attempt is refused: whether it would deadlock is not known.
 5. Everything is walked in a defined order; the cycle that is named is a shortest one.
 
 Source: reduction of the wait-for graph (Holt 1972, "Some Deadlock Properties of Computer Systems").
@@ -29,7 +29,8 @@ from urllib.parse import unquote
 from coordinator.errors import DeadlockError, QuotaExceededError
 from coordinator.state.commands import Enter, Kind
 from coordinator.state.locks.contender import ContenderRecord
-from coordinator.state.locks.queues import LockTable, Queue
+from coordinator.state.locks.queue import Queue
+from coordinator.state.locks.queues import LockTable
 
 CYCLE_SHOWN_MAX = 16
 _SCANNED_EACH = 10
@@ -48,10 +49,10 @@ def owner_of(contender: ContenderRecord) -> Owner:
 
 
 def check_entry(table: LockTable, operation: Enter) -> None:
-    """Refuse an attempt that will wait if it would do so for ever.
+    """Refuse an attempt that would never be granted.
 
     Raises:
-        DeadlockError: it would; ``cycle`` tells who waits for whom.
+        DeadlockError: it would not; ``cycle`` says who waits for whom.
         QuotaExceededError: it may, and to know it takes too long.
     """
     owner = (operation.session_id, operation.owner)
@@ -113,14 +114,14 @@ def _has_others(table: LockTable, contender: ContenderRecord) -> bool:
 
 
 def check_resize(table: LockTable, directory: str, size: int) -> None:
-    """Refuse a smaller size if somebody who waits for a slot would then wait for ever."""
+    """Refuse a smaller size if a contender for a slot could then never be granted."""
     queue = table.queues.get(directory)
     if queue is None or size >= table.sizes.get(directory, 1):
         return
     reduction = _Reduction(table, {directory: size}, f"resize {directory}")
     behind = [table.contenders[path] for _, path in queue.contenders[queue.held :]]
-    # Who is leaving waits for nothing: it goes by itself. And who stands here only waits for ever
-    # only if one who stands elsewhere as well does.
+    # A contender that is leaving waits for nothing. And one that is in this queue alone can be in a
+    # deadlock only if one that is in another queue as well is.
     waiting = [
         owner_of(each)
         for each in behind
@@ -213,9 +214,9 @@ class Blocked:
 
 
 class _Line:
-    """One queue of the reduction, as far as somebody who matters stands in it.
+    """One queue of the reduction, as far as contenders that matter are in it.
 
-    All before ``at`` have been granted; ``live`` of them are not given back yet.
+    All before ``at`` have been granted; ``live`` of them are not released yet.
     """
 
     __slots__ = ("at", "kind", "live", "looked_at", "places", "size")
@@ -361,8 +362,8 @@ class _Reduction:
     def cycle(self, start: Owner) -> list[Blocked]:
         """Return a shortest cycle through ``start``.
 
-        Who asks, and the first of a queue that is blocked, are on one: whoever is blocked behind
-        it in that queue waits for it, too. Empty if that were ever not so.
+        The owner that asks, and the first of a blocked queue, are on one: each contender behind it
+        in that queue waits for it, too. Empty if that were ever not so.
         """
         came: dict[Owner, tuple[Owner, str]] = {}
         scanned: dict[tuple[str, bool], int] = {}

@@ -31,9 +31,15 @@ def departure_of(command: Command, term: int) -> Departure:
     how = _ENDINGS.get(type(operation), Ending.DELETED)
     if type(operation) is Revoke:
         return Departure(how, term, operation.by, operation.reason)
-    by = command.identity[:BY_CHARACTERS_MAX]
+    by = command.caller.identity[:BY_CHARACTERS_MAX]
     if type(operation) is ExpireSession:
         return Departure(how, term, by, "", operation.silent_ms)
     if type(operation) is CloseSession and operation.failure:
         return Departure(Ending.FAILED, term, by, operation.failure)
     return Departure(how, term, by)
+
+
+def revocation_by(command: Command, term: int) -> Departure:
+    """Say how sessions end whose credential ``command`` takes away."""
+    by = command.caller.identity[:BY_CHARACTERS_MAX]
+    return Departure(Ending.FORCED, term, by, "the credential of its session was revoked")

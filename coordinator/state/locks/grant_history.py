@@ -15,11 +15,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, takewhile
+from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from coordinator.state.commands import Kind
+from coordinator.state.emptying import emptied
 from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.locks.contender import ContenderRecord, EndedGrant, Ending
 from coordinator.state.locks.grant_order import GrantOrder, number_of
@@ -100,7 +101,7 @@ class GrantQuery(NamedTuple):
     after: int = 0
     limit: int = LIMIT_DEFAULT
 
-    def among(self, grants: list[GrantTold]) -> list[GrantTold]:
+    def among(self, grants: list[GrantAndEnd]) -> list[GrantAndEnd]:
         """Return those of ``grants`` that are asked for, from whichever queue they are.
 
         Each condition looks only at what those before it have left.
@@ -121,7 +122,7 @@ class GrantQuery(NamedTuple):
         return grants
 
 
-GrantTold = tuple[ContenderRecord, EndedGrant | None]
+GrantAndEnd = tuple[ContenderRecord, EndedGrant | None]
 """A grant of which one may be told: its contender, and its end if it has ended."""
 
 
@@ -210,12 +211,12 @@ class KeptGrants:
             return False
         of_queue = self._ends_of(directory)
         at = bisect_left(of_queue, ended.ended_zxid, key=_ENDED_ZXID)
-        return any(
-            each == ended
-            for each in takewhile(
-                lambda each: each.ended_zxid == ended.ended_zxid, islice(of_queue, at, None)
-            )
-        )
+        for each in islice(of_queue, at, None):
+            if each is ended or each == ended:
+                return True
+            if each.ended_zxid != ended.ended_zxid:
+                return False
+        return False
 
     def counts(self) -> tuple[int, ...]:
         """Return the limits, and how much is in each table."""
@@ -226,6 +227,11 @@ class KeptGrants:
     def capture(self) -> tuple[EndedGrant, ...]:
         """Return the ended grants as they are now, the oldest first."""
         return tuple(self._ended)
+
+    def emptied(self) -> Iterator[None]:
+        """Empty a history that is no longer used, by one value at each step."""
+        self._order = GrantOrder()
+        yield from emptied(self._of_queue, self._ended)
 
     def behind(self, directory: str | None, number: int, count: int) -> list[EndedGrant]:
         """Return the first ``count`` ended grants behind a number, of one queue or of all.
@@ -264,7 +270,7 @@ def _granted_zxid_of(ended: EndedGrant) -> int:
     return granted_zxid
 
 
-def _how(each: GrantTold) -> Ending:
+def _how(each: GrantAndEnd) -> Ending:
     ended = each[1]
     return Ending.HELD if ended is None else ended.departure.how
 

@@ -81,7 +81,10 @@ class GrantOrder:
             return False
         numbers, grants = chunks[at].numbers, chunks[at].grants
         place = bisect_left(numbers, number)
-        return numbers[place] == number and len(grants) == len(numbers) and grants[place] == ended
+        if numbers[place] != number or len(grants) != len(numbers):
+            return False
+        found = grants[place]
+        return found is ended or found == ended
 
     def since(self, value: int, key: Callable[[EndedGrant], int]) -> Iterator[EndedGrant]:
         """Iterate from the first on whose ``key`` is ``value`` or more.

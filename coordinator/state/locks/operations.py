@@ -27,6 +27,7 @@ from coordinator.errors import (
 )
 from coordinator.model.limits import MachineLimits
 from coordinator.state import paths
+from coordinator.state.access.quotas import Quotas
 from coordinator.state.commands import (
     CreateMode,
     Delete,
@@ -90,12 +91,14 @@ class LockOperations:
         sessions: SessionTable,
         locks: LockTable,
         operations: ZnodeOperations,
+        quotas: Quotas,
         limits: MachineLimits,
     ) -> None:
         self._tree = tree
         self._sessions = sessions
         self._locks = locks
         self._operations = operations
+        self._quotas = quotas
         self._limits = limits
 
     # --- enter
@@ -116,6 +119,8 @@ class LockOperations:
         position = 0 if is_granted else self._position(operation.directories)
         if operation.is_try and not is_granted:
             return Entered((), is_granted=False, position=position, is_entered=False)
+        if not is_granted:
+            self._quotas.check_wait(operation.directories[0], len(operation.directories))
         if operation.owner and not is_granted:
             deadlock.check_entry(locks, operation)
         if operation.lock_delay_ms:
@@ -164,7 +169,8 @@ class LockOperations:
                 each.path, number, zxid, operation.kind, operation.session_id, data, wall_ms,
                 operation.owner, operation.lock_delay_ms, operation.max_hold_ms, group, b"",
                 zxid if is_granted else None, wall_ms if is_granted else 0,
-                self._locks.next_grant_number() if is_granted else 0,
+                self._locks.next_grant_number() if is_granted else 0, False,
+                self._tree.identity,
             )  # fmt: skip
             self._locks.expect(contender)
         if operation.kind is Kind.SLOT:
@@ -322,7 +328,7 @@ class LockOperations:
         parent = self._tree.find(directory)
         if parent is None or self._tree.find(path) is not None:
             return  # closed there by hand, until that znode is deleted
-        child = self._operations.new_znode(CreateMode.PERSISTENT)
+        child = self._operations.new_znode(CreateMode.PERSISTENT)._replace(identity="")
         self._tree.add(path, parent, child, parent.next_sequence)
         self._locks.expect_closing(path, delay_ms)
 

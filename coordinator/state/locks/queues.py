@@ -7,27 +7,28 @@ events when a command is done, so that commands over the plain tree count as wel
 1. Contenders stand in the order of their numbers; newcomers come last, one with each command
    (``newcomers``), so numbers and fencing tokens (czxids) grow together.
 2. The holders are the first ``held`` of a queue, granted in its order. EXCLUSIVE holds alone;
-   SHARED with SHARED only; SLOT with SLOT only, up to the size. Whoever holds goes on until its
-   znode goes (or is downgraded): neither a newcomer nor a smaller size takes a grant away.
+   SHARED with SHARED only; SLOT with SLOT only, up to the size. A holder goes on until its
+   znode is deleted (or it is downgraded): neither a newcomer nor a smaller size takes a grant away.
 3. A ``delay-`` znode closes the queue: nobody numbered above it is granted.
 4. The contenders of one group (a multi-lock) are granted in one command, when all of them can be,
    and go in one command. Of others ``grants_per_command_max`` are granted at most; who may hold as
    well waits in its place, in a queue that is in ``ungranted``, for the commands that follow.
 5. Kind: as it entered, or else by the name: ``read-`` SHARED, ``slot-`` SLOT, others EXCLUSIVE.
+6. Nothing is granted to who has lost the right to it (``rights``): it is taken out, when the
+   leader says so or at the latest when it would be granted. Who holds goes on holding.
 
 ``model.queue_order`` takes the same decision from names alone; a test compares the two.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
-from dataclasses import dataclass
+from bisect import insort
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import islice
 
 from coordinator.model.events import Event, EventType
 from coordinator.model.limits import MachineLimits
-from coordinator.state.captured_map import CapturedMap, CaptureHold
+from coordinator.state.captured_map import CapturedMap
 from coordinator.state.commands import Kind
 from coordinator.state.locks.contender import (
     CONTENDER_DEPTH,
@@ -38,62 +39,20 @@ from coordinator.state.locks.contender import (
     ContenderRecord,
     Departure,
     EndedGrant,
-    kind_of,
+    LocksCapture,
+    made_by_hand,
     number_of,
-    recorded,
 )
 from coordinator.state.locks.grant_history import KeptGrants
+from coordinator.state.locks.queue import Queue
+from coordinator.state.locks.rights import LockRights
+from coordinator.state.locks.waiting import Waiting
 from coordinator.state.outcomes import Created
-from coordinator.state.paths import split
+from coordinator.state.paths import parent_of, split
 from coordinator.state.tree import Tree
 
 LOOKED_AT_ONCE = 100
-"""Queues in which grants are gone on with."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocksCapture:
-    """The contenders and what is known beside them at one moment."""
-
-    contenders: Collection[ContenderRecord]
-    sizes: tuple[tuple[str, int], ...]
-    closings: tuple[Closing, ...]
-    ended: tuple[EndedGrant, ...]
-    grant_count: int
-    ungranted: tuple[str, ...] = ()
-    hold: CaptureHold | None = None
-    """Keeps the contenders as they were."""
-
-
-class Queue:
-    """One queue: its contenders by number, how many of them hold, and what closes it."""
-
-    __slots__ = ("closings", "contenders", "held")
-
-    def __init__(self) -> None:
-        self.contenders: list[tuple[int, str]] = []
-        self.held = 0
-        self.closings: dict[str, int] = {}
-        """The numbers of ``delay-`` znodes by path."""
-
-    @property
-    def last_number(self) -> int:
-        """Return the highest number in the queue, -1 if it is empty."""
-        last = self.contenders[-1][0] if self.contenders else -1
-        return max(last, *self.closings.values()) if self.closings else last
-
-    def index(self, number: int, path: str) -> int:
-        """Return the place of a contender among those in the queue."""
-        return bisect_left(self.contenders, (number, path))
-
-    def has(self, number: int, path: str) -> bool:
-        """Whether the contender is in its place."""
-        at = self.index(number, path)
-        return at < len(self.contenders) and self.contenders[at] == (number, path)
-
-    def is_closed_to(self, number: int) -> bool:
-        """Say whether a contender has to wait for the end of a delay."""
-        return bool(self.closings) and min(self.closings.values()) < number
+"""Queues in which grants are gone on with; places that are taken out of theirs."""
 
 
 class LockTable:
@@ -104,6 +63,7 @@ class LockTable:
         self.queues: dict[str, Queue] = {}
         self.owners: dict[tuple[str, str], dict[str, None]] = {}
         """The contenders of each owner that has a name, by session and owner."""
+        self.waiting = Waiting()
         self.sizes: dict[str, int] = {}
         self.closings: dict[str, Closing] = {}
         self.history = KeptGrants(
@@ -117,6 +77,8 @@ class LockTable:
         """Queues in which the next may hold: there were too many for one command."""
         self.leaving: Container[str] = ()
         """Sessions that have ended, some of whose contenders still stand here."""
+        self.rights: LockRights | None = None
+        """Who may still be granted what; None: everybody."""
         self.is_changed = False
         """Whether this command changed something here that has no event."""
         self.entered: dict[str, None] = {}
@@ -129,6 +91,8 @@ class LockTable:
         self._pending: dict[str, ContenderRecord] = {}
         self._pending_delays: dict[str, int] = {}
         self._touched: dict[str, None] = {}
+        self._left_out = 0
+        """To how many this command has not granted, since they have lost the right to it."""
 
     def use(self, limits: MachineLimits) -> None:
         """Keep as much of the history of grants as ``limits`` say from now on."""
@@ -179,6 +143,19 @@ class LockTable:
             self._touched[directory] = None
             self.is_changed = True
 
+    def take_out(self, tree: Tree, paths: tuple[str, ...]) -> None:
+        """Delete those who wait there and have lost the right to be granted, up to a bound."""
+        places = 0
+        for path in paths:
+            contender, znode = self.contenders.get(path), tree.find(path)
+            if contender is None or znode is None or contender.is_holder:
+                continue
+            if places >= LOOKED_AT_ONCE:
+                break
+            if self.rights is not None and self.rights.are_lost(contender):
+                tree.remove(path, znode)
+                places += contender.places
+
     def discard(self) -> None:
         """Forget what a refused command expected."""
         self._pending.clear()
@@ -205,20 +182,27 @@ class LockTable:
         one has gone: further events.
         """
         granted: list[str] = []
-        for event in tree.events:  # it grows while groups go
-            path = event.path
-            if not path.startswith(QUEUE_ROOTS) or event.type is EventType.DATA_CHANGED:
-                continue
-            if event.type is EventType.CREATED:
-                self._arrive(tree, event, granted)
-            elif path in self.contenders:
-                self._depart(tree, path, departure)
-            elif path.count("/") == QUEUE_DEPTH:
-                self.sizes.pop(path, None)
-            else:
-                self._reopen(path)
-        if self._touched:
-            for directory in self._touched:
+        settled, self._left_out = 0, 0
+        while settled < len(tree.events) or self._touched:
+            while settled < len(tree.events):  # it grows while groups go
+                event = tree.events[settled]
+                settled += 1
+                path = event.path
+                if not path.startswith(QUEUE_ROOTS) or event.type is EventType.DATA_CHANGED:
+                    continue
+                if event.type is EventType.CREATED:
+                    self._arrive(tree, event, granted)
+                elif path in self.contenders:
+                    self._depart(tree, path, departure)
+                elif path.count("/") == QUEUE_DEPTH:
+                    self.sizes.pop(path, None)
+                else:
+                    self._reopen(path)
+            if not self._touched:
+                break
+            touched = tuple(self._touched)
+            self._touched.clear()
+            for directory in touched:
                 queue = self.queues.get(directory)
                 if queue is not None and self._grant(
                     tree, directory, queue, granted, self.limits.grants_per_command_max
@@ -226,7 +210,6 @@ class LockTable:
                     self.ungranted[directory] = None
                 elif self.ungranted:
                     self.ungranted.pop(directory, None)
-            self._touched.clear()
         return tuple(granted)
 
     def _arrive(self, tree: Tree, event: Event, granted: list[str]) -> None:
@@ -251,6 +234,7 @@ class LockTable:
     def _place(self, queue: Queue, contender: ContenderRecord) -> None:
         path = contender.path
         self.contenders[path] = contender
+        self.waiting.arrive(contender)
         place = (contender.number, path)
         if not queue.contenders or place > queue.contenders[-1]:
             queue.contenders.append(place)
@@ -273,11 +257,7 @@ class LockTable:
         if name.startswith(DELAY_PREFIX):
             self._close(directory, path, number, event.czxid)
             return None
-        znode = tree.find(path)
-        data, entered_ms = (b"", 0) if znode is None else (recorded(znode.data), znode.ctime_ms)
-        return ContenderRecord(
-            path, number, event.czxid, kind_of(name), event.ephemeral_owner, data, entered_ms
-        )
+        return made_by_hand(path, number, event, tree.find(path))
 
     def _close(self, directory: str, path: str, number: int, czxid: int) -> None:
         self.queues.setdefault(directory, Queue()).closings[path] = number
@@ -286,7 +266,7 @@ class LockTable:
             self.closings[path] = Closing(path, czxid, delay_ms)
 
     def _reopen(self, path: str) -> None:
-        directory, _ = split(path)
+        directory = parent_of(path)
         queue = self.queues.get(directory)
         if queue is not None and queue.closings.pop(path, None) is not None:
             self.closings.pop(path, None)
@@ -302,6 +282,7 @@ class LockTable:
             del queue.contenders[queue.index(contender.number, path)]
         if contender.owner:
             self._disown(contender)
+        self.waiting.leave(contender)
         if contender.granted_zxid is not None:
             queue.held -= 1
             ended = EndedGrant(contender, tree.zxid, tree.wall_ms, departure())
@@ -348,15 +329,29 @@ class LockTable:
                 return False
             if contender.group and not self._may_group_hold(contender.group):
                 return False
-            if len(granted) >= granted_max:
+            if len(granted) + self._left_out >= granted_max:
                 return True
+            if self.rights is not None and self.rights.are_lost(contender):
+                self._leave_out(tree, directory, contender)
+                return False
             for each in contender.group or (path,):
                 mine = self.contenders[each]
                 self.queues[mine.directory].held += 1
                 grant_number = self.next_grant_number()
                 self.contenders[each] = mine.as_granted(tree.zxid, tree.wall_ms, grant_number)
+                self.waiting.leave(mine)
                 granted.append(each)
+                if self.ungranted and mine.kind is Kind.EXCLUSIVE:
+                    self.ungranted.pop(mine.directory, None)  # nobody else may hold there now
         return False
+
+    def _leave_out(self, tree: Tree, directory: str, contender: ContenderRecord) -> None:
+        """Take a contender out instead of granting to it; its queue is looked at once more."""
+        znode = tree.find(contender.path)
+        assert znode is not None, "a contender has its znode"
+        tree.remove(contender.path, znode)
+        self._left_out += 1
+        self._touched[directory] = None
 
     def _may_hold(self, queue: Queue, kind: Kind, number: int, size: int) -> bool:
         """Whether the contender next behind the holders holds as well."""
@@ -371,7 +366,7 @@ class LockTable:
 
     def _may_group_hold(self, group: tuple[str, ...]) -> bool:
         for path in group:
-            queue = self.queues[split(path)[0]]
+            queue = self.queues[parent_of(path)]
             number, first = queue.contenders[0]
             if first != path or queue.is_closed_to(number):
                 return False
@@ -406,7 +401,7 @@ class LockTable:
         """Return the counter of grants, and how much is in each table."""
         return (
             self.grant_count, len(self.contenders), len(self.queues), len(self.owners),
-            len(self.sizes), len(self.closings), len(self.ungranted),
+            len(self.sizes), len(self.closings), len(self.ungranted), len(self.waiting),
         )  # fmt: skip
 
     # --- capture and restore
@@ -435,8 +430,8 @@ class LockTable:
         if capture is not None:
             table.grant_count = capture.grant_count
             table.sizes.update(capture.sizes)
-            table._pending.update([(each.path, each) for each in capture.contenders])
-            table._pending_delays.update([(each.path, each.delay_ms) for each in capture.closings])
+            table._pending = {each.path: each for each in capture.contenders}
+            table._pending_delays = {each.path: each.delay_ms for each in capture.closings}
         for root in QUEUE_ROOTS:
             for segment in tree.names(root[:-1]):
                 for name in tree.names(root + segment):
@@ -474,7 +469,12 @@ class LockTable:
             return
         if is_recorded:
             expected = self._pending.pop(path, None)
-            if expected is None or expected[1:3] != contender[1:3] or expected.session_id != owner:
+            if (
+                expected is None
+                or expected[1:3] != contender[1:3]
+                or expected.session_id != owner
+                or expected.identity != contender.identity
+            ):
                 raise ValueError(f"{path} is recorded as another than the one that is there")
             contender = expected
         self._place(self.queues.setdefault(contender.directory, Queue()), contender)

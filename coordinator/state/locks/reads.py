@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coordinator.state.locks.contender import Closing, ContenderRecord, EndedGrant
-from coordinator.state.locks.grant_history import GrantQuery, GrantTold, KeptGrant
+from coordinator.state.locks.grant_history import GrantAndEnd, GrantQuery, KeptGrant
 from coordinator.state.locks.lookups import first_granted, with_token
 from coordinator.state.locks.queues import LockTable
 
@@ -81,6 +81,22 @@ class LockReads:
         start = bisect_right(queue.contenders, place)
         return self.contenders(directory, max(0, min(limit, queue.held - start)), start)
 
+    def waiters_behind(
+        self, directory: str, place: tuple[int, str], limit: int
+    ) -> tuple[ContenderRecord, ...]:
+        """Return at most ``limit`` of those who wait behind a place of the queue, as above."""
+        queue = self._table.queues.get(directory)
+        if queue is None:
+            return ()
+        return self.contenders(
+            directory, limit, max(queue.held, bisect_right(queue.contenders, place))
+        )
+
+    def has_lost_right(self, contender: ContenderRecord) -> bool:
+        """Whether nothing may be granted to this contender any more."""
+        rights = self._table.rights
+        return rights is not None and rights.are_lost(contender)
+
     def with_token(self, directory: str, token: int) -> ContenderRecord | None:
         """Return the contender with this fencing token, None when there is none, in O(log n)."""
         return with_token(self._table, directory, token)
@@ -135,7 +151,7 @@ class LockReads:
         looked at, in one step: a service that has more to do reads slices (``ended_behind``).
         """
         table, directory, token = self._table, query.directory, query.token
-        grants: list[GrantTold]
+        grants: list[GrantAndEnd]
         if directory is not None and token is not None:
             found = with_token(table, directory, token)
             grants = [] if found is None or not found.is_holder else [(found, None)]
@@ -147,9 +163,9 @@ class LockReads:
             ended = table.history.behind(directory, query.after, len(table.history))
             grants += [(each.contender, each) for each in ended]
         wanted = sorted(query.among(grants), key=_number_of)[: max(query.limit, 0)]
-        return tuple([self.told(contender, end) for contender, end in wanted])
+        return tuple([self.kept(contender, end) for contender, end in wanted])
 
-    def told(self, contender: ContenderRecord, ended: EndedGrant | None) -> KeptGrant:
+    def kept(self, contender: ContenderRecord, ended: EndedGrant | None) -> KeptGrant:
         """Return a grant that is held, or has ended so, as it is told; in O(log n)."""
         if ended is None:
             return KeptGrant.of(contender, None, None)
@@ -179,7 +195,7 @@ class LockReads:
         return tuple(self._table.history)
 
     def ends(self) -> tuple[EndedGrant, ...]:
-        """Return how those grants ended, as they are kept: cheap, for whoever takes its time."""
+        """Return how those grants ended, as they are kept: cheap, to be read in turns."""
         return tuple(self._table.history.latest_first())
 
     def ended_at(self, zxid: int) -> tuple[EndedGrant, ...]:
@@ -201,5 +217,5 @@ def _grant_number_of(contender: ContenderRecord) -> int:
     return contender.grant_number
 
 
-def _number_of(grant: GrantTold) -> int:
+def _number_of(grant: GrantAndEnd) -> int:
     return grant[0].grant_number

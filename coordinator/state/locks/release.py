@@ -110,7 +110,7 @@ class ContenderOperations:
             )
         if self._requests.is_ended(client_id):
             return Abandoned(None)  # What it owned went with its session; nothing new gets in.
-        session = self._sessions.find(client_id)
+        session = self._sessions.binding(client_id)
         abandoned = RequestId(client_id, number, operation.floor_index)
         first = self._requests.recall(abandoned, session)
         if first is not None:
@@ -169,7 +169,7 @@ def _check_waits(what: str, contender: ContenderRecord) -> None:
 
 def _check_directory(operation: Abandon, first: Outcome) -> None:
     """Raise NotOwner for a request that made its contenders somewhere else."""
-    made_in = {paths.split(each.path)[0] for each in _created_by(first)}
+    made_in = {paths.parent_of(each.path) for each in _created_by(first)}
     if operation.directory and made_in and operation.directory not in made_in:
         found = ", ".join(sorted(made_in)[:_SHOWN_DIRECTORIES_MAX])
         raise NotOwnerError(

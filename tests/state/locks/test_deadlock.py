@@ -7,7 +7,7 @@ hold in every order there is, and looks whether the one who asks is ever served.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -300,8 +300,7 @@ def test_a_long_cycle_is_cut_and_counted() -> None:
 # --- the oracle
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """One contender as the oracle sees it; those of one ``entry`` are granted together."""
 
     owner: tuple[str, ...]
@@ -331,8 +330,9 @@ def can_hold(places: tuple[Place, ...], at: int, size: int) -> bool:
     kind, before = places[at].kind, places[:at]
     if not before:
         return True
-    same = all(each.kind is kind for each in before)
-    return same and (kind is Kind.SHARED or (kind is Kind.SLOT and len(before) < size))
+    if kind is Kind.EXCLUSIVE or (kind is Kind.SLOT and len(before) >= size):
+        return False
+    return all(each.kind is kind for each in before)
 
 
 def granted_in(queues: Queues, sizes: dict[str, int]) -> Queues:
@@ -343,15 +343,14 @@ def granted_in(queues: Queues, sizes: dict[str, int]) -> Queues:
             for at, place in enumerate(places):
                 may = place.holds or can_hold(places, at, sizes[directory])
                 able[place.entry] = able.get(place.entry, True) and may
-        granted = {
+        if all(each.holds == able[each.entry] for places in queues.values() for each in places):
+            return queues
+        queues = {
             directory: tuple(
                 Place(each.owner, each.kind, able[each.entry], each.entry) for each in places
             )
             for directory, places in queues.items()
         }
-        if granted == queues:
-            return queues
-        queues = granted
 
 
 def is_ever_served(

@@ -162,6 +162,28 @@ def test_many_queues_share_what_one_command_may_grant() -> None:
     assert granted == [3, 3, 3, 3, 3, 1]
 
 
+def test_a_multi_lock_granted_by_one_of_its_queues_is_left_in_none() -> None:
+    """Another command looks at one of them: there is nothing to go on with in the other."""
+    room = Room(MachineLimits(grants_per_command_max=1))
+
+    def enter(session_id: str, *names: str) -> None:
+        queues = tuple(f"/locks/{each}" for each in names)
+        room.do(Enter(queues, "lock-", Kind.EXCLUSIVE, session_id, b""))
+
+    for name in ("0", "a", "b"):
+        enter("s1", name)
+    enter("s2", "0")
+    enter("s2", "a", "b")
+    room.do(CloseSession("s1"))
+    assert room.machine.locks.has_ungranted
+
+    enter("s3", "a")
+
+    locks = room.machine.locks
+    assert all(locks.holders(f"/locks/{each}") for each in ("0", "a", "b"))
+    assert not locks.has_ungranted
+
+
 def test_a_log_of_before_is_granted_at_once() -> None:
     """Until a command sets the limit there is none."""
     room = Room(MachineLimits())

@@ -91,7 +91,7 @@ SELDOM = {
 
 
 SEEDS_MAX = 4_000
-_SEEDS_AT_ONCE = 500
+_SEEDS_AT_ONCE = 50
 
 
 def reason(command: str, outcome: str, sort: str) -> str | None:

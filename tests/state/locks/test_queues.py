@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.model import queue_order as contention
+from coordinator.model.access import NOBODY
 from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import (
     CloseSession,
@@ -40,7 +41,7 @@ class Room:
 
     def apply(self, operation: Operation, *if_held: HeldCondition) -> Outcome:
         index = self.machine.applied_index + 1
-        return self.machine.apply(Command(operation, index, None, "", if_held), index, 1)
+        return self.machine.apply(Command(operation, index, None, NOBODY, if_held), index, 1)
 
     def enter(self, *directories: str, data: bytes = b"") -> tuple[str, int]:
         wish = Enter(directories or A, "lock-", Kind.EXCLUSIVE, "s1", data)

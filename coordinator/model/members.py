@@ -1,0 +1,73 @@
+"""What each member says of itself, gathered by one of them: who leads, who lags, who sees whom."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Struct
+
+from coordinator.model.fields import Count, described, one_of
+
+ELECTIONS_KEPT = 100
+"""How many of the latest changes of the leader a member remembers."""
+
+
+class LeaderSeen(Struct, frozen=True):
+    """A change of the leader, as one member noticed it; ``leader_id`` None: it lost contact."""
+
+    at_ms: Annotated[Count, described("wall time of the member that noticed it")]
+    leader_id: str | None
+    term: Count
+
+
+class MemberFacts(Struct, frozen=True):
+    """What one member says of itself. ``elections`` are those that it noticed since it started,
+    the oldest first, the latest hundred of them."""
+
+    member_id: str
+    role: Annotated[str, one_of("follower", "candidate", "leader")]
+    leader_id: str | None
+    term: Count
+    commit_index: Count
+    applied_index: Count
+    last_index: Annotated[Count, described("of the newest entry in its log")]
+    snapshot_index: Annotated[Count, described("of the last entry in its last snapshot")]
+    log_entries: Annotated[Count, described("entries of the log behind the last snapshot")]
+    zxid: Count
+    is_ready: bool
+    summary: str
+    version: str
+    started_ms: Annotated[Count, described("wall time at which it started")]
+    sees: Annotated[tuple[str, ...], described("the members that it reaches, without itself")]
+    disk_free_bytes: Annotated[Count | None, described("on the file system of its data")] = None
+    is_disk_full: bool = False
+    is_disk_slow: bool = False
+    snapshots_made: Count = 0
+    elections: tuple[LeaderSeen, ...] = ()
+
+
+class MemberReport(Struct, frozen=True):
+    """One configured member; ``facts`` is None, and ``silence`` says why, if it did not answer."""
+
+    member_id: str
+    client_url: str
+    is_self: bool
+    facts: MemberFacts | None
+    silence: str = ""
+
+
+class HandoverRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of POST /v1/members/handover: nothing."""
+
+
+class HandoverReply(Struct, frozen=True):
+    """The reply of POST /v1/members/handover: who leads now."""
+
+    leader_id: str
+    term: Count
+
+
+class MemberList(Struct, frozen=True):
+    """The reply of GET /v1/members: every configured member, by the one that was asked."""
+
+    members: tuple[MemberReport, ...]

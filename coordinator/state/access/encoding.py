@@ -1,0 +1,165 @@
+"""How the operations on access rights, and the table of them, are written as rows."""
+
+from __future__ import annotations
+
+from coordinator.model.access import NO_QUOTA, QUOTA_LIMITS, Caller, Quota, Rule, Verb
+from coordinator.state.access.table import IdentityRecord, RoleRecord, Token
+from coordinator.state.commands import (
+    AddToken,
+    DropIdentity,
+    DropRole,
+    DropToken,
+    InitAccess,
+    PutIdentity,
+    PutRole,
+    QuotaChanges,
+    RenewCredential,
+    SetAccess,
+    TakeOut,
+)
+from coordinator.state.outcomes import AccessChanged, CredentialRenewed
+from coordinator.state.shapes import (
+    BOOL,
+    BYTES,
+    INT,
+    MAYBE_INT,
+    MAYBE_ROW,
+    ROW,
+    STR,
+    Family,
+    Row,
+    shape,
+    texts_of,
+)
+
+_VERBS = tuple(Verb)
+_VERB_NUMBER = {verb: number for number, verb in enumerate(_VERBS)}
+_rule_shape = shape("rule", STR, ROW)
+_caller_shape = shape("caller", STR, STR, INT)
+_role_shape = shape("role", STR, ROW)
+_former_identity_shape = shape("identity", STR, INT, ROW, ROW, ROW)
+_identity_shape = shape("identity", STR, INT, ROW, ROW, ROW, ROW)
+_own_quota_shape = shape("quota", MAYBE_INT, MAYBE_INT, MAYBE_INT, MAYBE_INT)
+_quota_value_shape = shape("quota of one thing", STR, MAYBE_INT)
+_subject_shape = shape("subject", STR, INT)
+_token_shape = shape("token", STR, BYTES, INT, STR, INT, INT)
+
+
+def caller_of(row: Row) -> Caller:
+    """Return the caller of a row; raises ValueError."""
+    return Caller(*_caller_shape(row))
+
+
+def _rule_rows(rules: tuple[Rule, ...]) -> Row:
+    return tuple(
+        [(each.prefix, tuple([_VERB_NUMBER[verb] for verb in each.verbs])) for each in rules]
+    )
+
+
+def _rules_of(rows: Row) -> tuple[Rule, ...]:
+    return tuple([Rule(prefix, _verbs_of(numbers)) for prefix, numbers in map(_rule_shape, rows)])
+
+
+def _verbs_of(numbers: Row) -> tuple[Verb, ...]:
+    for each in numbers:
+        if type(each) is not int or not 0 <= each < len(_VERBS):
+            raise ValueError("expected numbers of verbs, found another")
+    return tuple([_VERBS[each] for each in numbers])
+
+
+def role_row(role: RoleRecord) -> Row:
+    """Return a role as a row."""
+    return (role.name, _rule_rows(role.rules))
+
+
+def role_of(row: Row) -> RoleRecord:
+    """Return the role of a row; raises ValueError."""
+    name, rules = _role_shape(row)
+    return RoleRecord(name, _rules_of(rules))
+
+
+def identity_row(identity: IdentityRecord) -> Row:
+    """Return an identity with its credentials as a row."""
+    tokens = tuple(
+        [
+            (each.token_id, each.digest, each.expires_ms, each.label, each.since, each.added_ms)
+            for each in identity.tokens
+        ]
+    )
+    quota = tuple([getattr(identity.quota, what) for what in QUOTA_LIMITS])
+    return (identity.name, identity.created_zxid, identity.roles, identity.subjects, tokens, quota)
+
+
+def identity_of(row: Row, *, has_quota: bool = True) -> IdentityRecord:
+    """Return the identity of a row; raises ValueError. Those of former formats have no quota."""
+    quota: Row = ()
+    if has_quota:
+        name, created_zxid, roles, subjects, tokens, quota = _identity_shape(row)
+    else:
+        name, created_zxid, roles, subjects, tokens = _former_identity_shape(row)
+    return IdentityRecord(
+        name,
+        created_zxid,
+        texts_of(roles),
+        tuple([(subject, since) for subject, since in map(_subject_shape, subjects)]),
+        tuple(
+            [
+                Token(token_id, name, digest, expires_ms, label, since, added_ms)
+                for token_id, digest, expires_ms, label, since, added_ms in map(
+                    _token_shape, tokens
+                )
+            ]
+        ),
+        Quota(*_own_quota_shape(quota)) if quota else NO_QUOTA,
+    )
+
+
+def _quota_values_of(rows: Row) -> QuotaChanges:
+    return tuple([(what, value) for what, value in map(_quota_value_shape, rows)])
+
+
+def _put_identity_row(each: PutIdentity) -> Row:
+    """What says nothing of a quota, and all of the rest, is written as before there were any."""
+    if each.roles is None or each.subjects is None or each.quota:
+        return (36, each.name, each.roles, each.subjects, each.quota)
+    return (31, each.name, each.roles, each.subjects)
+
+
+def _maybe_texts_of(row: Row | None) -> tuple[str, ...] | None:
+    return None if row is None else texts_of(row)
+
+
+def add_operations(family: Family, *, is_former: bool = False) -> None:
+    """Add the operations to a family of operations; a former one knows no quotas."""
+    family.add(26, RenewCredential, STR)
+    family.add(27, InitAccess, STR, STR, BYTES, INT)
+    family.add(28, SetAccess, BOOL)
+    family.add(
+        29, PutRole, STR, ROW,
+        encode=lambda each: (29, each.name, _rule_rows(each.rules)),
+        decode=lambda row: PutRole(row[1], _rules_of(row[2])),
+    )  # fmt: skip
+    family.add(30, DropRole, STR)
+    family.add_former(
+        31, PutIdentity, STR, ROW, ROW,
+        decode=lambda row: PutIdentity(row[1], texts_of(row[2]), texts_of(row[3])),
+    )  # fmt: skip
+    family.add(32, DropIdentity, STR)
+    family.add(33, AddToken, STR, STR, BYTES, INT, STR)
+    family.add(34, DropToken, STR)
+    family.add(35, TakeOut, ROW, decode=lambda row: TakeOut(texts_of(row[1])))
+    if is_former:
+        return
+    family.add(
+        36, PutIdentity, STR, MAYBE_ROW, MAYBE_ROW, ROW,
+        encode=_put_identity_row,
+        decode=lambda row: PutIdentity(
+            row[1], _maybe_texts_of(row[2]), _maybe_texts_of(row[3]), _quota_values_of(row[4])
+        ),
+    )  # fmt: skip
+
+
+def add_results(family: Family) -> None:
+    """Add what they come to to a family of results."""
+    family.add(23, CredentialRenewed, STR)
+    family.add(24, AccessChanged, STR, INT, BOOL)

@@ -1,0 +1,334 @@
+"""What each command needs: checked once, before anything is done, when access rights are on.
+
+1. Each class of operation has its row in ``ROWS`` or is in ``BY_MEMBERS``; a test compares the two
+   with all classes.
+2. All of a command is judged before any of it runs, both branches of a guarded write too. So a
+   refusal tells nothing of what is there.
+3. What covers a path covers all below it, so a right to delete a znode is one to its whole subtree.
+   A sequential znode needs a rule for every name that it could get; ``parents`` need ``write`` on
+   each znode that is not there yet.
+4. Locks and elections are used by ``lock``, also over the tree where a contender is one's own. Who
+   writes there otherwise can put others out and let in whom he likes, so that needs ``admin``.
+5. A session, and what it holds, is used by the identity that opened it; operators can end it. What
+   is one's own can always be given back, also without the right to take it again.
+6. What members alone propose needs nothing, and no client may propose it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from coordinator.errors import NoAuthError, NotOwnerError
+from coordinator.model.access import ACCESS, LIMITS, NOBODY, SESSIONS, Caller, Verb
+from coordinator.model.limits import MachineLimits
+from coordinator.state import paths
+from coordinator.state.access.coverage import Standing
+from coordinator.state.access.table import AccessTable, no_auth
+from coordinator.state.commands import (
+    Abandon,
+    AddToken,
+    Check,
+    CloseSession,
+    Command,
+    Create,
+    Delete,
+    Downgrade,
+    DropIdentity,
+    DropRole,
+    DropToken,
+    EndHold,
+    Enter,
+    ExpireSession,
+    FinishGrants,
+    FinishSession,
+    Guarded,
+    InitAccess,
+    Multi,
+    Note,
+    OpenSession,
+    PutIdentity,
+    PutRole,
+    Read,
+    Reap,
+    Release,
+    RenewCredential,
+    Reopen,
+    Resize,
+    Revoke,
+    SetAccess,
+    SetData,
+    SetLimits,
+    TakeOut,
+)
+from coordinator.state.dedup import RequestTable
+from coordinator.state.locks.contender import QUEUE_ROOTS, is_queue
+from coordinator.state.locks.queues import LockTable
+from coordinator.state.sessions import SessionTable
+from coordinator.state.tree import SEQUENTIAL, Tree
+
+_ROOTS = tuple([root[:-1] for root in QUEUE_ROOTS])
+
+
+class Guard:
+    """Decides of commands by the rights of their callers."""
+
+    def __init__(
+        self,
+        access: AccessTable,
+        *,
+        tree: Tree,
+        sessions: SessionTable,
+        requests: RequestTable,
+        locks: LockTable,
+        limits: MachineLimits,
+    ) -> None:
+        self._access = access
+        self._tree = tree
+        self._sessions = sessions
+        self._requests = requests
+        self._locks = locks
+        self._limits = limits
+
+    def check(self, command: Command) -> None:
+        """Check that the caller may do what ``command`` says.
+
+        Raises:
+            AuthFailedError: its credential is gone, whether access rights are on or off.
+            NoAuthError: a right is missing.
+        """
+        operation = command.operation
+        kind = type(operation)
+        if kind in BY_MEMBERS:
+            if command.caller != NOBODY:
+                raise NoAuthError(f"{kind.__name__}: expected it from a member, found a client's")
+            return
+        standing = self._access.standing(command.caller)
+        if not self._access.is_on:
+            return
+        for condition in command.if_held:
+            _need(standing, Verb.LOCK, condition.directory)
+        ROWS[kind](self, standing, operation)
+
+    def check_client(self, caller: Caller, client_id: str) -> None:
+        """Check that the id of a client is not another identity's; raises as ``check`` does."""
+        standing = self._access.standing(caller)
+        if self._access.is_on:
+            self._client(standing, client_id)
+
+    def check_session(self, caller: Caller, session_id: str) -> None:
+        """Check that a session, if it is open, is the caller's own; raises as ``check`` does."""
+        standing = self._access.standing(caller)
+        if self._access.is_on:
+            self._own(standing, session_id)
+
+    # --- znodes
+
+    def create(self, standing: Standing, operation: Create) -> None:
+        path = operation.path
+        verb = _writing(path)
+        coverage = standing.of(verb)
+        is_sequential = operation.mode in SEQUENTIAL
+        if not (coverage.covers_all(path) if is_sequential else coverage.covers(path)):
+            raise no_auth(standing, verb, path + "*" if is_sequential else path)
+        if operation.session_id is not None:
+            self._uses(standing, operation.session_id)
+        if operation.parents is not None and len(path) <= self._limits.path_bytes_max:
+            self._parents(standing, path)
+
+    def _parents(self, standing: Standing, path: str) -> None:
+        """Check that it may make each ancestor that is not there."""
+        while path.startswith("/") and path != paths.ROOT:
+            path = paths.parent_of(path)
+            if self._tree.find(path) is not None:
+                return
+            _need(standing, _writing(path), path)
+
+    def write(self, standing: Standing, operation: SetData | Delete) -> None:
+        path = operation.path
+        verb = _writing(path)
+        if not standing.of(verb).covers(path) and not self._holds(standing, path):
+            raise no_auth(standing, verb, path)
+
+    def read(self, standing: Standing, operation: Check | Read) -> None:
+        path = operation.path
+        if not standing.of(Verb.READ).covers(path) and not self._holds(standing, path):
+            raise no_auth(standing, Verb.READ, path)
+
+    def _holds(self, standing: Standing, path: str) -> bool:
+        """Whether a contender is the caller's own, who may lock there."""
+        if path not in self._locks.contenders or not self._is_own(standing, path):
+            return False
+        return standing.of(Verb.LOCK).covers(paths.parent_of(path))
+
+    def multi(self, standing: Standing, operation: Multi) -> None:
+        self._all(standing, operation.operations)
+
+    def guarded(self, standing: Standing, operation: Guarded) -> None:
+        self._all(standing, (*operation.conditions, *operation.then, *operation.otherwise))
+
+    def _all(self, standing: Standing, operations: tuple[Any, ...]) -> None:
+        for each in operations:
+            ROWS[type(each)](self, standing, each)
+
+    # --- sessions
+
+    def open(self, standing: Standing, operation: OpenSession) -> None:
+        if operation.by:
+            _need(standing, Verb.ADMIN, SESSIONS)
+        elif not standing.has_rules:
+            raise NoAuthError(
+                f"open session: no role of identity {standing.identity!r} has a rule",
+                identity=standing.identity,
+            )
+
+    def close(self, standing: Standing, operation: CloseSession) -> None:
+        self._own(standing, operation.session_id)
+
+    def renew(self, standing: Standing, operation: RenewCredential) -> None:
+        self._uses(standing, operation.session_id)
+
+    def _uses(self, standing: Standing, session_id: str) -> None:
+        """Check that nobody acts in the name of another's session, not even an operator: what is
+        made there is that session's, and would be what its identity may not have."""
+        session = self._sessions.find(session_id)
+        if session is not None and session.caller.identity != standing.named:
+            raise NoAuthError(
+                f"session {session_id[:80]!a} is not one of identity {standing.identity!r}: only "
+                "who opened it can use it",
+                identity=standing.identity,
+            )
+
+    def _own(self, standing: Standing, session_id: str) -> None:
+        session = self._sessions.find(session_id)
+        if session is None or session.caller.identity == standing.named:
+            return
+        if not standing.of(Verb.ADMIN).covers(SESSIONS):
+            raise _not_own(standing, session_id)
+
+    # --- locks and elections
+
+    def enter(self, standing: Standing, operation: Enter) -> None:
+        for directory in operation.directories:
+            _need(standing, Verb.LOCK, directory)
+        if operation.opening is None:
+            self._uses(standing, operation.session_id)
+        elif operation.opening.by:
+            _need(standing, Verb.ADMIN, SESSIONS)
+
+    def use(self, standing: Standing, operation: Downgrade | Note) -> None:
+        """Check what only the holder does with its own grant."""
+        directory = paths.parent_of(operation.path)
+        _need(standing, Verb.LOCK, directory)
+        if not self._is_own(standing, operation.path):
+            self._of_another(standing, operation.path)
+
+    def release(self, standing: Standing, operation: Release) -> None:
+        """Check a release: of a contender of one's own nothing is needed."""
+        path = operation.path
+        if path in self._locks.contenders:
+            if not self._is_own(standing, path):
+                self._of_another(standing, path)
+        elif self._tree.find(path) is not None:
+            _need(standing, _writing(path), path)
+        else:
+            directory = paths.parent_of(path)
+            _need(standing, Verb.LOCK if is_queue(directory) else Verb.WRITE, directory)
+
+    def abandon(self, standing: Standing, operation: Abandon) -> None:
+        self._client(standing, operation.client_id)
+
+    def resize(self, standing: Standing, operation: Resize) -> None:
+        _need(standing, Verb.LOCK, operation.directory)
+
+    def revoke(self, standing: Standing, operation: Revoke) -> None:
+        _need(standing, Verb.ADMIN, paths.parent_of(operation.path))
+
+    def _is_own(self, standing: Standing, path: str) -> bool:
+        """Whether the contender, if there is one, is one of a session of the caller's."""
+        contender = self._locks.contenders.get(path)
+        if contender is None:
+            return True
+        session = self._sessions.find(contender.session_id or "")
+        return session is not None and session.caller.identity == standing.named
+
+    def _of_another(self, standing: Standing, path: str) -> None:
+        """Refuse who is not an operator there; the owner itself, when its session has ended."""
+        directory, contender = paths.parent_of(path), self._locks.contenders[path]
+        if standing.of(Verb.ADMIN).covers(directory):
+            return
+        _need(standing, Verb.LOCK, directory)
+        if contender.session_id is not None and contender.session_id not in self._sessions:
+            raise NotOwnerError(f"{path}: its session has ended", path=path)
+        raise no_auth(standing, Verb.ADMIN, directory, f"{path} is not your own: ")
+
+    # --- the cluster
+
+    def _client(self, standing: Standing, client_id: str) -> None:
+        """Check that the id of a client is not another's. One that was used while access was off
+        by callers without a credential is whose it is used by now."""
+        owner = self._requests.owner(client_id)
+        session = self._sessions.binding(client_id)
+        if owner not in ("", standing.owner) or (
+            session is not None
+            and session.caller.credential
+            and session.caller.identity != standing.named
+        ):
+            raise NoAuthError(
+                f"client id {client_id[:80]!a}: it is that of another identity than "
+                f"{standing.identity!r}; draw another one",
+                identity=standing.identity,
+            )
+
+    def limits(self, standing: Standing, _operation: SetLimits) -> None:
+        _need(standing, Verb.ADMIN, LIMITS)
+
+    def access(self, standing: Standing, _operation: Any) -> None:
+        _need(standing, Verb.ADMIN, ACCESS)
+
+
+def _writing(path: str) -> Verb:
+    """Return the verb that a write over the tree needs."""
+    return Verb.ADMIN if path.startswith(QUEUE_ROOTS) or path in _ROOTS else Verb.WRITE
+
+
+def _need(standing: Standing, verb: Verb, resource: str, why: str = "") -> None:
+    if not standing.of(verb).covers(resource):
+        raise no_auth(standing, verb, resource, why)
+
+
+def _not_own(standing: Standing, session_id: str) -> NoAuthError:
+    return no_auth(standing, Verb.ADMIN, SESSIONS, f"session {session_id[:80]!a} is not your own: ")
+
+
+# Not bound to the object: a cycle would keep the whole state after a snapshot has replaced it.
+ROWS: dict[type, Callable[[Guard, Standing, Any], None]] = {
+    Create: Guard.create,
+    SetData: Guard.write,
+    Delete: Guard.write,
+    Check: Guard.read,
+    Read: Guard.read,
+    Multi: Guard.multi,
+    Guarded: Guard.guarded,
+    OpenSession: Guard.open,
+    CloseSession: Guard.close,
+    RenewCredential: Guard.renew,
+    Enter: Guard.enter,
+    Downgrade: Guard.use,
+    Note: Guard.use,
+    Release: Guard.release,
+    Abandon: Guard.abandon,
+    Resize: Guard.resize,
+    Revoke: Guard.revoke,
+    SetLimits: Guard.limits,
+    InitAccess: Guard.access,
+    SetAccess: Guard.access,
+    PutRole: Guard.access,
+    DropRole: Guard.access,
+    PutIdentity: Guard.access,
+    DropIdentity: Guard.access,
+    AddToken: Guard.access,
+    DropToken: Guard.access,
+}
+BY_MEMBERS = frozenset({ExpireSession, FinishSession, Reap, EndHold, Reopen, FinishGrants, TakeOut})
+"""What members alone propose."""

@@ -1,0 +1,32 @@
+"""The state that a snapshot holds: its tables, built and checked against each other."""
+
+from __future__ import annotations
+
+from coordinator.state.access.table import AccessTable
+from coordinator.state.dedup import ReleasedTable, RequestTable
+from coordinator.state.emptying import emptied
+from coordinator.state.locks.queues import LockTable
+from coordinator.state.sessions import SessionTable
+from coordinator.state.slices import Whole
+from coordinator.state.snapshot import Capture
+from coordinator.state.tree import Tree
+
+
+def restored(capture: Capture) -> Whole:
+    """Return the state of a capture, whose znodes are freed; raises ValueError if it is none."""
+    tree = Tree.of(capture.znodes.items(), capture.sequence_floor)
+    limits = capture.limits.limits
+    sessions = SessionTable(limits, capture.sessions, capture.leaving, capture.revoked)
+    for owner in tree.owners():
+        if not sessions.is_kept(owner) and owner not in sessions.leaving:
+            raise ValueError(f"snapshot: session {owner} owns znodes and is not open")
+    requests = RequestTable(limits, capture.requests)
+    released = ReleasedTable(limits.released_grants_max, capture.released)
+    locks = LockTable.of(tree, limits, capture.locks)
+    access = AccessTable(capture.access)
+    for _ in emptied(capture.znodes):  # here: freed in one step, a million hold all threads
+        pass
+    return Whole(
+        capture.zxid, capture.applied_index, capture.limits, tree, sessions, requests, released,
+        locks, access,
+    )  # fmt: skip
