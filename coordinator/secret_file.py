@@ -5,6 +5,7 @@
 2. Only its owner can read the file (mode 0600). It is never half written and never replaced.
 3. If all members are on this machine, the first to start makes it; between machines an operator
    copies it.
+4. While it is replaced the file has two lines: members prove the first, and believe both.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from coordinator.config_rules import is_loopback
 from coordinator.errors import ConfigError
 
 SECRET_BYTES = 32
+SECRETS_MAX = 2
 FILE_BYTES_MAX = 4_096
 _HEX = re.compile(rb"[0-9A-Fa-f]{64,}")
 _BASE64 = re.compile(rb"[0-9A-Za-z+/_-]{43,}={0,2}")
@@ -62,12 +64,20 @@ def ensure_secret_on_one_machine(cluster: ClusterConfig) -> bool:
     return ensure_secret(Path(cluster.secret_file))
 
 
-def read_secret(cluster: ClusterConfig) -> bytes:
-    """Return the cluster's secret; b"" for a cluster of one member.
+def read_secret(cluster: ClusterConfig, *, is_needed: bool = True) -> bytes:
+    """Return the secret that is proved; see ``read_secrets``."""
+    return read_secrets(cluster, is_needed=is_needed)[0]
+
+
+def read_secrets(cluster: ClusterConfig, *, is_needed: bool = True) -> tuple[bytes, ...]:
+    """Return the cluster's secrets, the one to prove first; b"" for one member, or where
+    certificates prove who it is.
 
     Raises ConfigError when there is none, it can be read by others, or it is none of ours."""
     if len(cluster.members) < 2:
-        return b""
+        return (b"",)
+    if cluster.secret_file is None and not is_needed:
+        return (b"",)
     if cluster.secret_file is None:
         raise ConfigError(
             "cluster.secret_file: expected a file with the secret of the cluster's members,"
@@ -76,7 +86,7 @@ def read_secret(cluster: ClusterConfig) -> bytes:
     path = Path(cluster.secret_file)
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
-        secret = path.read_bytes()[: FILE_BYTES_MAX + 1].strip()
+        found = [each.strip() for each in path.read_bytes()[: FILE_BYTES_MAX + 1].splitlines()]
     except OSError as error:
         raise ConfigError(
             f"cluster.secret_file: cannot read {path}: {error.strerror}; {how_to_make(str(path))}"
@@ -86,13 +96,20 @@ def read_secret(cluster: ClusterConfig) -> bytes:
             f"cluster.secret_file: expected mode 0600 of {path}, found {mode:04o};"
             f" run: chmod 0600 {path}"
         )
-    if not is_strong(secret):
+    found = [each for each in found if each]
+    if len(found) > SECRETS_MAX:
         raise ConfigError(
-            f"cluster.secret_file: expected {SECRET_BYTES} random bytes or more as hex digits or"
-            f" base64 in {path}, found {len(secret)} bytes that are not; move it away, then"
-            f" {how_to_make(str(path))}"
+            f"cluster.secret_file: expected one secret in {path}, or two while it is replaced,"
+            f" found {len(found)}"
         )
-    return secret
+    for secret in found or [b""]:
+        if not is_strong(secret):
+            raise ConfigError(
+                f"cluster.secret_file: expected {SECRET_BYTES} random bytes or more as hex digits"
+                f" or base64 in {path}, found {len(secret)} bytes that are not; move it away, then"
+                f" {how_to_make(str(path))}"
+            )
+    return tuple(found)
 
 
 def is_strong(secret: bytes) -> bool:

@@ -18,7 +18,7 @@ def frame(payload: bytes, seal: bytes = b"") -> bytes:
     return b"".join((_LENGTH.pack(len(payload) + len(seal)), payload, seal))
 
 
-class FrameReader:
+class PayloadReader:
     """Cuts a stream into payloads, however it was split on the way."""
 
     def __init__(self, frame_bytes_max: int) -> None:

@@ -10,7 +10,8 @@
 
 1. A proof is HMAC-SHA256, keyed with the cluster's secret, over its label and everything that both
    have said so far. The label, the ids and the nonces of both sides make it useless in the other
-   direction, for another pair of members and at another time. Compared in constant time.
+   direction, for another pair of members and at another time. Compared in constant time. While the
+   secret is replaced an acceptor knows two, and goes on with the one that was proved.
 2. The dialer proves itself first: a stranger gets no text made with the secret, so it cannot try
    guesses of the secret on one.
 3. The proofs cover the facts (``agreement``). Both sides compare them once the proofs are sound;
@@ -34,7 +35,7 @@ import msgpack  # type: ignore[import-untyped]
 from coordinator.raft.network.agreement import FACTS_BYTES_MAX, Fact, difference, is_shown, shown
 from coordinator.raft.network.messages import FrameError
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 HANDSHAKE_FRAME_BYTES_MAX = FACTS_BYTES_MAX + 1024
 NONCE_BYTES = 32
 _PROOF_BYTES = 32
@@ -54,6 +55,8 @@ class Identity:
     member_id: str
     secret: bytes
     facts: Sequence[Fact] = ()
+    former: tuple[bytes, ...] = ()
+    """Secrets that are believed, and not proved: while the secret is replaced."""
 
     def __repr__(self) -> str:
         return f"Identity(cluster={self.cluster!r}, member_id={self.member_id!r})"
@@ -144,6 +147,7 @@ class Acceptor:
         me = self._identity
         theirs, proof = _unpack(payload, _PROOF, (tuple, bytes))
         _expect_facts(theirs, self.peer_id)
+        self._transcript.take_secret_of(proof, theirs, (me.secret, *me.former))
         expected = self._transcript.proof_of_dialer(theirs)
         _check(proof, expected, f"a caller that says it is {_short(self.peer_id)}")
         self.disagreement = difference(me.facts, theirs, me.member_id, self.peer_id)
@@ -195,6 +199,12 @@ class _Transcript:
 
     def proof_of_acceptor(self, facts_of_dialer: Any, facts: Any) -> bytes:
         return self._proof("accept", facts_of_dialer, facts)
+
+    def take_secret_of(self, proof: bytes, facts: Any, secrets: Sequence[bytes]) -> None:
+        """Go on with the one of ``secrets`` that the dialer has proved, if it is one of them."""
+        for self._secret in reversed(secrets):
+            if hmac.compare_digest(proof, self.proof_of_dialer(facts)):
+                return
 
     def keys(self) -> Keys:
         drawn = hmac.new(self._salt, self._secret, hashlib.sha256).digest()

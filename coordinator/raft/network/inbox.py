@@ -63,8 +63,12 @@ class Inbox:
 
     def on_message(self, member_id: str, message: Message) -> None:
         """Act on a message of another member, if this one runs."""
-        if self._is_running():
-            self._guarded(lambda: self._take(member_id, message))
+        if not self._is_running():
+            return
+        try:
+            self._take(member_id, message)
+        except Exception as error:
+            self._on_failure(error)
 
     def on_connected(self, member_id: str) -> None:
         """A new connection is in use; what was sent over an earlier one may be lost."""
@@ -90,7 +94,7 @@ class Inbox:
     def _take(self, member_id: str, message: Message) -> None:
         if why := self._why_not_believed(member_id, message):
             self._on_lie(member_id, why)
-        elif isinstance(message, say.Request):
+        elif isinstance(message, say.MemberRequest):
             self._desk.on_request(member_id, message)
         elif isinstance(message, say.Reply):
             self._desk.on_reply(member_id, message)
@@ -122,7 +126,9 @@ class Inbox:
 
     def _why_not_believed(self, member_id: str, message: Message) -> str:
         term, named = self._consensus.core.term, self._named
-        why = why_not_believed(message, max(term, named.highest_believed))
+        why = why_not_believed(message, term)
+        if why:
+            why = why_not_believed(message, max(term, named.highest_believed))
         if why:
             named.note(member_id, highest_term(message))
             why = why_not_believed(message, max(term, named.highest_believed))

@@ -1,5 +1,7 @@
 """One connection between two members, from its handshake to its end.
 
+With certificates TLS comes first (``securing``), and both sides then prove themselves within it.
+While certificates are being given to the members, one that has its own also talks without TLS.
 One read may bring ten thousand small frames, and the next read as many. A bounded number is handled
 in each pass of the loop, and nothing more is read until all of them are.
 """
@@ -12,10 +14,19 @@ from typing import Protocol
 
 from coordinator.clock import Clock
 from coordinator.config import RaftConfig
-from coordinator.raft.network.frames import FrameReader, frame
+from coordinator.raft.network.frames import PayloadReader, frame
 from coordinator.raft.network.handshake import HANDSHAKE_FRAME_BYTES_MAX, Acceptor, Dialer
 from coordinator.raft.network.messages import FrameError, Message, decode
-from coordinator.raft.network.seals import SEAL_BYTES, Seals
+from coordinator.raft.network.seals import SEAL_BYTES, Seals, Unsealed
+from coordinator.raft.network.securing import (
+    ALERT,
+    SPEAKS_NO_TLS,
+    SPEAKS_TLS,
+    TLS_RECORD,
+    Securing,
+)
+from coordinator.tls.transport import TlsTransport
+from coordinator.tls.wording import TO_MEMBERS, why_no_tls
 
 SILENT_PINGS_MAX = 4
 """A connection on which nothing came for this many ping intervals is dead."""
@@ -54,6 +65,10 @@ class LinkOwner(Protocol):
         """Both ends know the secret, and must not talk."""
         ...
 
+    def link_failed(self, link: Link, why: str) -> None:
+        """A connection that this member dialed had no success with TLS."""
+        ...
+
     def link_lost(self, link: Link, reason: str) -> None:
         """The connection has ended; ``reason`` says why if this end closed it."""
         ...
@@ -67,14 +82,22 @@ class Link(asyncio.Protocol):
         owner: LinkOwner,
         handshake: Dialer | Acceptor,
         deliver: Callable[[Link, Message], None],
+        securing: Securing | None = None,
     ) -> None:
         self._owner = owner
         self._handshake = handshake
         self._deliver = deliver
-        self._reader = FrameReader(HANDSHAKE_FRAME_BYTES_MAX)
-        self._sent: Seals | None = None
-        self._received: Seals | None = None
+        self._reader = PayloadReader(HANDSHAKE_FRAME_BYTES_MAX)
+        self._sent: Seals | Unsealed | None = None
+        self._received: Seals | Unsealed | None = None
         self._stream: asyncio.Transport | None = None
+        self._securing = securing
+        self._certificate_names: tuple[str, ...] = ()
+        """Of the other side, once TLS has begun."""
+        self._trusted = b""
+        """By which CAs and revocation lists it is judged."""
+        self._has_begun = False
+        """Whether it is known that both sides speak TLS, or that neither does."""
         self._deadline: asyncio.TimerHandle | None = None
         self._reason = ""
         self._going_on: asyncio.Handle | None = None
@@ -150,11 +173,67 @@ class Link(asyncio.Protocol):
             self._owner.raft.handshake_deadline_ms / 1000, self.abort, "handshake took too long"
         )
         if isinstance(self._handshake, Dialer):
-            transport.write(frame(self._handshake.begin()))
+            if self._securing is None:
+                transport.write(frame(self._handshake.begin()))
+            else:
+                self._has_begun = True
+                self._trusted = self._securing.secure(self, transport, is_dialed=True)
+
+    def on_secured(self, transport: TlsTransport) -> None:
+        """Go on within TLS."""
+        assert self._securing is not None
+        self._stream = transport
+        self._certificate_names = transport.certificate_names
+        if isinstance(self._handshake, Dialer):
+            try:
+                self._securing.check(self._certificate_names, self.peer_id, self._trusted)
+            except FrameError as error:
+                self._fail(str(error))
+            else:
+                transport.write(frame(self._handshake.begin()))
+
+    def on_tls_failed(self, error: Exception) -> None:
+        """Note why there is no TLS; the connection is closed next."""
+        self._note_failure(why_no_tls(error, TO_MEMBERS))
+
+    def _fail(self, why: str) -> None:
+        self._note_failure(why)
+        self.abort()
+
+    def _note_failure(self, why: str) -> None:
+        """Keep why it ends; whom this member dialed is named in its status."""
+        if not self._is_over and self.is_dialed and not self.is_proved:
+            self._owner.link_failed(self, why)
+        elif not self._reason:
+            self._reason = why
+        self._is_over = True
+
+    def _begin(self, data: bytes) -> bool:
+        """Look at the first bytes; return whether they are frames."""
+        self._has_begun = True
+        if self._securing is None:
+            if data.startswith(ALERT if self.is_dialed else TLS_RECORD):
+                self._fail(SPEAKS_TLS)
+                return False
+            return True
+        stream = self._stream
+        assert stream is not None
+        if data.startswith(TLS_RECORD[:1]):
+            self._trusted = self._securing.secure(self, stream, is_dialed=False, head=data)
+        elif not self._securing.is_needed:
+            self._securing = None
+            return True
+        else:
+            stream.write(ALERT)
+            self._is_over, self._reason = True, SPEAKS_NO_TLS
+            stream.close()
+        return False
 
     def data_received(self, data: bytes) -> None:
         """Handle the frames that are complete."""
         self.heard_ms = self._owner.clock.monotonic_ms()
+        if not self._has_begun and not self._begin(data):
+            return
         self._reader.feed(data)
         if self._going_on is None:
             self._handle_frames()
@@ -186,6 +265,8 @@ class Link(asyncio.Protocol):
 
     def _shake_hands(self, payload: bytes) -> None:
         answer = self._handshake.receive(payload)
+        if self._securing is not None:
+            self._securing.check(self._certificate_names, self.peer_id, self._trusted)
         assert self._stream is not None
         if answer is not None:
             self._stream.write(frame(answer))
@@ -203,7 +284,10 @@ class Link(asyncio.Protocol):
             sent, received = keys.dialed, keys.accepted
             if not self.is_dialed:
                 sent, received = received, sent
-            self._sent, self._received = Seals(sent), Seals(received)
+            if self._securing is None:
+                self._sent, self._received = Seals(sent), Seals(received)
+            else:
+                self._sent = self._received = Unsealed()
             self._reader.frame_bytes_max = self._owner.raft.frame_bytes_max + SEAL_BYTES
             self._settle()
             self._owner.link_proved(self)

@@ -235,7 +235,7 @@ class SnapshotReply(NamedTuple):
     seal: bytes = b""
 
 
-class Request(NamedTuple):
+class MemberRequest(NamedTuple):
     """A question for the handler of ``kind`` (``Engine.request``)."""
 
     request_id: int
@@ -281,7 +281,7 @@ Message = (
     | Vouch
     | SnapshotPiece
     | SnapshotReply
-    | Request
+    | MemberRequest
     | Reply
 )
 
@@ -335,7 +335,7 @@ _NUMBERS: tuple[tuple[int, type], ...] = (
     (10, TermNotice),
     (11, SnapshotPiece),
     (12, SnapshotReply),
-    (13, Request),
+    (13, MemberRequest),
     (14, Reply),
     (15, TermQuestion),
     (16, TermAnswer),

@@ -30,7 +30,13 @@ from coordinator.errors import (
     from_code,
 )
 from coordinator.raft.engine import RequestHandler
-from coordinator.raft.network.messages import REPLY_ERROR, REPLY_OK, REPLY_REFUSED, Reply, Request
+from coordinator.raft.network.messages import (
+    REPLY_ERROR,
+    REPLY_OK,
+    REPLY_REFUSED,
+    MemberRequest,
+    Reply,
+)
 from coordinator.raft.network.transport import MemberTransport
 from coordinator.waiting import wake_in_turns
 
@@ -52,7 +58,7 @@ class _Asked(NamedTuple):
 
     member_id: str
     connection: int
-    request: Request
+    request: MemberRequest
     cost: int
 
 
@@ -101,7 +107,7 @@ class RequestDesk:
             raise ShuttingDownError("this member has failed")
         self._next_id += 1
         request_id = self._next_id
-        if not self._transport.send(member_id, Request(request_id, kind, payload)):
+        if not self._transport.send(member_id, MemberRequest(request_id, kind, payload)):
             raise NoLeaderError(f"member {member_id!r} is not connected")
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[request_id] = (member_id, future)
@@ -123,7 +129,7 @@ class RequestDesk:
         else:
             future.set_exception(_unpack_error(reply))
 
-    def on_request(self, member_id: str, request: Request) -> None:
+    def on_request(self, member_id: str, request: MemberRequest) -> None:
         """Begin to answer a request, in this pass or a later one; refuse it if too many wait."""
         tasks = self._answering.setdefault(member_id, set())
         waiting = self._to_answer_count[member_id]

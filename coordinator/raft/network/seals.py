@@ -4,7 +4,8 @@ A seal is a keyed BLAKE2b of 16 bytes over the frame's number on this connection
 The number is not sent: both ends count, each direction has a key of its own (``handshake``), and
 the keys are of this connection only. So a frame that is changed, repeated, left out, moved, of
 another connection or of the other direction has a wrong seal, and the first wrong one ends the
-connection (``link``). Sealed frames are not encrypted: that is TLS's part.
+connection (``link``). Sealed frames are not encrypted: that is TLS's part, and frames that travel
+over TLS are not sealed again.
 """
 
 from __future__ import annotations
@@ -47,3 +48,15 @@ class Seals:
         keyed.update(payload)
         self._count += 1
         return keyed.digest()
+
+
+class Unsealed:
+    """The frames of one direction of a connection that TLS protects."""
+
+    def sealed_frame(self, payload: bytes) -> bytes:
+        """Return the next frame to send."""
+        return frame(payload)
+
+    def open(self, payload: bytes) -> memoryview:
+        """Return the payload of the next frame that was received."""
+        return memoryview(payload)

@@ -19,7 +19,6 @@ import logging
 import random as random_module
 import secrets
 import socket
-import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -32,7 +31,9 @@ from coordinator.raft.network.handshake import NONCE_BYTES, Acceptor, Dialer, Id
 from coordinator.raft.network.link import Link
 from coordinator.raft.network.messages import Message, Ping, encode
 from coordinator.raft.network.refusals import Disagreements, RefusalLog
-from coordinator.secret_file import read_secret
+from coordinator.raft.network.securing import TRUST_CHANGED, Securing
+from coordinator.secret_file import read_secrets
+from coordinator.tls.files import MemberTls, Reloaded
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ class TcpTransport:
 
     Args:
         listening_socket: bound already, instead of the member's configured address.
-        server_ssl, client_ssl: contexts for mutual TLS; plain TCP without.
+        tls: the member's certificate; sealed frames over plain TCP without.
     """
 
     def __init__(
@@ -113,8 +114,7 @@ class TcpTransport:
         clock: Clock,
         random: random_module.Random,
         listening_socket: socket.socket | None = None,
-        server_ssl: ssl.SSLContext | None = None,
-        client_ssl: ssl.SSLContext | None = None,
+        tls: Reloaded[MemberTls] | None = None,
     ) -> None:
         self.raft = raft
         self.clock = clock
@@ -122,10 +122,21 @@ class TcpTransport:
         self._addresses = {address.member_id: address for address in cluster.members}
         own = self._addresses[member.member_id]
         self._bind = (member.member_bind_host or own.member_host, own.member_port)
-        self.identity = Identity(cluster.name, member.member_id, read_secret(cluster))
+        self._secrets = Reloaded(
+            lambda: read_secrets(cluster, is_needed=tls is None or member.tls == "accepted"),
+            [cluster.secret_file] if cluster.secret_file is not None else [],
+            "secret",
+        )
+        self.identity = Identity(cluster.name, member.member_id, b"")
+        self._take_secrets()
         self._listening_socket = listening_socket
-        self._server_ssl = server_ssl
-        self._client_ssl = client_ssl
+        self._securing: Securing | None = None
+        if tls is not None:
+            unfinished_max = UNPROVED_CALLERS_MAX + len(cluster.members)
+            self._securing = Securing(
+                cluster.name, tls, unfinished_max, is_needed=member.tls == "required"
+            )
+            tls.on_reload(self._maybe_connect_again)
         self._peers = {
             address.member_id: _Peer(address)
             for address in cluster.members
@@ -141,6 +152,11 @@ class TcpTransport:
         self._refusals = RefusalLog(clock)
         self._disagreements = Disagreements(clock)
         self.sent_bytes_total = 0
+
+    def _take_secrets(self) -> None:
+        """Prove the first of the secrets from now on, and believe all of them."""
+        secret, *former = self._secrets.current
+        self.identity = replace(self.identity, secret=secret, former=tuple(former))
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
         """Show ``facts``, too, and accept only members that show the same."""
@@ -159,11 +175,7 @@ class TcpTransport:
             else {"host": self._bind[0], "port": self._bind[1]}
         )
         try:
-            self._server = await loop.create_server(
-                self._accept,
-                ssl=self._server_ssl,
-                **where,
-            )
+            self._server = await loop.create_server(self._accept, **where)
         except OSError as error:
             raise ConfigError(
                 f"members: cannot listen on {self._bind[0]}:{self._bind[1]}: {error.strerror}"
@@ -250,7 +262,7 @@ class TcpTransport:
 
     def _accept(self) -> asyncio.BaseProtocol:
         acceptor = Acceptor(self.identity, secrets.token_bytes(NONCE_BYTES))
-        return Link(self, acceptor, self._deliver)
+        return Link(self, acceptor, self._deliver, self._securing)
 
     def link_made(self, link: Link) -> bool:
         """Count a new, unproved connection; False if the transport is closed."""
@@ -293,6 +305,13 @@ class TcpTransport:
     def link_refused(self, link: Link, why: str) -> None:
         """Log why a member that has proved itself is refused."""
         self._disagreements.add(link.peer_id, why)
+
+    def link_failed(self, link: Link, why: str) -> None:
+        """Show why a member cannot be reached by TLS, unless it may be chance."""
+        peer = self._peers[link.peer_id]
+        peer.turned_away += 1
+        if peer.turned_away >= _TURNED_AWAY_MIN:
+            self._disagreements.add(peer.member_id, why)
 
     def link_lost(self, link: Link, reason: str) -> None:
         """Forget ``link``; notify the listener if it was in use."""
@@ -355,6 +374,7 @@ class TcpTransport:
             self,
             Dialer(self.identity, peer.member_id, secrets.token_bytes(NONCE_BYTES)),
             self._deliver,
+            None if peer.is_dialed_plainly else self._securing,
         )
         try:
             async with asyncio.timeout(self.raft.handshake_deadline_ms / 1000):
@@ -362,19 +382,29 @@ class TcpTransport:
                     lambda: link,
                     peer.address.member_host,
                     peer.address.member_port,
-                    ssl=self._client_ssl,
                 )
                 await link.is_settled.wait()
         except (OSError, TimeoutError) as error:
             logger.debug("member %s not reached: %s", peer.member_id, error)
             link.abort()
+        if peer.link is None and self._securing is not None and not self._securing.is_needed:
+            peer.is_dialed_plainly = not peer.is_dialed_plainly
         return peer.link is not None
+
+    def _maybe_connect_again(self, former: MemberTls, current: MemberTls) -> None:
+        """End the connections of a trust that has changed: they are made again by what counts."""
+        if former.trusted != current.trusted:
+            for peer in self._peers.values():
+                if peer.link is not None:
+                    peer.link.abort(TRUST_CHANGED)
 
     async def _keep_alive(self) -> None:
         interval_ms = self.raft.election_timeout_ms_min
         last_ms = self.clock.monotonic_ms()
         while True:
             await asyncio.sleep(interval_ms / 1000)
+            self._secrets.maybe_reload()
+            self._take_secrets()
             now_ms = self.clock.monotonic_ms()
             was_paused = now_ms - last_ms > 2 * interval_ms
             last_ms = now_ms
@@ -402,6 +432,8 @@ class _Peer:
         self.has_lost_link = asyncio.Event()
         self.is_quiet = True
         """Whether nothing was sent to it since it was looked whether a ping is due."""
+        self.is_dialed_plainly = False
+        """Whether the next connection to it is tried without TLS, where both are accepted."""
         self.shunned_until_ms = 0
         self.turned_away = 0
         """How often in a row it hung up at this member's proof."""

@@ -19,7 +19,7 @@ EXAMPLES: tuple[Message, ...] = (
     say.TermNotice(7),
     say.SnapshotPiece(1, 2, 3, b"s", 4, b"data"),
     say.SnapshotReply(1, 2, 3, False),
-    say.Request(1, "kind", b"payload"),
+    say.MemberRequest(1, "kind", b"payload"),
     say.Reply(1, 0, "", b"payload"),
     say.TermQuestion(9),
     say.TermAnswer(9, 7),

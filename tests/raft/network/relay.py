@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from coordinator.raft.network.frames import FrameReader, frame
+from coordinator.raft.network.frames import PayloadReader, frame
 
 TO_ACCEPTOR, TO_DIALER = "to the acceptor", "to the dialer"
 HANDSHAKE_FRAMES = 2
@@ -83,7 +83,7 @@ class Relay:
             task.add_done_callback(self._tasks.discard)
 
     async def _pump(self, passage: Passage, direction: str, source: asyncio.StreamReader) -> None:
-        frames = FrameReader(2**24)
+        frames = PayloadReader(2**24)
         writer = passage.writers[direction]
         with contextlib.suppress(OSError):
             while data := await source.read(65_536):

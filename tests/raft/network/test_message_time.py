@@ -34,7 +34,7 @@ ROWS: dict[type, say.Message] = {
     say.SnapshotPiece: say.SnapshotPiece(
         5, 9, 2**40, b"s" * 32, 0, b"d" * RAFT.snapshot_piece_bytes
     ),
-    say.Request: say.Request(1, "propose", LARGE),
+    say.MemberRequest: say.MemberRequest(1, "propose", LARGE),
     say.Reply: say.Reply(1, say.REPLY_OK, "", LARGE),
 }
 FIXED = frozenset(
@@ -99,7 +99,7 @@ BOMBS: dict[str, bytes] = {
     "entries that are rows": msgpack.packb((1, 5, 1, 7, 9, 5, [(5, [0] * 1_000)] * 1_024)),
     "ids": say.encode(say.Incarnation(5, b"i" * FRAME, b"l" * 8, True, False, 5, 9)),
     "an id": say.encode(say.Vouch("2", b"l" * FRAME)),
-    "a kind": say.encode(say.Request(1, "k" * FRAME, b"")),
+    "a kind": say.encode(say.MemberRequest(1, "k" * FRAME, b"")),
 }
 """What a member that knows the secret could send, and none of ours does."""
 
@@ -116,7 +116,7 @@ def test_one_more_than_a_message_holds_is_refused() -> None:
     ids = b"i" * INCARNATIONS_TOLD_MAX * INCARNATION_ID_BYTES
     incarnation = say.Incarnation(5, ids, b"l" * 128, True, False, 5, 9)
     largest = say.Append(5, 1, 7, 9, 5, (entry,) * APPEND_ENTRIES_MAX)
-    asked = say.Request(1, "k" * 128, b"")
+    asked = say.MemberRequest(1, "k" * 128, b"")
 
     for said in (largest, incarnation, asked):
         assert say.decode(say.encode(said)) == said

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.errors import ConnectionLostError, ShuttingDownError
-from coordinator.raft.network.messages import REPLY_OK, Message, Reply, Request
+from coordinator.raft.network.messages import REPLY_OK, MemberRequest, Message, Reply
 from coordinator.raft.network.rpc import BEGUN_BYTES_MAX, RequestDesk
 
 
@@ -37,10 +37,10 @@ async def test_what_an_earlier_life_asked_is_not_answered_to_the_next_one() -> N
 
     desk.set_handler("propose", decide)
 
-    desk.on_request("2", Request(1, "propose", b"of the first life"))
+    desk.on_request("2", MemberRequest(1, "propose", b"of the first life"))
     await asyncio.sleep(0)
     desk.on_connection_changed("2")
-    desk.on_request("2", Request(1, "propose", b"of the second life"))
+    desk.on_request("2", MemberRequest(1, "propose", b"of the second life"))
     decided.set_result(b"not mine")
     for _ in range(5):
         await asyncio.sleep(0)
@@ -57,7 +57,7 @@ async def test_a_member_that_failed_neither_asks_nor_answers() -> None:
         return payload
 
     desk.set_handler("propose", echo)
-    desk.on_request("2", Request(1, "propose", b"x"))
+    desk.on_request("2", MemberRequest(1, "propose", b"x"))
 
     desk.silence()
     for _ in range(5):
@@ -91,7 +91,7 @@ async def test_another_members_connection_takes_no_answer_away() -> None:
 
     desk.set_handler("propose", echo)
 
-    desk.on_request("2", Request(7, "propose", b"x"))
+    desk.on_request("2", MemberRequest(7, "propose", b"x"))
     desk.on_connection_changed("3")
     for _ in range(5):
         await asyncio.sleep(0)
@@ -125,9 +125,9 @@ async def test_of_thousands_of_questions_a_pass_begins_a_hundred() -> None:
     counts = []
 
     for number in range(250):
-        desk.on_request("2", Request(number, "light", b"%d" % number))
+        desk.on_request("2", MemberRequest(number, "light", b"%d" % number))
     for number in range(250, 253):
-        desk.on_request("2", Request(number, "heavy", b"%d" % number))
+        desk.on_request("2", MemberRequest(number, "heavy", b"%d" % number))
     while len(begun) < 253:
         before = len(begun)
         await asyncio.sleep(0)
@@ -153,7 +153,7 @@ async def test_long_questions_are_begun_by_their_bytes() -> None:
     counts = []
 
     for number, size in enumerate(sizes):
-        desk.on_request("2", Request(number, "propose", b"x" * size))
+        desk.on_request("2", MemberRequest(number, "propose", b"x" * size))
     while len(begun) < len(sizes):
         before = len(begun)
         await asyncio.sleep(0)
@@ -174,7 +174,7 @@ async def test_what_was_asked_of_a_member_that_stops_is_not_begun() -> None:
 
     desk.set_handler("light", note)
     for number in range(150):
-        desk.on_request("2", Request(number, "light", b""))
+        desk.on_request("2", MemberRequest(number, "light", b""))
 
     await desk.stop()
     for _ in range(5):

@@ -23,7 +23,7 @@ from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftC
 from coordinator.errors import ConfigError
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.agreement import facts_of_cluster
-from coordinator.raft.network.frames import FrameReader, frame
+from coordinator.raft.network.frames import PayloadReader, frame
 from coordinator.raft.network.handshake import Acceptor, Dialer, HandshakeError, Identity
 from coordinator.raft.network.messages import FrameError, Message, decode, encode
 from coordinator.raft.network.transport import TURNED_AWAY, UNPROVED_CALLERS_MAX, TcpTransport
@@ -60,7 +60,7 @@ class Network:
         self.secret_file.write_bytes(SECRET)
         self.secret_file.chmod(0o600)
         self.raft = replace(RaftConfig(), handshake_deadline_ms=300)
-        self.sockets = [self._bind() for _ in range(count)]
+        self.sockets = [self.bind(free_ports(1)[0]) for _ in range(count)]
         self.cluster = ClusterConfig(
             name="test",
             secret_file=str(self.secret_file),
@@ -73,10 +73,10 @@ class Network:
         )
         self.transports: list[TcpTransport] = []
 
-    def _bind(self) -> socket.socket:
+    def bind(self, port: int) -> socket.socket:
         bound = socket.socket()
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(("127.0.0.1", free_ports(1)[0]))  # some are bound again
+        bound.bind(("127.0.0.1", port))  # some are bound again
         return bound
 
     def port(self, number: int) -> int:
@@ -119,6 +119,53 @@ async def until(is_true: Callable[[], bool], within_s: float = 5.0) -> None:
     async with asyncio.timeout(within_s):
         while not is_true():  # noqa: ASYNC110 (there is nobody to set an event)
             await asyncio.sleep(0.002)
+
+
+def write_secrets(network: Network, *secrets: bytes) -> None:
+    network.secret_file.write_bytes(b"\n".join(secrets) + b"\n")
+
+
+async def test_the_secret_is_replaced_without_a_stop(network: Network) -> None:
+    """Both lines are believed, the first is proved; the former counts no more once it is gone."""
+    new = secrets.token_hex(32).encode()
+    network.raft = replace(network.raft, election_timeout_ms_min=20, reconnect_delay_ms_max=20)
+    one, _ = await network.start(1)
+    two, _ = await network.start(2)
+
+    async def reconnected() -> None:
+        for transport, other in ((one, "2"), (two, "1")):
+            await until(lambda of=transport, to=other: of.is_connected(to))  # type: ignore[misc]
+            transport.drop(other)
+        await until(lambda: one.is_connected("2") and two.is_connected("1"))
+
+    async def read(*expected: bytes) -> None:
+        await until(lambda: {one.identity.secret, two.identity.secret} == {*expected})
+
+    write_secrets(network, SECRET, new)
+    await until(lambda: one.identity.former == (new,) == two.identity.former)
+    await reconnected()
+    two._secrets.maybe_reload = lambda: None  # type: ignore[method-assign]
+    write_secrets(network, new, SECRET)
+    await read(new, SECRET)
+    await reconnected()
+    del two._secrets.maybe_reload
+    write_secrets(network, new)
+    await read(new)
+    await reconnected()
+    assert one.identity.former == ()
+
+
+async def test_a_secret_that_is_none_leaves_the_former(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While it is written anew a file may be empty, or have too much in it."""
+    network.raft = replace(network.raft, election_timeout_ms_min=20)
+    one, _ = await network.start(1)
+    for wrong in (b"", b"short", b"\n".join([SECRET] * 3)):
+        caplog.clear()
+        network.secret_file.write_bytes(wrong)
+        await until(lambda: "the former secret stays in use" in caplog.text)
+    assert one.identity.secret == SECRET
 
 
 async def test_two_members_meet_and_talk_both_ways(network: Network) -> None:
@@ -267,7 +314,7 @@ async def test_a_peer_that_reads_nothing_is_dropped(network: Network) -> None:
     one, ear = await network.start(1)
     identity = Identity("test", "2", SECRET, facts_of_cluster(network.cluster))
     reader, writer = await asyncio.open_connection("127.0.0.1", network.port(1))
-    dialer, frames = Dialer(identity, "1", os.urandom(32)), FrameReader(1024)
+    dialer, frames = Dialer(identity, "1", os.urandom(32)), PayloadReader(1024)
     writer.write(frame(dialer.begin()))
     while not dialer.is_done:
         frames.feed(await reader.read(1024))
@@ -292,7 +339,7 @@ async def test_a_message_over_the_frame_limit_is_not_sent(network: Network) -> N
     two, _ear = await network.start(2)
     await until(lambda: one.is_connected("2") and two.is_connected("1"))
 
-    assert not one.send("2", say.Request(1, "kind", bytes(6_000)))
+    assert not one.send("2", say.MemberRequest(1, "kind", bytes(6_000)))
     assert one.is_connected("2")
 
 
@@ -376,7 +423,7 @@ def test_mutated_messages_are_refused_or_are_messages() -> None:
     rng = random.Random(7)
     seeds = [
         encode(say.Append(1, 2, 3, 4, 5, ((1, b"\x00abc"), (2, b"\x01")))),
-        encode(say.Request(1, "kind", b"payload")),
+        encode(say.MemberRequest(1, "kind", b"payload")),
         encode(say.SnapshotPiece(1, 2, 3, b"s" * 32, 4, b"data")),
     ]
 
@@ -403,7 +450,7 @@ def test_frames_come_back_however_they_are_chopped() -> None:
     rng = random.Random(3)
     payloads = [rng.randbytes(rng.randrange(0, 300)) for _ in range(200)]
     stream = b"".join(frame(payload) for payload in payloads)
-    reader, found = FrameReader(300), []
+    reader, found = PayloadReader(300), []
 
     while stream:
         count = rng.randrange(1, 700)
