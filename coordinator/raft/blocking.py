@@ -8,6 +8,7 @@ import select
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
@@ -78,20 +79,22 @@ def start_in_place(call: Callable[[], None], /) -> Started:
 
 
 class _Signal:
-    """A counter that one thread raises and another one waits for: an eventfd, or a pipe."""
+    """What one thread gives and another one waits for: an eventfd, or a pipe.
+
+    Each ``take`` takes one of those given: two given in a row are two, as with a pipe."""
 
     def __init__(self) -> None:
         if hasattr(os, "eventfd"):
-            self.fileno = self._giving = os.eventfd(0, os.EFD_CLOEXEC)
+            self.fileno = self._giving = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_SEMAPHORE)
         else:
             self.fileno, self._giving = os.pipe()
 
     def give(self) -> None:
-        """Raise it by one."""
+        """Give one."""
         os.write(self._giving, _ONE)
 
     def take(self) -> None:
-        """Wait until it is raised, and lower it."""
+        """Wait until there is one, and take it."""
         os.read(self.fileno, len(_ONE))
 
     def close(self) -> None:
@@ -101,11 +104,17 @@ class _Signal:
 
 
 class _Desk:
-    """What the caller and the thread share; not the ``StandingThread``, which ends the thread."""
+    """What the caller and the thread share; not the ``StandingThread``, which ends the thread.
+
+    A call is followed by one signal, and so is the end: a thread that the machine lets run only
+    after both runs the call first. One that was dropped would be waited for in vain."""
 
     def __init__(self) -> None:
         self.asked, self.done = _Signal(), _Signal()
+        self.calls: deque[Callable[[], None] | None] = deque()
+        """What was asked and is not begun; None is the end."""
         self.call: Callable[[], None] | None = None
+        """The call that was asked last."""
         self.ended: tuple[Callable[[], None] | None, Exception | None] = (None, None)
         """The call that has ended last, with its error."""
 
@@ -113,7 +122,7 @@ class _Desk:
         """Run one call after the other, until there is none."""
         while True:
             self.asked.take()
-            call = self.call
+            call = self.calls.popleft()
             if call is None:
                 self.asked.close()
                 self.done.close()
@@ -127,9 +136,15 @@ class _Desk:
             found = None  # it holds on to this frame
             self.done.give()
 
+    def ask(self, call: Callable[[], None]) -> None:
+        """Let the thread run ``call``."""
+        self.call = call
+        self.calls.append(call)
+        self.asked.give()
+
     def end(self) -> None:
-        """Let the thread end after what it is doing."""
-        self.call = None
+        """Let the thread end after what it was asked."""
+        self.calls.append(None)
         self.asked.give()
 
 
@@ -149,8 +164,7 @@ class StandingThread:
     def __call__(self, call: Callable[[], None], /) -> Started:
         """Start ``call``; what was started before it must have ended."""
         desk = self._desk or self._begin()
-        desk.call = call
-        desk.asked.give()
+        desk.ask(call)
         return self
 
     def wait(self, seconds: float) -> bool:
@@ -183,7 +197,7 @@ class StandingThread:
         return desk
 
     def close(self) -> None:
-        """Let the thread end after what it is doing; nothing is called any more. Idempotent.
+        """Let the thread end after what it was asked; nothing is called any more. Idempotent.
 
         It ends with this object, too. But who stops must not depend on who still refers to it."""
         if self._end is not None:

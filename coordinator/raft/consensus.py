@@ -3,17 +3,15 @@
 1. A promise (a vote, an acknowledgement) is sent only when it is durable (``send_durable``). A
    leader's requests are sent before its own sync (``send_now``).
 2. A reply of an older term is ignored; one of a newer term ends a leadership (rows 7, 8, 20).
-3. An append is compared with the log first. Entries that agree are not written again, so nothing
-   that was acknowledged is ever cut (row 4). A committed entry never changes, or the member stops.
-4. A second leader in one term is never believed: entries of the same index and term could differ,
+3. A second leader in one term is never believed: entries of the same index and term could differ,
    and nothing would notice. The first leader of a term stays; another member that claims the term
    is dropped, with an alarm. A leader that receives such a claim stops leading in that term: if the
    claim is true both stop before more is acknowledged; if it is a lie it costs an election. The
    member keeps running: stopping would repair nothing, and one frame could stop it.
-5. A leader counts its own entries only as far as they are durable (row 3).
-6. A member that may have forgotten what it promised promises nothing (``recovering``).
+4. A leader counts its own entries only as far as they are durable (row 3).
+5. A member that may have forgotten what it promised promises nothing (``recovering``).
 
-Elections have a file of their own (``elections``).
+Elections (``elections``) and both ends of an append (``replication``) have files of their own.
 """
 
 from __future__ import annotations
@@ -24,14 +22,14 @@ from typing import Any
 from coordinator.raft.barrier import QuorumRounds
 from coordinator.raft.context import RaftContext
 from coordinator.raft.elections import Elections
-from coordinator.raft.engine import InvariantError, Role
+from coordinator.raft.engine import Role
 from coordinator.raft.entries import Entries
 from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
 from coordinator.raft.rejoin.acknowledgement_seals import is_own, sealed
 from coordinator.raft.rejoin.recovering import Proof, ask_after_ms
-from coordinator.raft.replication import Replication
+from coordinator.raft.replication import Following, Replication
 
 
 class Consensus:
@@ -77,24 +75,22 @@ class Consensus:
         if log[-1][1:] != (1, 0):
             self.recovering.note_history()
         self._elections = Elections(context, self.core, may_lead=may_lead)
+        self.following = Following(
+            context, self.core, send=self.send, accept_leader=self.accept_leader,
+            on_agreement=self._maybe_prove,
+        )  # fmt: skip
         self._last_tick_ms = now_ms = self._now_ms()
         self._asks_terms_from_ms = now_ms + ask_after_ms(raft.election_timeout_ms_max)
         self._leader_of_term = (0, "")
         """The last term whose leader this member knows, and that leader."""
-        self._verified = (0, 0)
-        """(term, index) up to which this log is known to agree with that term's leader's."""
-        self._heard_commit_index = 0
-        """The leader's commit index, as last received while the disk here was full."""
-        self.first_commit_index: int | None = None
-        """The commit index named by the first leader that this member heard."""
         self._handlers = self._handlers_by_kind()
 
     def _handlers_by_kind(self) -> dict[type, Callable[[str, Any], None]]:
         elections = self._elections
         return {
-            say.Append: self._on_append,
+            say.Append: self.following.on_append,
             say.Appended: self._on_appended,
-            say.CommitNotice: self._on_commit_notice,
+            say.CommitNotice: self.following.on_commit_notice,
             say.Probe: self._on_probe,
             say.ProbeReply: self._on_probe_reply,
             say.VoteRequest: elections.on_vote_request,
@@ -128,15 +124,6 @@ class Consensus:
         core = self.core
         return core.role is Role.LEADER and core.applied_index >= core.noop_index
 
-    def is_out_of_reach(self, index: int | None = None) -> bool:
-        """Whether the disk is full and the entry at ``index`` cannot come before there is room.
-
-        None: the last one that is committed, as far as is known here."""
-        term, verified_index = self._verified
-        known = verified_index if term == self.core.term else 0
-        index = self._heard_commit_index if index is None else index
-        return bool(self._log.is_full) and index > max(known, self.core.commit_index)
-
     def on_message(self, member_id: str, message: Message) -> None:
         """Act on a message about the log."""
         self._handlers[type(message)](member_id, message)
@@ -161,7 +148,7 @@ class Consensus:
 
     def tick(self) -> None:
         """Do what is due; the order of things in one pass of the loop is the engine's."""
-        if self._is_alone_and_dirty():
+        if not self._others and self._is_alone_and_dirty():
             # The library would count what is not durable yet (row 3).
             self._maybe_begin_round()
             return
@@ -213,7 +200,7 @@ class Consensus:
 
     def due_ms(self) -> int:
         """When ``tick`` must be called at the latest."""
-        if self._is_alone_and_dirty():
+        if not self._others and self._is_alone_and_dirty():
             return self._now_ms() + self._raft.heartbeat_interval_ms
         if self.core.role is Role.LEADER:
             notice_ms = self.replication.notice_due_ms
@@ -275,8 +262,6 @@ class Consensus:
         else:
             core.postpone_election()
         self._elections.on_leader_heard()
-        if self._verified[0] != term:
-            self._verified = (term, 0)
         return True
 
     def _on_second_claim(self, member_id: str, term: int, known_id: str) -> None:
@@ -285,57 +270,10 @@ class Consensus:
         if self.core.role is Role.LEADER:
             self.core.adopt_term(term + 1)
 
-    def _on_append(self, member_id: str, message: say.Append) -> None:
-        if not self.accept_leader(member_id, message.term):
-            return
-        if self.first_commit_index is None:
-            self.first_commit_index = message.commit_index
-        self.recovering.note_leaders_commit(message.commit_index)
-        core, log = self.core, self._log
-        if log.is_full:
-            # It says that it is there, and not what it lacks: that would be sent again and again.
-            # With room it refuses the next heartbeat, and is sent what it lacks.
-            self._heard_commit_index = message.commit_index
-            self._on_commit_notice(member_id, say.CommitNotice(message.term, message.commit_index))
-            self.send(member_id, say.ProbeReply(message.term, 0))
-            return
-        start, last_index = log[0][1], log[-1][1]
-        entries, index = list(message.entries), message.prev_index
-        if index > last_index:
-            self._refuse_append(member_id, message, last_index + 1)
-            return
-        if index < core.commit_index:
-            index = self._skip_committed(index, entries)
-        elif log[index - start][2] != message.prev_term:
-            self._refuse_append(member_id, message, self._first_of_term(index))
-            return
-        agreeing = 0
-        while agreeing < len(entries) and index < last_index:
-            if log[index + 1 - start][2] != entries[agreeing][0]:
-                break
-            agreeing += 1
-            index += 1
-        del entries[:agreeing]
-        commit_index = min(message.commit_index, index + len(entries))
-        self._verified = (message.term, max(self._verified[1], index + len(entries)))
-        if entries:
-            core.append(
-                member_id,
-                term=message.term,
-                epoch=message.epoch,
-                commit_index=commit_index,
-                previous=(index, log[index - start][2]),
-                entries=entries,
-            )
-        else:
-            if commit_index > core.commit_index:
-                core.hear_leader(member_id, message.term, commit_index)
-            self.send(member_id, say.Appended(core.term, message.epoch, index + 1, True))
-        if not self.recovering.is_proven:
-            self._maybe_prove(message)
-
     def _maybe_prove(self, message: say.Append) -> None:
         """End recovery once everything that this leader had committed is here (rule 3 of it)."""
+        if self.recovering.is_proven:
+            return
         commit_index = self.core.commit_index
         term = self._log[commit_index - self._log[0][1]][2]
         if message.commit_index <= commit_index and term == message.term:
@@ -343,40 +281,6 @@ class Consensus:
                 self.recovering.note_caught_up(Proof(term, commit_index))
             else:
                 self._ask_for_terms()
-
-    def _skip_committed(self, index: int, entries: list[tuple[int, bytes]]) -> int:
-        """Drop what is committed here from ``entries``; return the index before the rest."""
-        log, commit_index = self._log, self.core.commit_index
-        start = log[0][1]
-        skipped = min(commit_index - index, len(entries))
-        for offset in range(max(0, start - index - 1), skipped):
-            if log[index + 1 + offset - start][2] != entries[offset][0]:
-                raise InvariantError(f"entry {index + 1 + offset} is committed, and differs")
-        del entries[:skipped]
-        # A leader has every committed entry, so its log agrees with ours up to there.
-        return commit_index
-
-    def _refuse_append(self, member_id: str, message: say.Append, next_index: int) -> None:
-        next_index = max(next_index, self.core.commit_index + 1)
-        self.send(member_id, say.Appended(self.core.term, message.epoch, next_index, False))
-
-    def _first_of_term(self, index: int) -> int:
-        """Return the first index of the term of the entry at ``index``: all of it may differ."""
-        log = self._log
-        start = log[0][1]
-        term = log[index - start][2]
-        while index - 1 > max(self.core.commit_index, start) and log[index - 1 - start][2] == term:
-            index -= 1
-        return index
-
-    def _on_commit_notice(self, member_id: str, message: say.CommitNotice) -> None:
-        core = self.core
-        if message.term != core.term or core.leader_id != member_id:
-            return
-        term, index = self._verified
-        commit_index = min(message.commit_index, index)
-        if term == core.term and core.role is Role.FOLLOWER and commit_index > core.commit_index:
-            core.hear_leader(member_id, term, commit_index)
 
     def _on_probe(self, member_id: str, message: say.Probe) -> None:
         if self.accept_leader(member_id, message.term):

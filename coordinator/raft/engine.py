@@ -13,7 +13,9 @@ Promises of an engine:
 4. ``read_barrier`` returns an index that was committed at some moment after the call began, and
    only once it is applied here (Raft thesis, section 6.4).
 5. ``confirm_leadership`` returns only if a quorum answered a round that began after the call.
-6. A member whose disk failed stops; it never acknowledges again.
+6. ``led_ms`` is a moment at which this member certainly led: a quorum has acknowledged to it, in
+   its own term, something that it logged at that moment. It costs no message.
+7. A member whose disk failed stops; it never acknowledges again.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 
 class InvariantError(Exception):
@@ -52,7 +56,7 @@ class Replica(Protocol):
         not show in them."""
         ...
 
-    def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:
+    def prepare_restore(self, pieces: Iterable[bytes]) -> Replace:
         """Decode a snapshot, leaving the present state alone; return what replaces the whole state
         by it. Both raise ValueError for a snapshot that cannot be.
 
@@ -62,8 +66,15 @@ class Replica(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Replace(Protocol):
+    """Replaces the whole state by a snapshot that was read, if that is still needed."""
+
+    def __call__(self, *, is_needed: bool = True) -> None:
+        """Replace the state; or else free what was read, between other work."""
+        ...
+
+
+class Applied(Struct, frozen=True):
     """A proposal that was committed and applied here."""
 
     index: int
@@ -138,11 +149,12 @@ class Engine(Protocol):
         data are not used again: the next start is refused with that sentence."""
         ...
 
-    async def propose(self, command: bytes) -> Applied:
+    async def propose(self, command: bytes, *, is_patient: bool = False) -> Applied:
         """Order, commit and apply ``command``. Leader only: NoLeaderError elsewhere.
 
         Has no deadline of its own: the caller cancels. Everything proposed in one pass of the
-        event loop becomes one log entry and one sync."""
+        event loop becomes one log entry and one sync. ``is_patient``: it may wait some ms for
+        others that do so; the order of proposals is kept."""
         ...
 
     async def read_barrier(self) -> int:
@@ -154,6 +166,19 @@ class Engine(Protocol):
     async def confirm_leadership(self) -> int:
         """Return the term in which a quorum confirmed, in a round that began after this call,
         that this member leads; NoLeaderError otherwise."""
+        ...
+
+    async def hand_over(self) -> None:
+        """Have the follower with the most entries lead; return when one does. Leader only.
+
+        New proposals are refused meanwhile, for two seconds at most. Raises NoLeaderError
+        elsewhere, and UnavailableError if no follower took it."""
+        ...
+
+    @property
+    def led_ms(self) -> int | None:
+        """The latest moment, by this member's monotonic clock, at which it is known to have led:
+        when it logged the newest entry of its own that it has applied. None: never."""
         ...
 
     async def wait_applied(self, index: int) -> None:
@@ -189,6 +214,12 @@ class Engine(Protocol):
 
     def status(self) -> EngineStatus:
         """Return what this member knows of itself and of the others now."""
+        ...
+
+    def is_in_contact(self) -> bool:
+        """Whether, by ``status``, the leader known here is reachable; on the leader, a quorum.
+
+        Asked all the time, so it costs little."""
         ...
 
     def metrics(self) -> Mapping[str, float]:

@@ -48,6 +48,8 @@ FOUNDING = b"\x02"
 NOTHING: bytes = msgpack.packb([])
 """A group without commands, for an entry that says only that its leader leads."""
 
+_ONLY_BYTES = frozenset({bytes})
+
 _PASS_MS = 5
 _PASS_COMMANDS_MAX = 500
 
@@ -67,7 +69,7 @@ class Proposals:
         self._groups_left = 0
         self.is_cut_off = False
         """Whether more waits than this pass takes."""
-        self._logged: dict[int, tuple[list[Waiter], int]] = {}
+        self._logged: dict[int, tuple[list[Waiter], int, int]] = {}
         self._logged_count = self._logged_bytes = 0
 
     @property
@@ -97,7 +99,7 @@ class Proposals:
                 f"{waiting_bytes} bytes of proposals wait already",
                 proposals_in_flight=self.in_flight,
             )
-        waiter: Waiter = asyncio.get_running_loop().create_future()
+        waiter: Waiter = asyncio.Future(loop=asyncio.get_running_loop())
         self._queue.append((command, waiter))
         self._queued_bytes += len(command)
         return waiter
@@ -132,19 +134,20 @@ class Proposals:
         packed: bytes = msgpack.packb(commands)
         return packed
 
-    def on_logged(self, index: int) -> None:
+    def on_logged(self, index: int, now_ms: int) -> None:
         """The group taken last is the entry at ``index``."""
-        self._logged[index] = (self._taken, self._taken_bytes)
+        self._logged[index] = (self._taken, self._taken_bytes, now_ms)
         self._logged_count += len(self._taken)
         self._logged_bytes += self._taken_bytes
         self._taken = []
 
-    def waiters_of(self, index: int) -> list[Waiter]:
-        """Return the waiters for the commands of the entry at ``index``, in their order."""
-        waiters, size = self._logged.pop(index, ([], 0))
+    def waiters_of(self, index: int) -> tuple[list[Waiter], int | None]:
+        """Return the waiters for the commands of the entry at ``index``, in their order, and when
+        it was logged here; none, and None, if that was not done in this leadership."""
+        waiters, size, logged_ms = self._logged.pop(index, ([], 0, None))
         self._logged_count -= len(waiters)
         self._logged_bytes -= size
-        return waiters
+        return waiters, logged_ms
 
     def fail_queued(self, error: CoordinatorError) -> None:
         """Fail the waiters whose command is in no log."""
@@ -156,7 +159,7 @@ class Proposals:
         """Fail the waiters whose command is in the log, committed or not."""
         logged, self._logged = self._logged, {}
         self._logged_count = self._logged_bytes = 0
-        for waiters, _ in logged.values():
+        for waiters, _, _ in logged.values():
             fail_waiters(waiters, error)
         taken, self._taken = self._taken, []
         fail_waiters(taken, error)
@@ -195,6 +198,8 @@ class Entries:
         self._refusal: Callable[[], CoordinatorError]
         self.owes_one = False
         """Whether an empty entry is due: a recovering member waits for a new commit."""
+        self.led_ms: int | None = None
+        """When the newest entry was logged that was logged here and applied in one leadership."""
         self.entries_total = 0
         self.commands_total = 0
 
@@ -236,7 +241,7 @@ class Entries:
 
     def on_logged(self, index: int) -> None:
         """The entry returned last is the one at ``index``."""
-        self.proposals.on_logged(index)
+        self.proposals.on_logged(index, self._now_ms())
 
     # What is committed.
 
@@ -316,7 +321,9 @@ class Entries:
             commands = unpack_group(entry[1:])
         except ValueError as error:
             raise InvariantError(f"entry {index} cannot be taken apart: {error}") from error
-        waiters = self.proposals.waiters_of(index)
+        waiters, logged_ms = self.proposals.waiters_of(index)
+        if logged_ms is not None:
+            self.led_ms = logged_ms  # a quorum has acknowledged it since, in the same term
         if waiters and len(waiters) != len(commands):
             fail_waiters(waiters, LeaderChangedError("the member failed while it applied this"))
             raise InvariantError(f"entry {index} is not the one that was proposed")
@@ -334,7 +341,7 @@ class Entries:
 def unpack_group(packed: bytes) -> list[bytes]:
     """Return the commands of an entry; raises ValueError for anything else."""
     commands = msgpack.unpackb(packed)
-    if not isinstance(commands, list) or any(type(command) is not bytes for command in commands):
+    if not isinstance(commands, list) or not _ONLY_BYTES.issuperset(map(type, commands)):
         raise ValueError("expected a list of commands in an entry")
     return commands
 

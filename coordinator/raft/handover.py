@@ -1,7 +1,7 @@
 """The handover of a leadership: the next leader is chosen, brought up to date and asked to stand.
 
-A leader hands over when it stops, and when its disk keeps its followers waiting. The steps, each in
-a pass of the loop and all of them bounded:
+A leader hands over when it stops, when its disk keeps its followers waiting, and when it is asked
+to. The steps, each in a pass of the loop and all of them bounded:
 
 1. nothing new is proposed; what is under way is committed and answered (if it waits for this
    leader's disk, the next leader commits it);
@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from coordinator.errors import NoLeaderError, ShuttingDownError, UnavailableError
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Role
 from coordinator.raft.network.messages import StandNow
@@ -106,6 +107,16 @@ class Handovers:
         """Whether new proposals are refused, since another member is about to lead."""
         return self._current is not None
 
+    def refuse_unless_leading(self, consensus: Consensus) -> None:
+        """Raise NoLeaderError or ShuttingDownError if this member takes no proposals."""
+        me = consensus.member_id
+        if consensus.core.role is not Role.LEADER:
+            raise NoLeaderError(f"member {me} does not lead", leader_id=consensus.leader_id)
+        if self.is_stopping:
+            raise ShuttingDownError(f"member {me} is stopping; try another one")
+        if self.is_under_way:
+            raise NoLeaderError(f"member {me} hands its leadership over")
+
     def step(self, consensus: Consensus, in_flight: int, *, is_overtaken: bool) -> None:
         """Do what is due; called in every pass."""
         is_leader = consensus.core.role is Role.LEADER
@@ -128,6 +139,23 @@ class Handovers:
         self._current = Handover(self._now_ms, self._is_connected)
         wake()
         await asyncio.wait((self._current.done,), timeout=HANDOVER_MS_MAX / 1000)
+
+    async def hand_over(self, consensus: Consensus, wake: Callable[[], None]) -> None:
+        """Hand over now, and go on as a follower.
+
+        Raises:
+            NoLeaderError, ShuttingDownError: this member does not lead, or hands over already.
+            UnavailableError: no follower took the leadership; this member still leads.
+        """
+        self.refuse_unless_leading(consensus)
+        current = self._current = Handover(self._now_ms, self._is_connected)
+        wake()
+        await asyncio.wait((current.done,), timeout=HANDOVER_MS_MAX / 1000)
+        if consensus.core.role is Role.LEADER:
+            raise UnavailableError(
+                f"no other member took the leadership within {HANDOVER_MS_MAX} ms; member "
+                f"{consensus.member_id} still leads"
+            )
 
     def give_up(self) -> None:
         """This member has failed."""

@@ -83,28 +83,28 @@ def hash_library(folder: Path) -> str:
 
 
 class _Driven(threading.local):
-    """The clock of the member that is being driven in this thread, in seconds."""
+    """The time of the member that is being driven in this thread, in seconds."""
 
     def __init__(self) -> None:
-        self.now: Callable[[], float] | None = None
+        self.now: float | None = None
 
 
 _driven_member = _Driven()
 
 
 class _Driving:
-    """``with``: the library reads this member's clock. Entered for every message and every pass,
-    so it is no generator."""
+    """``with``: the library reads this member's clock, which is read once for all of it. Entered
+    for every message and every pass, so it is no generator."""
 
-    __slots__ = ("_now", "_outer")
+    __slots__ = ("_now_ms", "_outer")
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._outer: list[Callable[[], float] | None] = []
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._outer: list[float | None] = []
 
     def __enter__(self) -> None:
         self._outer.append(_driven_member.now)
-        _driven_member.now = self._now
+        _driven_member.now = self._now_ms() / 1000
 
     def __exit__(self, *_exception: object) -> None:
         _driven_member.now = self._outer.pop()
@@ -114,7 +114,7 @@ def _driven_now() -> float:
     now = _driven_member.now
     if now is None:
         raise InvariantError("the library read a clock while no member drove it")
-    return now()
+    return now
 
 
 check_library()
@@ -127,12 +127,14 @@ class PeerNode(Node):  # type: ignore[misc]  # the library is untyped
     __eq__ = object.__eq__
     __ne__ = object.__ne__
     __hash__ = object.__hash__
+    id = property(attrgetter("_id"))  # read in each pass: without a call of a Python function
 
 
 class _Mouth(Transport):  # type: ignore[misc]  # the library is untyped
     """The transport of the library: passes its messages to consensus."""
 
     core: HardenedSyncObj
+    ready = True
 
     def __init__(self, _core: Any, self_node: PeerNode, other_nodes: Any) -> None:
         super().__init__(_core, self_node, other_nodes)
@@ -171,7 +173,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self._raft = raft = context.raft
         self._random = context.random
         self._now_ms = context.now_ms
-        self._driving = _Driving(self._now)
+        self._driving = _Driving(context.now_ms)
         self._host = host
         self._entries = entries
         self._may_campaign = False
@@ -223,17 +225,15 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
     """The highest index known to be committed."""
     applied_index: int = _reading("raftLastApplied")
     """The highest index applied to the replica."""
+    noop_index: int = _reading("noopIDx")
+    """The index of the first entry of this leader's term; None before this member ever led."""
 
     @property
     def leader_id(self) -> str | None:
         """The leader of this term, or None if none is known."""
         leader = self._SyncObj__raftLeader
-        return None if leader is None else str(leader.id)
-
-    @property
-    def noop_index(self) -> int:
-        """The index of the first entry of this leader's term."""
-        return int(self._SyncObj__noopIDx or 0)
+        found: str | None = None if leader is None else leader.id
+        return found
 
     @property
     def heartbeat_due_ms(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from coordinator.errors import NoLeaderError, ShuttingDownError
+from coordinator.errors import NoLeaderError, ShuttingDownError, UnavailableError
 from coordinator.raft.engine import (
     Applied,
     EngineStatus,
@@ -54,7 +54,7 @@ class LoopbackEngine:
         """As ``stop``."""
         self._is_stopped = True
 
-    async def propose(self, command: bytes) -> Applied:
+    async def propose(self, command: bytes, *, is_patient: bool = False) -> Applied:
         """Apply ``command`` at once; NoLeaderError, ShuttingDownError unless it runs."""
         if self._is_stopped:
             raise ShuttingDownError(f"member {self._member_id} has stopped")
@@ -75,6 +75,16 @@ class LoopbackEngine:
         """Return term 1; NoLeaderError unless this member runs."""
         self._refuse_when_stopped()
         return 1
+
+    async def hand_over(self) -> None:
+        """Refuse: there is no other member."""
+        self._refuse_when_stopped()
+        raise UnavailableError("there is no other member that could lead")
+
+    @property
+    def led_ms(self) -> int | None:
+        """None: nothing is logged here, and a round costs nothing."""
+        return None
 
     async def wait_applied(self, index: int) -> None:
         """Return; NoLeaderError for an index that was not proposed."""
@@ -113,6 +123,10 @@ class LoopbackEngine:
             is_ready=self._replica is not None,
             is_reachable={},
         )
+
+    def is_in_contact(self) -> bool:
+        """Whether it leads: there is no other member."""
+        return self._role is Role.LEADER
 
     def metrics(self) -> Mapping[str, float]:
         """Return how many commands and entries there were."""

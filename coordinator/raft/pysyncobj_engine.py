@@ -32,7 +32,7 @@ from coordinator.raft.blocking import (
     end_calls,
     run_in_thread,
     start_in_place,
-)
+)  # fmt: skip
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.context import RaftContext
 from coordinator.raft.disk_health import DiskHealth
@@ -67,6 +67,7 @@ from coordinator.raft.storage.quarantine import quarantine, refuse_quarantined
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
 from coordinator.raft.storage.snapshot_store import SnapshotStore
 from coordinator.raft.storage.sync import TRY_AGAIN_S, LogSync
+from coordinator.tls.files import MemberTls, Reloaded
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class PySyncObjEngine:
     Args:
         clock: decides every timeout; the loop's own timers only wake the member up.
         random: for election timeouts and backoff; seeded in simulations.
-        transport: how members talk; TCP by default.
+        transport: how members talk; TCP by default, with ``tls`` if that is given.
         run_blocking: where snapshots, and the log of a slow disk, are synced; by default threads.
         facts: what must be equal on all members, beside the list of them (``agreement``).
         sync_in_place_ms_max: the log of a disk that is slower than this on average is synced there.
@@ -95,6 +96,7 @@ class PySyncObjEngine:
         disk: Disk | None = None,
         random: Random | None = None,
         transport: MemberTransport | None = None,
+        tls: Reloaded[MemberTls] | None = None,
         facts: Sequence[Fact] = (),
         run_blocking: RunBlocking | None = None,
         sync_in_place_ms_max: float = 5.0,
@@ -112,7 +114,7 @@ class PySyncObjEngine:
         self._random = random if random is not None else Random()  # noqa: S311
         self._salts = salts(random)
         self._transport: MemberTransport = transport or TcpTransport(
-            cluster, member, raft, clock=clock, random=self._random
+            cluster, member, raft, clock=clock, random=self._random, tls=tls
         )
         self._transport.agree_on((*facts_of_cluster(cluster), *facts_of_raft(raft), *facts))
         self._sync_in_place_seconds_max = sync_in_place_ms_max / 1000
@@ -126,7 +128,7 @@ class PySyncObjEngine:
             self._member_id, timeout_ms=2 * raft.election_timeout_ms_max,
             ask=self._desk.ask, wake=self._wake,
         )  # fmt: skip
-        self._desk.set_handler(READ_INDEX, self._answer_read_index)
+        self._desk.set_handler(READ_INDEX, lambda *_: self._reads.answer(self._running()))
         self._listeners = Listeners(self._member_id)
         self._is_running = False
         self._failure: BaseException | None = None
@@ -140,8 +142,7 @@ class PySyncObjEngine:
         self._disk_health: DiskHealth | None = None
         self._incarnations: Incarnations | None = None
         self._run_loop = RunLoop(self._pass, clock.monotonic_ms)
-        self._last_pass: tuple[object, ...] = ()
-        """Role, term, leader and commit index as the last pass left them."""
+        self._last_pass: tuple[object, ...] = ()  # role, term, leader and commit index after it
         self._trust = Trust(self._transport, clock, len(self._member_ids))
         self._entries = Entries(
             Proposals(raft, command_bytes_max=raft.frame_bytes_max - ENTRY_OVERHEAD_BYTES),
@@ -192,8 +193,7 @@ class PySyncObjEngine:
         )  # fmt: skip
         self._log_sync = LogSync(
             self._log, send=self._transport.send, start_blocking=self._start_blocking,
-            run_blocking=self._run_blocking,
-            in_place_seconds_max=self._sync_in_place_seconds_max,
+            run_blocking=self._run_blocking, in_place_seconds_max=self._sync_in_place_seconds_max,
             slow_seconds=self._raft.election_timeout_ms_max / 1000,
             on_durable=self._wake, on_failure=self._fail,
         )  # fmt: skip
@@ -227,8 +227,7 @@ class PySyncObjEngine:
             self._disk, self._data_dir, self._others, random=self._random,
             now_ms=self._clock.monotonic_ms, resend_ms=self._raft.heartbeat_interval_ms,
             send=self._transport.send, run_blocking=self._run_blocking,
-            recovering=recovering, ownership=self._ownership,
-            on_met=lambda member_id: inbox.on_met(member_id),
+            recovering=recovering, ownership=self._ownership, on_met=lambda who: inbox.on_met(who),
             on_older_copy=self._consensus.on_older_copy,
             on_cluster_id=self._on_cluster_id, on_failure=self._fail,
         )  # fmt: skip
@@ -298,30 +297,20 @@ class PySyncObjEngine:
         quarantine(self._disk, self._data_dir, note)
         self._fail(error)
 
-    # What a member asks.
-
-    async def propose(self, command: bytes) -> Applied:
+    async def propose(self, command: bytes, *, is_patient: bool = False) -> Applied:
         """Order, commit and apply ``command``; see ``Engine`` for what it raises."""
-        consensus = self._running()
-        if consensus.core.role is not Role.LEADER:
-            raise NoLeaderError(
-                f"member {self._member_id} does not lead", leader_id=consensus.leader_id
-            )
-        if self._handovers.is_stopping:
-            raise ShuttingDownError(f"member {self._member_id} is stopping; try another one")
-        if self._handovers.is_under_way:
-            raise NoLeaderError(f"member {self._member_id} hands its leadership over")
+        self._handovers.refuse_unless_leading(self._running())
         if self._log.is_full:
             assert self._disk_health is not None
             raise self._disk_health.refusal()
         waiter = self._entries.proposals.add(command)
-        self._wake()
+        self._run_loop.wake_soon() if is_patient else self._wake()
         return await waiter
 
     async def read_barrier(self) -> int:
         """Return a read index that is applied here; NoLeaderError without a quorum."""
         index = await self._reads.barrier(self._running)
-        self._running()  # of many who wait the last come late; it may have failed meanwhile
+        self._running()  # of many who wait the last come late; it may have failed
         return index
 
     async def confirm_leadership(self) -> int:
@@ -329,6 +318,15 @@ class PySyncObjEngine:
         term = await self._reads.confirm(self._running())
         self._running()
         return term
+
+    async def hand_over(self) -> None:
+        """Have another member lead; see ``Engine``."""
+        await self._handovers.hand_over(self._running(), self._wake)
+
+    @property
+    def led_ms(self) -> int | None:
+        """A moment at which this member led; None: never."""
+        return self._entries.led_ms
 
     async def wait_applied(self, index: int) -> None:
         """Return once ``index`` is applied here."""
@@ -369,6 +367,11 @@ class PySyncObjEngine:
             trouble="" if self._disk_health is None else self._disk_health.trouble,
         )  # fmt: skip
 
+    def is_in_contact(self) -> bool:
+        """Whether this member reaches its leader, or leads and reaches a quorum."""
+        consensus = self._consensus if self._is_running else None
+        return consensus is not None and facts.is_in_contact(consensus, self._transport)
+
     def metrics(self) -> Mapping[str, float]:
         """Return counters and gauges by name; times in seconds, sizes in bytes."""
         found = facts.figures_of_traffic(self._entries, self._trust)
@@ -382,11 +385,6 @@ class PySyncObjEngine:
         if not self._is_running or self._consensus is None:
             raise ShuttingDownError(f"member {self._member_id} does not run")
         return self._consensus
-
-    async def _answer_read_index(self, _member_id: str, _payload: bytes) -> bytes:
-        return await self._reads.answer(self._running())
-
-    # What its inbox and consensus report.
 
     def _on_heard(self, is_routine: bool) -> None:
         if self._run_loop.is_woken:
@@ -438,7 +436,8 @@ class PySyncObjEngine:
             self._entries.begin_pass()
             consensus.tick()
             is_overtaken = disk_health.is_overtaken(consensus)
-            self._handovers.step(consensus, self._entries.in_flight, is_overtaken=is_overtaken)
+            if is_overtaken or self._handovers.is_under_way:
+                self._handovers.step(consensus, self._entries.in_flight, is_overtaken=is_overtaken)
             self._transport.flush()
             log_sync.sync()
             self._transport.flush()
@@ -450,13 +449,12 @@ class PySyncObjEngine:
 
     def _is_settled(self, consensus: Consensus) -> bool:
         """Whether a pass would find nothing to do: all is as the last one left it."""
-        parts = (self._snapshots, self._incarnations, self._log_sync)
-        return (
-            self._last_pass == consensus.core.position()
-            and consensus.is_settled()
-            and all(part is not None and part.is_settled for part in parts)
-            and not self._handovers.is_under_way
-        )
+        snapshots, incarnations, log_sync = self._snapshots, self._incarnations, self._log_sync
+        return bool(
+            self._last_pass == consensus.core.position() and consensus.is_settled()
+            and log_sync and log_sync.is_settled and snapshots and snapshots.is_settled
+            and incarnations and incarnations.is_settled and not self._handovers.is_under_way
+        )  # fmt: skip
 
     def _after_pass(self, consensus: Consensus, snapshots: SnapshotExchange) -> None:
         self._reads.on_applied(consensus.core.applied_index)
@@ -464,7 +462,8 @@ class PySyncObjEngine:
         if consensus.is_leader_ready:
             self._tell_role(Role.LEADER)
         consensus.recovering.maybe_end(self._log.durable_index, self._clock.monotonic_ms())
-        self._is_ready(consensus)
+        if not self._is_caught_up:
+            self._is_ready(consensus)
         if self._entries.is_between_entries and self._ownership and self._ownership.is_noted:
             snapshots.maybe_make(consensus.core.applied_index)
         snapshots.resend(consensus)
@@ -488,7 +487,7 @@ class PySyncObjEngine:
 
     def _is_ready(self, consensus: Consensus) -> bool:
         if not self._is_caught_up:
-            target = consensus.first_commit_index
+            target = consensus.following.first_commit_index
             if consensus.is_leader_ready or (
                 target is not None and consensus.core.applied_index >= target
             ):
@@ -496,5 +495,5 @@ class PySyncObjEngine:
         if consensus.core.role is Role.LEADER:
             return consensus.is_leader_ready
         is_behind = self._snapshots is not None and self._snapshots.is_needed
-        is_fit = consensus.recovering.is_proven and not consensus.is_out_of_reach()
+        is_fit = consensus.recovering.is_proven and not consensus.following.is_out_of_reach()
         return self._is_caught_up and is_fit and not is_behind

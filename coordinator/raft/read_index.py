@@ -18,7 +18,7 @@ import msgpack  # type: ignore[import-untyped]
 from coordinator.errors import NoLeaderError, NoSpaceError, OutcomeUnknownError, ShuttingDownError
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Role
-from coordinator.waiting import Answer, Waiters
+from coordinator.waiting import SharedAnswer, Waiters
 
 _INDEX_BYTES_MAX = 9
 """A number as it is packed."""
@@ -41,9 +41,9 @@ class ReadIndex:
         self._waiters = Waiters()
         self._asking: asyncio.Task[int] | None = None
         self._next_asking: asyncio.Task[int] | None = None
-        self._answers: dict[asyncio.Future[int], Answer[int]] = {}
+        self._answers: dict[asyncio.Future[int], SharedAnswer[int]] = {}
         """The waiters of each request and each round under way."""
-        self._later: Answer[int] = Answer()
+        self._later: SharedAnswer[int] = SharedAnswer()
         """The readers that were refused because there was no leader."""
         self._trying_again: asyncio.Task[None] | None = None
 
@@ -80,7 +80,7 @@ class ReadIndex:
         """Return once ``index`` is applied; NoSpaceError if a full disk prevents it."""
         if consensus.core.applied_index >= index:
             return
-        if consensus.is_out_of_reach(index):
+        if consensus.following.is_out_of_reach(index):
             raise NoSpaceError(
                 f"the disk of member {self._member_id} is full, and entry {index} is not on it"
             )
@@ -105,7 +105,7 @@ class ReadIndex:
         """Return what becomes of ``shared``, which is not done."""
         answer = self._answers.get(shared)
         if answer is None:
-            answer = self._answers[shared] = Answer()
+            answer = self._answers[shared] = SharedAnswer()
             shared.add_done_callback(self._settle)
         return await answer.wait()
 

@@ -1,4 +1,4 @@
-"""Replication: what a leader knows of each follower's log, and what it sends next. No I/O.
+"""Replication: both ends of an append, the leader's and the follower's. No I/O.
 
 1. ``match_index`` only grows within a term: what a follower acknowledged stays acknowledged.
 2. A reply counts only in the epoch in which its request was sent. Every step back begins a new
@@ -22,6 +22,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.config import RaftConfig
+from coordinator.raft.context import RaftContext
+from coordinator.raft.engine import InvariantError, Role
+from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network.messages import (
     APPEND_ENTRIES_MAX,
     Append,
@@ -30,6 +33,7 @@ from coordinator.raft.network.messages import (
     LogLost,
     Message,
     Probe,
+    ProbeReply,
 )
 from coordinator.raft.rejoin.acknowledgement_seals import NOTHING_SAID, SEAL_BYTES, Said
 
@@ -133,7 +137,7 @@ class Progress:
 
 
 class Replication:
-    """The leader's side of the log."""
+    """The leader's side of the log: what each follower has, and what it is sent next."""
 
     def __init__(
         self,
@@ -218,10 +222,12 @@ class Replication:
 
     def must_notify(self, commit_index: int) -> bool:
         """Return whether a follower lacks the commit index, and no time is set to send it."""
-        return self._notices.due_ms is None and any(
-            progress.sent_commit_index < commit_index <= progress.match_index
-            for progress in self.followers.values()
-        )
+        if self._notices.due_ms is not None:
+            return False
+        for progress in self.followers.values():
+            if progress.sent_commit_index < commit_index <= progress.match_index:
+                return True
+        return False
 
     def _send_notice(self, progress: Progress, term: int, commit_index: int) -> None:
         progress.sent_commit_index = commit_index
@@ -336,3 +342,144 @@ class Replication:
         while progress.in_flight and progress.in_flight[0][0] <= progress.match_index:
             _, size = progress.in_flight.popleft()
             progress.in_flight_bytes -= size
+
+
+class Following:
+    """The follower's side of the log.
+
+    An append is compared with the log first. Entries that agree are not written again, so nothing
+    that was acknowledged is ever cut (row 4). A committed entry never changes, or the member stops.
+
+    Args:
+        send: sends once everything written by now is durable.
+        accept_leader: follows the leader of (member id, term); False if the member must not.
+        on_agreement: is called with an append whose entries this log has.
+    """
+
+    def __init__(
+        self,
+        context: RaftContext,
+        core: HardenedSyncObj,
+        *,
+        send: Callable[[str, Message], None],
+        accept_leader: Callable[[str, int], bool],
+        on_agreement: Callable[[Append], None],
+    ) -> None:
+        self._log = context.log
+        self._recovering = context.recovering
+        self._core = core
+        self._send = send
+        self._accept_leader = accept_leader
+        self._on_agreement = on_agreement
+        self._verified = (0, 0)
+        """(term, index) up to which this log is known to agree with that term's leader's."""
+        self._heard_commit_index = 0
+        """The leader's commit index, as last received while the disk here was full."""
+        self.first_commit_index: int | None = None
+        """The commit index named by the first leader that this member heard."""
+
+    def is_out_of_reach(self, index: int | None = None) -> bool:
+        """Whether the disk is full and the entry at ``index`` cannot come before there is room.
+
+        None: the last one that is committed, as far as is known here."""
+        term, verified_index = self._verified
+        known = verified_index if term == self._core.term else 0
+        index = self._heard_commit_index if index is None else index
+        return bool(self._log.is_full) and index > max(known, self._core.commit_index)
+
+    def on_append(self, member_id: str, message: Append) -> None:
+        """Write what is new in an append to the log, and acknowledge it; or say what is missing."""
+        if not self._accept_leader(member_id, message.term):
+            return
+        if self._verified[0] != message.term:
+            self._verified = (message.term, 0)
+        if self.first_commit_index is None:
+            self.first_commit_index = message.commit_index
+        self._recovering.note_leaders_commit(message.commit_index)
+        core, log = self._core, self._log
+        if log.is_full:
+            self._answer_without_room(member_id, message)
+            return
+        start, last_index = log[0][1], log[-1][1]
+        entries, index = list(message.entries), message.prev_index
+        if index > last_index:
+            self._refuse_append(member_id, message, last_index + 1)
+            return
+        if index < core.commit_index:
+            index = self._skip_committed(index, entries)
+        elif log[index - start][2] != message.prev_term:
+            self._refuse_append(member_id, message, self._first_of_term(index))
+            return
+        index = self._skip_agreeing(index, entries)
+        commit_index = min(message.commit_index, index + len(entries))
+        self._verified = (message.term, max(self._verified[1], index + len(entries)))
+        if entries:
+            core.append(
+                member_id,
+                term=message.term,
+                epoch=message.epoch,
+                commit_index=commit_index,
+                previous=(index, log[index - start][2]),
+                entries=entries,
+            )
+        else:
+            if commit_index > core.commit_index:
+                core.hear_leader(member_id, message.term, commit_index)
+            self._send(member_id, Appended(core.term, message.epoch, index + 1, True))
+        self._on_agreement(message)
+
+    def on_commit_notice(self, member_id: str, message: CommitNotice) -> None:
+        """Commit what the leader has committed, as far as it is known to be the same here."""
+        core = self._core
+        if message.term != core.term or core.leader_id != member_id:
+            return
+        term, index = self._verified
+        commit_index = min(message.commit_index, index)
+        if term == core.term and core.role is Role.FOLLOWER and commit_index > core.commit_index:
+            core.hear_leader(member_id, term, commit_index)
+
+    def _answer_without_room(self, member_id: str, message: Append) -> None:
+        """Say that this member is there, and not what it lacks: that would be sent again and again.
+
+        With room it refuses the next heartbeat, and is sent what it lacks."""
+        self._heard_commit_index = message.commit_index
+        self.on_commit_notice(member_id, CommitNotice(message.term, message.commit_index))
+        self._send(member_id, ProbeReply(message.term, 0))
+
+    def _skip_agreeing(self, index: int, entries: list[tuple[int, bytes]]) -> int:
+        """Drop what this log has already from ``entries``; return the index before the rest."""
+        log = self._log
+        start, last_index = log[0][1], log[-1][1]
+        agreeing = 0
+        while agreeing < len(entries) and index < last_index:
+            if log[index + 1 - start][2] != entries[agreeing][0]:
+                break
+            agreeing += 1
+            index += 1
+        del entries[:agreeing]
+        return index
+
+    def _skip_committed(self, index: int, entries: list[tuple[int, bytes]]) -> int:
+        """Drop what is committed here from ``entries``; return the index before the rest."""
+        log, commit_index = self._log, self._core.commit_index
+        start = log[0][1]
+        skipped = min(commit_index - index, len(entries))
+        for offset in range(max(0, start - index - 1), skipped):
+            if log[index + 1 + offset - start][2] != entries[offset][0]:
+                raise InvariantError(f"entry {index + 1 + offset} is committed, and differs")
+        del entries[:skipped]
+        # A leader has every committed entry, so its log agrees with ours up to there.
+        return commit_index
+
+    def _refuse_append(self, member_id: str, message: Append, next_index: int) -> None:
+        next_index = max(next_index, self._core.commit_index + 1)
+        self._send(member_id, Appended(self._core.term, message.epoch, next_index, False))
+
+    def _first_of_term(self, index: int) -> int:
+        """Return the first index of the term of the entry at ``index``: all of it may differ."""
+        log = self._log
+        start = log[0][1]
+        term = log[index - start][2]
+        while index - 1 > max(self._core.commit_index, start) and log[index - 1 - start][2] == term:
+            index -= 1
+        return index

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+PATIENT_MS = 3
+
 
 class RunLoop:
     """The run loop of one member; ``run`` is one pass and must not raise."""
@@ -15,6 +17,7 @@ class RunLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._next: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._soon: asyncio.TimerHandle | None = None
         self._due_ms = 0
 
     @property
@@ -25,12 +28,17 @@ class RunLoop:
     def wake(self) -> None:
         """Run a pass as soon as the loop can; one pass serves all calls until then."""
         if self._next is None:
-            self._next = self._running_loop().call_soon(self._begin)
+            self._next = (self._loop or self._running_loop()).call_soon(self._begin)
+
+    def wake_soon(self) -> None:
+        """Run a pass in ``PATIENT_MS`` at the latest; what waits for it may share one before."""
+        if self._next is None and self._soon is None:
+            self._soon = self._running_loop().call_later(PATIENT_MS / 1000, self._on_soon)
 
     def set_due(self, due_ms: int) -> None:
         """Run a pass at ``due_ms`` at the latest; earlier calls do not count any more."""
         self._due_ms = due_ms
-        loop = self._running_loop()
+        loop = self._loop or self._running_loop()
         at = loop.time() + max(1, due_ms - self._now_ms()) / 1000
         if self._timer is not None:
             if self._timer.when() <= at:
@@ -40,10 +48,10 @@ class RunLoop:
 
     def cancel(self) -> None:
         """Run no more passes, unless woken again."""
-        for handle in (self._next, self._timer):
+        for handle in (self._next, self._timer, self._soon):
             if handle is not None:
                 handle.cancel()
-        self._next = self._timer = None
+        self._next = self._timer = self._soon = None
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         """Return the member's loop; asyncio asks the system for the process each time."""
@@ -53,7 +61,14 @@ class RunLoop:
 
     def _begin(self) -> None:
         self._next = None
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         self._run()
+
+    def _on_soon(self) -> None:
+        self._soon = None
+        self.wake()
 
     def _on_timer(self) -> None:
         self._timer = None

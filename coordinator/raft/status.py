@@ -56,6 +56,16 @@ def status(
     )
 
 
+def is_in_contact(consensus: Consensus, transport: MemberTransport) -> bool:
+    """Whether the leader that ``status`` would name, or as leader a quorum, is reachable."""
+    leader_id = consensus.leader_id
+    if leader_id != consensus.member_id:
+        return leader_id is not None and transport.is_connected(leader_id)
+    others = consensus.replication.followers
+    heard = sum(map(transport.is_connected, others)) + 1
+    return 2 * heard > len(others) + 1
+
+
 def figures_of_traffic(entries: Entries, trust: Trust) -> dict[str, float]:
     """Return what is counted of entries and of other members' claims."""
     proposals = entries.proposals

@@ -1,6 +1,6 @@
 """The bounds of terms that another member may name. Pure.
 
-A term that was accepted once is stored and never decreases, so one lie would last for ever: no
+A term that was accepted once is stored and never decreases, so one lie would never end: no
 election can follow the highest possible number. Terms grow by one with an election; a member that
 missed half a century of constant elections is ``TERM_JUMP_MAX`` behind.
 

@@ -69,7 +69,7 @@ class Peer:
         self.heard: dict[type, Message] = {}
         """The last message of each kind."""
         self.replies: dict[int, say.Reply] = {}
-        self.requests: list[say.Request] = []
+        self.requests: list[say.MemberRequest] = []
         self.answers: dict[str, Callable[[bytes], bytes | None]] = {}
         """What it answers to a request of a kind; None: nothing."""
         ids = random.randbytes(8 * INCARNATIONS_KEPT)
@@ -112,7 +112,7 @@ class Peer:
             self.send(say.ProbeReply(message.term, message.round_number))
         elif isinstance(message, say.VoteRequest) and self.votes:
             self.send(say.VoteGrant(message.term))
-        elif isinstance(message, say.Request):
+        elif isinstance(message, say.MemberRequest):
             self.requests.append(message)
             answer = self.answers.get(message.kind, lambda _: None)(message.payload)
             if answer is not None:
@@ -218,7 +218,8 @@ class Stage:
         return self.peers[0]
 
     def with_peers(self, task: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(task, self._peers_loop).result(_WITHIN_S)
+        doing = asyncio.run_coroutine_threadsafe(task, self._peers_loop)
+        return doing.result(2 * patient(_WITHIN_S))
 
     def say(self, *messages: Message, peer: Peer | None = None) -> None:
         """Have member 2, or another one, say this, all of it in one write."""
@@ -233,7 +234,7 @@ class Stage:
         """Have member 2 ask member 1; return the answer."""
         self._numbers += 1
         number = self._numbers
-        self.say(say.Request(number, kind, payload))
+        self.say(say.MemberRequest(number, kind, payload))
         self.until(lambda: number in self.peer.replies)
         return self.peer.replies.pop(number)
 

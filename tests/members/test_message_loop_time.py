@@ -156,7 +156,7 @@ def _with_proposals(stage: Stage) -> None:
         deadline_ms = stage.clock.monotonic_ms() + 5_000
         for _ in range(RAFT.proposals_in_flight_max):
             operation = Create(f"/wide/p{next(_NUMBERS)}")
-            waiting = stage.member.submit(operation, request=None, deadline_ms=deadline_ms)
+            waiting = stage.member.proposer.submit(operation, request=None, deadline_ms=deadline_ms)
             stage.member._tasks.spawn(_given_up(waiting), "a client")
 
     stage.loop.run(ask())
@@ -323,7 +323,9 @@ ROWS: dict[type, dict[str, Row]] = {
     say.Vouch: {"alone": _to_follower(lambda _: say.Vouch("2", IDS))},
     say.SnapshotPiece: {"all": _snapshot},
     say.SnapshotReply: {"alone": _next_piece},
-    say.Request: {"of no kind": _to_follower(lambda _: say.Request(1, "none", b"p" * LARGEST))},
+    say.MemberRequest: {
+        "of no kind": _to_follower(lambda _: say.MemberRequest(1, "none", b"p" * LARGEST))
+    },
     say.Reply: {
         "to nothing": _to_follower(lambda _: say.Reply(10**9, say.REPLY_OK, "", b"p" * LARGEST))
     },

@@ -11,14 +11,19 @@ import json
 from collections.abc import Callable, Iterator
 from itertools import count
 
+import msgspec
 import pytest
 
 from coordinator.raft.read_index import READ_INDEX
+from coordinator.service.asking import REQUEST_KIND as ASKING
 from coordinator.service.divergence import DIGEST_KIND, VERDICT_KIND
 from coordinator.service.heartbeats import _SESSIONS_PER_ROUND_MAX
 from coordinator.service.heartbeats import REQUEST_KIND as HEARTBEAT
 from coordinator.service.locks.lease_remaining import REQUEST_KIND as PROMISES
+from coordinator.service.members import HANDOVER_KIND
+from coordinator.service.members import REQUEST_KIND as FACTS
 from coordinator.service.proposals import REQUEST_KIND as PROPOSE
+from coordinator.service.turns import ASKING_TOLD_MAX
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, Multi, SetData
 from coordinator.state.packing import pack
@@ -132,7 +137,14 @@ ASKED: dict[str, dict[str, Row]] = {
         "of nine": _verdict,
         "of nothing": _leading(b"\xdd\x00\x3f\x00\x00" + b"\x90" * 0x3F0000),
     },
+    HANDOVER_KIND: {"alone": _leading(b""), "of nothing": _leading(b"\x90" * 1_000_000)},
+    FACTS: {"alone": _leading(b""), "of nothing": _leading(b"\x90" * 1_000_000)},
     READ_INDEX: {"alone": _leading(b"")},
+    ASKING: {
+        "of all": _leading(msgspec.msgpack.encode([("c" * 64, True)] * ASKING_TOLD_MAX)),
+        "the longest": _leading(msgspec.msgpack.encode([("", True)] * 80_000)),
+        "too long": _leading(msgspec.msgpack.encode([("", True)] * 1_000_000)),
+    },
 }
 
 

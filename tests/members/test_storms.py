@@ -3,9 +3,10 @@ follow each other as fast as they may come.
 
 A leader stays one as long as its heartbeats leave in time. So what is counted is passes of the loop
 between the moment at which a heartbeat is due and the pass that sends it: a storm may not add one.
-Each pass is short, also while thousands are handled one after the other (here), and for each
-route and command (the tests of the wire); so a heartbeat is late by a few passes at most, and is
-read a few passes later.
+The loop's timer goes off up to a millisecond later; how many passes that is, is the machine's
+matter, so they are not counted, and such a timer is set once or twice. Each pass is short, also
+while thousands are handled one after the other (here), and for each route and command (the tests of
+the wire); so a heartbeat is late by a few passes at most, and is read a few passes later.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ from tests.members.stage import RAFT, Stage, entry_of, staged, uncollected
 
 pytestmark = pytest.mark.check
 
+TIMER_S = 0.002
+"""A timer set by a clock of whole milliseconds goes off so late at most."""
+TIMERS_MAX = 2
+"""One that was set before the heartbeat was due, one set anew because it went off too early."""
 PASSES_LATE_MAX = 3
 """One in which it becomes due, one that finds that out, one that sends it."""
 LARGEST = RAFT.frame_bytes_max - 64 * 1024 - 100
@@ -49,6 +54,8 @@ class Overdue:
     passes: int = 0
     most: int = 0
     sent_count: int = field(default=0)
+    timers_s: set[float] = field(default_factory=set)
+    """When the timers go off that were waited for since it is due."""
 
     def __post_init__(self) -> None:
         replication = self.stage.engine._consensus.replication  # type: ignore[union-attr]
@@ -57,6 +64,7 @@ class Overdue:
         def counted(*said: int) -> None:
             self.sent_count += 1
             send(*said)
+            self._wait_for_next()  # due again by now if the machine let this pass take so long
 
         replication.send_heartbeats = counted  # type: ignore[method-assign]
         self.stage.loop.loop.after_pass = self._after_pass
@@ -66,11 +74,27 @@ class Overdue:
         is_due = core.role is Role.LEADER and (
             self.stage.clock.monotonic_ms() > core.heartbeat_due_ms
         )
-        self.passes = self.passes + 1 if is_due else 0
-        self.most = max(self.most, self.passes)
+        if not is_due:
+            self._wait_for_next()
+        elif not self._is_timer_awaited():
+            self.passes += 1
+            self.most = max(self.most, self.passes)
+
+    def _is_timer_awaited(self) -> bool:
+        run_loop, now_s = self.stage.engine._run_loop, self.stage.loop.loop.time()
+        timer = run_loop._timer
+        if run_loop.is_woken or timer is None or not now_s < timer.when() <= now_s + TIMER_S:
+            return False
+        self.timers_s.add(timer.when())
+        return len(self.timers_s) <= TIMERS_MAX
+
+    def _wait_for_next(self) -> None:
+        self.passes = 0
+        self.timers_s.clear()
 
     def begin(self) -> None:
-        self.passes = self.most = self.sent_count = 0
+        self.most = self.sent_count = 0
+        self._wait_for_next()
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +114,7 @@ Said = Callable[[Stage], say.Message]
 
 
 def _request(kind: str, payload: bytes = b"") -> Said:
-    return lambda _: say.Request(10**6, kind, payload)
+    return lambda _: say.MemberRequest(10**6, kind, payload)
 
 
 def _of_now(make: Callable[[int], say.Message]) -> Said:
@@ -139,14 +163,14 @@ STORMS: dict[type, dict[str, Said]] = {
         )
     },
     say.SnapshotReply: {"": _of_now(lambda term: say.SnapshotReply(term, 1, 0, False))},
-    say.Request: {
+    say.MemberRequest: {
         "of no kind": _request("none"),
         "large, of no kind": _request("none", b"p" * LARGEST),
         "heartbeats": _request("heartbeat", b'["s1"]'),
         "heartbeat of one with all holds": _request("heartbeat", b'["s0"]'),
         "promises": _request("promises", b'{"sessions": ["s1"], "paths": ["/locks"]}'),
         "read indexes": _request("raft.read_index"),
-        "digests": lambda stage: say.Request(
+        "digests": lambda stage: say.MemberRequest(
             10**6, DIGEST_KIND, pack((FORMAT, stage.core.term, (stage.last[0], (0, 0, "", 0))))
         ),
         "proposals": _request(
@@ -225,11 +249,11 @@ def test_no_storm_of_clients_deposes_a_leader(stage: Stage, overdue: Overdue) ->
             deadline_ms = stage.clock.monotonic_ms() + 10_000
             operations = [SetData("/wide", each) for _ in range(RAFT.proposals_in_flight_max - 1)]
             await asyncio.gather(
-                stage.member.submit(
+                stage.member.proposer.submit(
                     Create(f"/wide/storm-{number}"), request=None, deadline_ms=deadline_ms
                 ),
                 *(
-                    stage.member.submit(operation, request=None, deadline_ms=deadline_ms)
+                    stage.member.proposer.submit(operation, request=None, deadline_ms=deadline_ms)
                     for operation in operations
                 ),
                 return_exceptions=True,

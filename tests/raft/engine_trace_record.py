@@ -56,7 +56,7 @@ def shown_message(message: Message) -> str:
         case say.SnapshotReply(term, index, offset, is_installed):
             what = "installed" if is_installed else f"wants byte {offset}"
             return f"SnapshotReply term {term}, at entry {index}: {what}"
-        case say.Request(_, kind, payload):
+        case say.MemberRequest(_, kind, payload):
             return f"Request {kind} {payload.decode()}".rstrip()
         case say.Reply(_, status, code, payload):
             return f"Reply {status} {code}".rstrip()

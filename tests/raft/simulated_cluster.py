@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgpack
 
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
-from coordinator.raft.engine import LeaderListener, RequestHandler, Role
+from coordinator.raft.engine import LeaderListener, Replace, RequestHandler, Role
 from coordinator.raft.network.agreement import Fact
 from coordinator.raft.network.messages import (
     Appended,
@@ -44,6 +44,8 @@ class ListReplica:
         self.commands: list[bytes] = []
         self.on_apply: Callable[[bytes], None] | None = None
         self.restored_total = 0
+        self.let_go_total = 0
+        """How often a snapshot that was read was not needed."""
 
     def apply(self, index: int, term: int, command: bytes) -> Any:
         if self.on_apply is not None:
@@ -58,10 +60,13 @@ class ListReplica:
             for start in range(0, max(1, len(commands)), PIECE_COMMANDS)
         )
 
-    def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:
+    def prepare_restore(self, pieces: Iterable[bytes]) -> Replace:
         commands = [command for piece in pieces for command in msgpack.unpackb(piece)]
 
-        def replace() -> None:
+        def replace(*, is_needed: bool = True) -> None:
+            if not is_needed:
+                self.let_go_total += 1
+                return
             assert len(commands) >= len(self.commands), "a restore never goes back"
             self.commands = commands
             self.restored_total += 1
@@ -186,6 +191,9 @@ class Member:
         else:
             self.disk.kill()
         known = len(self.failures)
+        log = self.engine._log
+        for closing in ("sync", "_destroy") if log is not None else ():
+            setattr(log, closing, lambda: None)  # who is killed does not close its log
         await self.engine.stop()
         del self.failures[known:]  # of a sync that was under way when it died
 

@@ -98,6 +98,20 @@ def test_nothing_is_left_of_it() -> None:
         assert len(os.listdir("/proc/self/fd")) <= before
 
 
+def test_a_call_is_run_though_the_end_follows_at_once() -> None:
+    """Before the thread has looked: both signals were one, and the call was dropped."""
+    for _ in range(20):
+        thread, ran = StandingThread("ended"), threading.Event()
+        thread(ran.set)
+        thread.close()
+
+        assert ran.wait(5)
+    for each in threading.enumerate():
+        if each.name == "ended":
+            each.join(5)
+    assert _threads("ended") == 0
+
+
 def test_it_ends_when_it_is_told_to_whoever_still_refers_to_it() -> None:
     """A stopped member may be referred to for long: caches of libraries keep what they met."""
     thread = StandingThread("told")

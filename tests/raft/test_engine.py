@@ -214,6 +214,50 @@ def test_a_cut_off_leader_steps_down_within_an_election_timeout() -> None:
     run(scenario())
 
 
+def test_a_patient_proposal_shares_the_next_entry_or_goes_after_a_moment() -> None:
+    """It keeps its place before what comes later, and waits for nothing that does not come."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(3).start()
+        leader = await cluster.leader()
+        first = asyncio.ensure_future(leader.engine.propose(b"first", is_patient=True))
+        await asyncio.sleep(0.001)
+
+        second = await leader.engine.propose(b"second")
+        assert (await first).index == second.index
+        lone = await leader.engine.propose(b"lone", is_patient=True)
+        assert lone.index == second.index + 1
+        assert leader.replica.commands == [b"first", b"second", b"lone"]
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_leader_knows_when_it_led_by_what_a_quorum_holds() -> None:
+    """What was logged before a cut and never acknowledged proves nothing."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(3).start()
+        leader = await cluster.leader()
+        assert cluster.others(leader)[0].engine.led_ms is None
+        await leader.engine.propose(b"held")
+        known_ms = leader.engine.led_ms
+        cluster.network.isolate(leader.member_id)
+        unknown = asyncio.ensure_future(leader.engine.propose(b"unknown"))
+
+        await cluster.leader(cluster.others(leader))
+
+        assert leader.engine.led_ms == known_ms
+        cluster.network.heal()
+        with pytest.raises(LeaderChangedError):
+            await unknown
+        await cluster.equal()
+        assert leader.engine.led_ms == known_ms
+        await cluster.stop()
+
+    run(scenario())
+
+
 def test_a_cut_off_leader_answers_no_read() -> None:
     """Reads on the old side of a partition are refused while the new side writes."""
 

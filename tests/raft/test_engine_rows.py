@@ -16,36 +16,50 @@ import pytest
 
 from coordinator.clock import ManualClock
 from coordinator.config import RaftConfig
+from coordinator.errors import ShuttingDownError
 from coordinator.raft import hardening
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.context import RaftContext
-from coordinator.raft.engine import InvariantError, Role
+from coordinator.raft.engine import InvariantError, Replica, Role
 from coordinator.raft.entries import NO_OP, REGULAR, Entries, Proposals
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
 from coordinator.raft.rejoin.recovering import Recovering
 from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.storage.journal import Journal
+from coordinator.raft.storage.ownership import Ownership
 from tests.raft.storage.simulated_disk import SimulatedDisk
 
 X = REGULAR + b"\x91\xc4\x01x"
 """An entry with the one command b"x"."""
 
 
-class BenchEntries(Entries):
-    """A bench's entries: those that are committed are noted as they are."""
+class Applied:
+    """A bench's replica: what is committed is noted as it is."""
 
-    def __init__(self, bench: Bench) -> None:
-        super().__init__(cast("Proposals", bench), lambda: 0, lambda _: None)
-        self._log = bench.log
-        self._applied = bench.applied
+    def __init__(self) -> None:
+        self.commands: list[tuple[int, int, bytes]] = []
 
-    def first(self) -> bytes:
-        return NO_OP
+    def apply(self, index: int, term: int, command: bytes) -> None:
+        self.commands.append((index, term, command))
 
-    def apply(self, index: int, term: int, entry: bytes) -> bool:
-        self._applied.append((index, term, entry))
-        return True
+
+class Founded:
+    """An ownership whose cluster has its id."""
+
+    cluster_id = b"12345678"
+
+
+def entries_of(log: Journal, applied: Applied) -> Entries:
+    """Return the entries of a bench, applied as soon as they are committed."""
+    raft = RaftConfig()
+    entries = Entries(Proposals(raft, command_bytes_max=1_000), lambda: 0, lambda _: None)
+    entries.open(
+        cast("Replica", applied), log, cast("Ownership", Founded()),
+        on_applied=lambda _: None, refusal=ShuttingDownError,
+    )  # fmt: skip
+    entries.begin_pass()
+    return entries
 
 
 class Bench:
@@ -65,11 +79,10 @@ class Bench:
         self.seals: list[bytes] = []
         """Of the acknowledgements that it gave, which are shown without."""
         self.distrusted: list[tuple[str, str]] = []
-        self.groups: list[bytes] = []
-        self.applied: list[tuple[int, int, bytes]] = []
+        self.applied = Applied()
         self.snapshots_needed: list[str] = []
         self.raft = RaftConfig()
-        self.entries = BenchEntries(self)
+        self.entries = entries_of(self.log, self.applied)
         context = RaftContext(
             "1", tuple(each for each in members if each != "1"), log=self.log, raft=self.raft,
             random=Random(1), now_ms=self.clock.monotonic_ms,
@@ -99,14 +112,6 @@ class Bench:
         self.distrusted.append((member_id, why))
 
     is_refused = False
-
-    # Its proposals
-
-    def take_group(self) -> bytes | None:
-        return self.groups.pop(0) if self.groups else None
-
-    def on_logged(self, index: int) -> None:
-        pass
 
     # What tests do
 
@@ -174,7 +179,7 @@ def test_row_3_a_lone_member_syncs_before_it_counts() -> None:
     bench.consensus.tick()
     bench.clock.advance(5)
     bench.consensus.tick()
-    bench.groups.append(b"\x90")
+    bench.entries.owes_one = True
 
     bench.consensus.tick()
     bench.consensus.tick()
@@ -241,7 +246,7 @@ def test_row_5_a_reply_does_not_rewind_what_is_sent_next() -> None:
     bench = Bench()
     bench.lead()
     for _ in range(3):
-        bench.groups.append(b"\x90")
+        bench.entries.owes_one = True
         bench.consensus.tick()
     progress = bench.consensus.replication.followers["2"]
     assert progress.next_index == 6
@@ -305,7 +310,7 @@ def test_row_9_a_message_without_entries_commits_nothing_unverified() -> None:
     bench.consensus.tick()
 
     assert bench.core.commit_index == 1
-    assert bench.applied == []
+    assert bench.applied.commands == []
 
 
 def test_row_13_the_commit_index_is_not_read_from_disk() -> None:
@@ -519,7 +524,7 @@ def test_what_was_acknowledged_to_an_earlier_leadership_counts_for_nothing_in_a_
     bench = Bench()
     bench.lead()
     for _ in range(4):
-        bench.groups.append(b"\x90")
+        bench.entries.owes_one = True
         bench.consensus.tick()
     acknowledged = bench.log.last_index
     bench.follower_holds("2", acknowledged)

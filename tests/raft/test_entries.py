@@ -107,7 +107,7 @@ async def test_who_waits_for_the_rest_of_an_entry_is_told_when_the_member_ends()
     proposals.begin_pass()
     group = proposals.take_group()
     assert group is not None
-    proposals.on_logged(7)
+    proposals.on_logged(7, 0)
     entries.begin_pass()
     assert not entries.apply(7, 1, REGULAR + group)
 
@@ -129,7 +129,7 @@ def test_a_pass_logs_a_bounded_number_of_groups() -> None:
             proposals.begin_pass()
             count = 0
             while proposals.take_group() is not None:
-                proposals.on_logged(len(taken) * 10 + count)
+                proposals.on_logged(len(taken) * 10 + count, 0)
                 count += 1
             taken.append((count, proposals.is_cut_off))
 

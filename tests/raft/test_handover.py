@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coordinator.errors import CoordinatorError, UnavailableError
+from coordinator.errors import CoordinatorError, NoLeaderError, UnavailableError
 from coordinator.raft.engine import Role
 from coordinator.raft.handover import HANDOVER_MS_MAX
 from coordinator.raft.network import messages as say
@@ -39,6 +39,43 @@ def test_another_member_leads_when_a_leader_has_stopped(count: int, sync_ms_max:
         assert second.term == term + 1
         assert took_ms < (30 if not sync_ms_max else cluster.raft.election_timeout_ms_min)
         assert await cluster.equal() == [b"before", b"after"]
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_leader_that_is_asked_hands_over_and_goes_on_as_a_follower() -> None:
+    """Another member leads in the next term; the one that led takes part, and may lead again."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(3).start()
+        leader = await cluster.leader()
+        await leader.engine.propose(b"before")
+        term = leader.term
+
+        await leader.engine.hand_over()
+        second = await cluster.leader(cluster.others(leader))
+        await second.engine.propose(b"after")
+
+        assert second.term == term + 1
+        assert leader.engine.status().role is Role.FOLLOWER
+        with pytest.raises(NoLeaderError):
+            await leader.engine.hand_over()
+        assert await cluster.equal() == [b"before", b"after"]
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_leader_that_nobody_can_follow_says_so_and_still_leads() -> None:
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(3).start()
+        leader = await cluster.leader()
+        for each in cluster.others(leader):
+            await each.stop()
+
+        with pytest.raises(UnavailableError):
+            await leader.engine.hand_over()
         await cluster.stop()
 
     run(scenario())

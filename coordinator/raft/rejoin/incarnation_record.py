@@ -125,10 +125,34 @@ def load(disk: Disk, directory: str) -> IncarnationRecord:
             " member has forgotten is unknown: it must be replaced",
             path=path,
         )
-    number, ids, met, *later = msgpack.unpackb(body)
-    of_others = {key: _met(*each) for key, each in met.items()}
-    life_id, key = (*later, b"", b"")[:2]
-    return IncarnationRecord(number, list(ids), of_others, life_id, key)
+    try:
+        number, ids, met, *later = msgpack.unpackb(body)
+        of_others = {key: _met(*each) for key, each in met.items()}
+        life_id, key = (*later, b"", b"")[:2]
+        record = IncarnationRecord(number, list(ids), of_others, life_id, key)
+        _check_types(record)
+    except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as error:
+        raise StorageError(
+            f"{path}: damaged; expected incarnations, found other values under a sound checksum:"
+            " this member must be replaced",
+            path=path,
+        ) from error
+    return record
+
+
+def _check_types(record: IncarnationRecord) -> None:
+    """Raise ValueError for values of other types than ``save`` writes."""
+    numbers = [record.number]
+    texts: list[object] = [*record.ids, record.life_id, record.key]
+    for name, met in record.met.items():
+        if type(name) is not str:
+            raise ValueError("expected the id of a member")
+        numbers += [met.number, *met.proof]
+        texts += [met.incarnation_id, met.life_id, met.seal]
+    if any(type(each) is not int or each < 0 for each in numbers):
+        raise ValueError("expected numbers that are not negative")
+    if any(type(each) is not bytes for each in texts):
+        raise ValueError("expected ids and seals as bytes")
 
 
 def _met(

@@ -234,10 +234,12 @@ class Incarnations:
         now_ms = self._now_ms()
         self._maybe_end_founding()
         self._ownership.maybe_note(now_ms)
-        if leader_id in self._shown_by and not self._ownership.cluster_id:
+        cluster_id = self._ownership.cluster_id
+        if not cluster_id and leader_id in self._shown_by:
             self._ownership.learn(self._shown_by[leader_id].cluster_id)
-            self._on_cluster_id(self._ownership.cluster_id)
-        state = (self._recovering.stage, self._ownership.cluster_id)
+            cluster_id = self._ownership.cluster_id
+            self._on_cluster_id(cluster_id)
+        state = (self._recovering.stage, cluster_id)
         if self._shown_state != state:
             self._shown_state = state
             self._show_all()
@@ -266,11 +268,10 @@ class Incarnations:
     def is_settled(self) -> bool:
         """Whether each connected member has shown itself and has seen this one; nothing waits."""
         heard, seen_by = self._heard, self._seen_by
-        return (
-            self._ownership.is_noted
-            and self._try_again_ms is None
-            and all(each in heard and each in seen_by for each in self._connected)
-        )
+        for each in self._connected:
+            if each not in heard or each not in seen_by:
+                return False
+        return self._ownership.is_noted and self._try_again_ms is None
 
     async def stop(self) -> None:
         """Do nothing more; the file that is being written is completed."""

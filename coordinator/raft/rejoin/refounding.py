@@ -10,7 +10,8 @@ remaining data, and the cluster begins again from them:
 2. Terms begin again after that of the last entry, and after 1 if that one is absurd. This breaks no
    earlier promise: a member that made one has the former cluster id and is not heard.
 3. What was acknowledged and is not in these data is lost. So the replica skips more numbers than
-   can have been used meanwhile: zxids and fencing tokens never repeat.
+   can have been used meanwhile, and ends all sessions (``server.begin_again``): fencing tokens
+   never repeat.
 4. All other members, whose directories are empty, elect the founding member, as in a first election
    (``elections``). It is proven once enough others hold its data (``recovering``). If a member dies
    before that, it is still founding.
@@ -36,7 +37,7 @@ from coordinator.raft.term_bounds import TERM_JUMP_MAX
 NOTE = "recovered"
 """The file that records when, by whom and why a directory was founded."""
 TERM_KEPT_MAX = TERM_JUMP_MAX // 2
-"""Above it terms begin anew: no cluster holds so many elections, and those that are emptied would
+"""Above it terms begin again: no cluster holds so many elections, and those that are emptied would
 not believe it (``term_bounds``)."""
 PIECE_BYTES = 256 * 1024
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -283,6 +284,26 @@ class OsDirectoryLock:
             os.close(descriptor)
 
 
+def refuse_shared(directory: str) -> None:
+    """Refuse a directory (or what a link leads to) in which others may replace our files."""
+    with _naming("stat", directory):
+        found = os.stat(directory)
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o022:
+        raise StorageError(
+            f"{directory}: expected a directory that only its owner can write, found mode"
+            f" {mode:04o}; run: chmod go-w {directory}, or name a directory below it, which is"
+            " then made",
+            path=directory,
+        )
+    if os.geteuid() not in (0, found.st_uid) and found.st_uid != 0:
+        raise StorageError(
+            f"{directory}: expected a directory of the user {os.geteuid()} who runs this member,"
+            f" found one of the user {found.st_uid}, who could replace its data",
+            path=directory,
+        )
+
+
 def _sync_directory(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -392,11 +413,21 @@ class OsDisk:
             return sorted(self._kept.calling(lambda: os.listdir(path)))
 
     def make_directory(self, path: str) -> None:
-        """Make it and its parents, for the owner only, with stable names."""
+        """Make it and its parents, for the owner only, with stable names.
+
+        Raises:
+            StorageError: it is there, and others may write it.
+        """
+        if os.path.isdir(path):
+            refuse_shared(path)
+            return
+        self._make_directory(path)
+
+    def _make_directory(self, path: str) -> None:
         if os.path.isdir(path):
             return
         parent = os.path.dirname(path.rstrip("/")) or "."
-        self.make_directory(parent)
+        self._make_directory(parent)
         with _naming("make", path):
             os.mkdir(path, DIRECTORY_MODE)
         self.sync_directory(parent)

@@ -305,8 +305,9 @@ class Journal:
     @property
     def is_dirty(self) -> bool:
         """True when something added, cut or cleared, or a term set, is not stable yet."""
-        is_written = not self._pending and self._size_bytes == self._synced_bytes
-        return not is_written or self._is_term_due
+        if self._pending or self._size_bytes != self._synced_bytes:
+            return True
+        return self._term is not self._stored_term and self._is_term_due
 
     @property
     def has_room(self) -> bool:
@@ -326,7 +327,7 @@ class Journal:
     def is_term_stable(self) -> bool:
         """True when the term and the vote are those on the disk."""
         stored, now = self._stored_term, self._term
-        return (stored.term, stored.voted_for) == (now.term, now.voted_for)
+        return stored is now or (stored.term, stored.voted_for) == (now.term, now.voted_for)
 
     @property
     def first_index(self) -> int:

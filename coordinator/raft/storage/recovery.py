@@ -53,7 +53,7 @@ def recover(disk: Disk, directory: str, draw_salt: Callable[[], int]) -> Recover
         term.save(disk, directory, state)
     unneeded = [number for number in sorted(paths) if number < state.first_sequence]
     if unneeded:
-        # Whoever wrote the term file may have died before its name was stable.
+        # The process that wrote the term file may have died before its name was stable.
         disk.sync_directory(directory)
     for sequence in unneeded:
         disk.remove(paths.pop(sequence))

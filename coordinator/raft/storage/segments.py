@@ -139,7 +139,12 @@ class Replay:
                 path, 0, "its own name", f"sequence {header_sequence}, first index {first_index}"
             )
         if self.segments and first_index != (self.next_index or 0):
-            raise damaged(path, 0, f"first index {self.next_index or 0}", str(first_index))
+            # The name and the header of this one agree, so the end of the one before is lost.
+            last = "no entry" if self.next_index is None else f"entry {self.next_index - 1}"
+            raise damaged(
+                self.segments[-1].path, self.valid_bytes,
+                f"entries before {first_index}, with which {path} begins", f"{last} at its end",
+            )  # fmt: skip
         if not self.segments:
             self.next_index = first_index or None
         return Segment(path, sequence, salt, first_index, first_index)

@@ -1,13 +1,16 @@
 """The exchange of snapshots: making, sending and installing, between store, replica and log.
 
 1. Making never stops the member: the replica's pieces are drawn one by one between other work.
-2. The log is trimmed only after a snapshot is durable, and keeps a tail for laggards (row 29).
+2. The log is trimmed only after a snapshot is durable, and keeps a tail for laggards (row 29). It
+   lies in memory, so the tail is bounded by entries and by bytes.
 3. One piece is under way to each follower at once, so heartbeats never wait behind many.
 4. Installing is all or nothing: the whole file is verified before the replica sees a byte, and the
    replica replaces its state in one step. Checking, syncing and decoding, which take long, are done
    elsewhere (``blocking``); the member goes on meanwhile, and if it has come further by then than
    the snapshot, it stays as it is.
 5. Without room on the disk the snapshot is abandoned and tried again later.
+6. A snapshot of a large state is worth a long log: making it, writing it and sending it cost as its
+   size does. So it is due only when the log since the last one has a part of that one's size.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from coordinator.config import RaftConfig
 from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft.blocking import RunBlocking
 from coordinator.raft.consensus import Consensus
-from coordinator.raft.engine import InvariantError, Replica
+from coordinator.raft.engine import InvariantError, Replace, Replica
 from coordinator.raft.entries import NO_OP
 from coordinator.raft.network.messages import SnapshotPiece, SnapshotReply
 from coordinator.raft.rejoin.acknowledgement_seals import Said
@@ -41,6 +44,13 @@ TRY_AGAIN_MS = 60_000
 KEPT_SNAPSHOTS_MAX = 8
 """A follower that is sent a snapshot finds the entries behind it until so many later ones were
 made: with fewer, one that takes longer for it than the leader for its next would never catch up."""
+PARTS_OF_SNAPSHOT = 4
+"""The log since a large snapshot has at least this part of its bytes before the next one is due;
+half as much of the log is kept behind it."""
+TRIMMED_AT_ONCE = 5_000
+"""Entries of the log that are freed in one step."""
+ENTRY_BYTES = 256
+"""What an entry counts at least: replaying a small one costs as restoring so many bytes."""
 RESEND_ELECTION_TIMEOUTS = 5
 """A piece without an answer is sent again after so many of the longest election timeouts."""
 
@@ -98,6 +108,8 @@ class SnapshotExchange:
         self._finishing = asyncio.Lock()
         """The store finishes one snapshot at a time, written or received."""
         self._bytes_since = 0
+        self._size_bytes = 0
+        """Of the last snapshot that was made or installed."""
         self._next_make_ms = 0
         self.snapshot_index = 0
         self.made_total = 0
@@ -131,7 +143,7 @@ class SnapshotExchange:
         log.sync()
         return info.index
 
-    def _prepare(self, info: SnapshotInfo) -> Callable[[], None]:
+    def _prepare(self, info: SnapshotInfo) -> Replace:
         """Verify and decode a snapshot; may take long, and run in a thread."""
         reader = self._store.open(info)
         try:
@@ -144,6 +156,7 @@ class SnapshotExchange:
 
     def _note_restored(self, info: SnapshotInfo) -> None:
         self.snapshot_index = info.index
+        self._size_bytes = info.size_bytes
         self._bytes_since = 0
 
     def _follow_on(self, info: SnapshotInfo) -> None:
@@ -161,13 +174,23 @@ class SnapshotExchange:
         """Count the bytes of an entry, which decide when a snapshot is made."""
         self._bytes_since += entry_bytes
 
+    def _is_due(self, applied_index: int) -> bool:
+        entries = applied_index - self.snapshot_index
+        if (
+            entries < self._raft.snapshot_every_entries
+            and self._bytes_since < self._raft.snapshot_every_bytes
+        ):
+            return False
+        if self._size_bytes <= self._raft.snapshot_every_bytes:
+            return True
+        counted_bytes = max(self._bytes_since, entries * ENTRY_BYTES)
+        return counted_bytes >= self._size_bytes // PARTS_OF_SNAPSHOT
+
     def maybe_make(self, applied_index: int) -> None:
         """Begin a snapshot if enough was applied since the last one."""
-        is_due = (
-            applied_index - self.snapshot_index >= self._raft.snapshot_every_entries
-            or self._bytes_since >= self._raft.snapshot_every_bytes
-        )
-        if not is_due or self._making is not None or applied_index <= self.snapshot_index:
+        if self._making is not None or applied_index <= self.snapshot_index:
+            return
+        if not self._is_due(applied_index):
             return
         if self._now_ms() < self._next_make_ms:
             return
@@ -196,8 +219,9 @@ class SnapshotExchange:
             is_mine = info.index == last_entry[1]
             if is_mine and info.index > self.snapshot_index:
                 self.snapshot_index = info.index
+                self._size_bytes = info.size_bytes
                 self.made_total += 1
-                self._trim(info.index)
+                await self._trim(info.index)
                 logger.info("snapshot at entry %d, %d bytes", info.index, info.size_bytes)
         except DiskFullError as error:
             logger.warning("no snapshot for now: %s", error)
@@ -217,15 +241,32 @@ class SnapshotExchange:
             await asyncio.wait((finishing,))
             raise
 
-    def _trim(self, index: int) -> None:
+    async def _trim(self, index: int) -> None:
         needed = min((kept.index for kept in self._kept_for.values()), default=index)
-        count = min(index - self._raft.keep_entries_after_snapshot, needed) - self._log[0][1]
-        if count > 0:
-            self._log.deleteEntriesTo(count)
+        count = min(index - self._tail_entries(index), needed) - self._log[0][1]
+        while count > 0:
+            self._log.deleteEntriesTo(min(count, TRIMMED_AT_ONCE))
+            count -= TRIMMED_AT_ONCE
+            if count > 0:
+                await asyncio.sleep(0)  # what is installed meanwhile clears the log
+                count = min(count, index - self._log[0][1])
         for member_id, kept in list(self._kept_for.items()):
             kept.count -= 1
             if not kept.count:
                 del self._kept_for[member_id]
+
+    def _tail_entries(self, index: int) -> int:
+        """Return how many entries up to ``index`` are kept for followers that are behind."""
+        entries_max = self._raft.keep_entries_after_snapshot
+        part_bytes = max(self._raft.snapshot_every_bytes, self._size_bytes // PARTS_OF_SNAPSHOT)
+        left_bytes = part_bytes // 2
+        behind = index - self._log[0][1]
+        tail = self._log[max(behind - entries_max, 0) : behind]
+        for count, entry in enumerate(reversed(tail)):
+            left_bytes -= len(entry[0])
+            if left_bytes < 0:
+                return count
+        return entries_max
 
     # Sending.
 
@@ -359,8 +400,9 @@ class SnapshotExchange:
                 )
             replace = await self._run_blocking(lambda: self._prepare(info))
             self._receiving = None
-            if info.index > consensus.core.commit_index:
-                replace()
+            is_needed = info.index > consensus.core.commit_index
+            replace(is_needed=is_needed)
+            if is_needed:
                 self._note_restored(info)
                 self._follow_on(info)
                 consensus.core.install(info.index)

@@ -136,6 +136,23 @@ def test_files_and_directories_are_for_the_owner_only(tmp_path: Path) -> None:
     assert modes == [0o700, 0o700, 0o600]
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777])
+def test_a_directory_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
+    """Also behind a link: who can write there can replace a log, or a vote."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(mode)
+    (tmp_path / "link").symlink_to(shared)
+    disk = OsDisk()
+
+    for path in (shared, tmp_path / "link"):
+        with pytest.raises(StorageError, match="chmod go-w"):
+            disk.make_directory(str(path))
+    disk.make_directory(str(shared / "own"))
+    shared.chmod(0o755)
+    disk.make_directory(str(tmp_path / "link"))
+
+
 def test_the_simulated_disk_forgets_what_was_not_synced() -> None:
     """Names need the directory's sync, bytes the file's; both are lost in some life."""
     names, contents = set(), set()

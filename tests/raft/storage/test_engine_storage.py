@@ -386,3 +386,47 @@ def test_a_disk_s_error_is_told_in_one_line_and_a_bug_with_its_place(
     assert "sync data/log" in of_disk.getMessage()
     assert of_disk.exc_info is None
     assert "ZeroDivisionError" in str(of_bug.exc_info)
+
+
+def test_the_log_behind_a_snapshot_is_bounded_by_bytes() -> None:
+    """Entries of 1,000 bytes: what stays in memory is a part of what a snapshot is made after."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(
+            1, snapshot_every_bytes=20_000, keep_entries_after_snapshot=10_000
+        ).start()
+        (member,) = cluster.members
+        member.replica.snapshot = lambda: iter([b"small"])  # type: ignore[method-assign]
+        await cluster.leader()
+        most_bytes = 0
+        for number in range(200):
+            await member.engine.propose(b"%01000d" % number)
+            most_bytes = max(most_bytes, int(member.engine.metrics()["log_bytes"]))
+
+        assert member.disk.list_directory("data/snapshots")
+        assert most_bytes <= 2 * 20_000, "some come while the snapshot is written"
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_a_snapshot_of_a_large_state_waits_for_a_part_of_its_size() -> None:
+    """With 400,000 bytes of state, 100 small entries are worth no other snapshot; 400 are."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(
+            1, snapshot_every_entries=20, snapshot_every_bytes=100_000
+        ).start()
+        (member,) = cluster.members
+        member.replica.snapshot = lambda: iter([bytes(400_000)])  # type: ignore[method-assign]
+        await cluster.leader()
+        made = []
+        for number in range(600):
+            await member.engine.propose(b"%d" % number)
+            if number % 100 == 99:
+                made.append(int(member.engine.metrics()["snapshots_made_total"]))
+
+        assert made == [1, 1, 1, 1, 2, 2]
+        await cluster.stop()
+
+    run(scenario())

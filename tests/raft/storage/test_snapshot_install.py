@@ -77,7 +77,7 @@ def test_a_member_that_has_come_further_meanwhile_stays_as_it_is() -> None:
     """The replica never goes back to a snapshot that was overtaken while it was decoded."""
 
     async def scenario() -> None:
-        cluster = small()
+        cluster = small(piece_bytes=8_000)
         _leader, member = await lagging(cluster)
         await member.start()
         await cluster.equal()
@@ -86,8 +86,13 @@ def test_a_member_that_has_come_further_meanwhile_stays_as_it_is() -> None:
         assert info is not None
         consensus = member.engine._consensus
         assert consensus is not None
+        reader = store.open(info)
+        data = reader.read(0, info.size_bytes)
+        reader.close()
+        # Begun before the member had come so far: what is in the file says how old it is.
+        began_at = consensus.core.commit_index + 1
         piece = say.SnapshotPiece(
-            consensus.core.term, info.index, info.size_bytes, info.sha256, 0, b""
+            consensus.core.term, began_at, info.size_bytes, info.sha256, 0, data
         )
         before = member.replica.restored_total
 
@@ -98,6 +103,7 @@ def test_a_member_that_has_come_further_meanwhile_stays_as_it_is() -> None:
 
         assert member.replica.restored_total == before
         assert len(member.replica.commands) == 451
+        assert member.replica.let_go_total == 1, "what was read is freed, not dropped at once"
         await cluster.stop()
 
     run(scenario())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from coordinator.config import RaftConfig
 from coordinator.raft.blocking import run_in_place
+from coordinator.raft.engine import Replace
 from coordinator.raft.storage.journal import Journal
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
 from coordinator.raft.storage.snapshot_store import SnapshotStore
@@ -24,9 +25,9 @@ class Blank:
     def snapshot(self) -> Iterator[bytes]:
         return iter((b"",))
 
-    def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:
+    def prepare_restore(self, pieces: Iterable[bytes]) -> Replace:
         list(pieces)
-        return lambda: None
+        return lambda *, is_needed=True: None
 
 
 def test_a_snapshot_of_a_term_that_was_not_stable_yet_is_begun_with() -> None:
