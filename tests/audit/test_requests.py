@@ -1,0 +1,84 @@
+"""The lines of requests: who was refused what, at both doors, and whose session was ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coordinator.audit.event import AuditEvent
+from tests.wire.test_access_table import Cluster, _shown, guarded
+
+
+class Recording:
+    """An audit log of a test, in memory."""
+
+    is_kept = True
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.events: list[AuditEvent] = []
+        cluster.api.member.audit = self
+
+    def note(self, event: AuditEvent) -> None:
+        self.events.append(event)
+
+    def figures(self) -> Mapping[str, float]:
+        return {}
+
+
+async def test_a_refusal_says_who_wanted_what_by_which_token() -> None:
+    """And which token was shown in vain, by its id; the path, never the query."""
+    async with guarded() as cluster:
+        token = await cluster.identity(("/pay", ("read",)))
+        log = Recording(cluster)
+        await cluster.api.post("/v1/tree/pay/x?raw", {"data": "x"}, **_shown(token))
+        await cluster.api.post("/v1/tree/pay/x", {"data": "x"}, **_shown(token))
+        await cluster.api.get("/v1/tree/pay?stale=1", **_shown(token[:-3] + "AAA"))
+        await cluster.api.get("/v1/status")
+        await cluster.api.get("/v1/tree/pay/none", **_shown(token))
+
+    token_id = token.split("_")[1]
+    write, wrong, nobody = log.events
+    assert (write.event, write.code, write.outcome) == ("request.refused", "NoAuth", "refused")
+    assert (write.identity, write.credential) == ("who1", f"token:{token_id}")
+    assert (write.verb, write.resource) == ("write", "/pay/x")
+    assert (wrong.code, wrong.identity, wrong.resource) == ("AuthFailed", "", "/v1/tree/pay")
+    assert wrong.detail["token_id"] == token_id
+    assert (nobody.code, nobody.detail["operation"]) == ("AuthFailed", "status")
+
+
+async def test_a_stream_that_ends_for_want_of_a_right_is_a_refusal() -> None:
+    """Its status was 200; its last line is what counts."""
+    async with guarded() as cluster:
+        headers = _shown(await cluster.identity(("/pay", ("read", "watch"))))
+        await cluster.admin("POST", "/v1/tree/pay", {"data": "1"})
+        async with cluster.api.stream("GET", "/v1/watch?path=/pay", **headers) as lines:
+            await lines.next()
+            log = Recording(cluster)
+            await cluster.admin("PUT", "/v1/access/roles/who1", {"rules": []})
+            await cluster.admin("PUT", "/v1/tree/pay", {"data": "2"})
+            assert (await lines.next())["problem"]["code"] == "NoAuth"
+            assert await lines.next() is None
+
+    ended, changed = sorted(log.events, key=lambda each: each.outcome, reverse=True)
+    assert (changed.event, changed.outcome) == ("request.put_role", "done")
+    assert (ended.event, ended.detail["status"]) == ("request.refused", 403)
+    assert ended.identity == "who1"
+
+
+async def test_the_end_of_anothers_session_is_noted_whatever_is_said() -> None:
+    """By the identities; one's own is one's own business."""
+    async with guarded() as cluster:
+        token = await cluster.identity(("/locks", ("lock",)))
+        sessions = [
+            (await cluster.api.post("/v1/sessions", {}, **_shown(token))).body["session_id"]
+            for _ in range(2)
+        ]
+        log = Recording(cluster)
+        await cluster.api.delete(f"/v1/sessions/{sessions[0]}", **_shown(token))
+        await cluster.admin("DELETE", f"/v1/sessions/{sessions[1]}")
+        await cluster.admin("DELETE", f"/v1/sessions/{sessions[1]}")
+
+    (ended,) = log.events
+    assert ended.event == "session.ended_by_another"
+    assert ended.identity != "who1"
+    assert ended.detail["session_id"] == sessions[1]
+    assert ended.detail["identity"] == "who1"
