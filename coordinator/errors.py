@@ -124,6 +124,11 @@ class DataTooLargeError(RequestError):
     zk_code = -8
 
 
+GONE_FIELD = "gone_ms"
+"""In an AuthFailed: for so many ms before the request came, the credential that was shown has
+certainly been known nowhere. If it ever was, it was revoked."""
+
+
 class AuthFailedError(RequestError):
     """The credentials were not accepted."""
 

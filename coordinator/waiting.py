@@ -47,7 +47,7 @@ def _next_turn(first: T, rest: Iterator[T], act: Callable[[T], object], at_once:
     _go_on(rest, act, at_once)
 
 
-def let_go(kept: dict[Any, Any] | deque[Any]) -> None:
+def let_go(kept: dict[Any, Any] | deque[Any] | list[Any]) -> None:
     """Empty a container that is no longer used, in turns: freeing much at once takes long."""
     pop: Callable[[], object] = kept.popitem if isinstance(kept, dict) else kept.pop
     in_turns(range(len(kept)), lambda _: pop(), FREED_AT_ONCE)
@@ -72,7 +72,7 @@ class OneByOne:
             await asyncio.sleep(0)
 
 
-class Answer(Generic[T]):
+class SharedAnswer(Generic[T]):
     """An answer that many wait for."""
 
     def __init__(self) -> None:
@@ -131,7 +131,8 @@ class Waiters:
         reached: list[asyncio.Future[None]] = []
         while heap and heap[0][0] <= number:
             reached.append(heapq.heappop(heap)[2])
-        wake_in_turns(reached, lambda woken: woken.set_result(None))
+        if reached:
+            wake_in_turns(reached, lambda woken: woken.set_result(None))
 
     def wake_all(self, error: Callable[[], Exception] | None = None) -> None:
         """Wake all waiters, each with an error of its own if there is one."""

@@ -24,15 +24,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from coordinator.clock import Clock
 from coordinator.errors import BadArgumentsError, CoordinatorError, NoLeaderError
-from coordinator.raft.engine import Engine
-from coordinator.service.leadership import Leadership
-from coordinator.service.metrics import Metrics
-from coordinator.service.replica import MachineReplica
+from coordinator.service.context import MemberContext
 from coordinator.service.state_slices import StateSlices
-from coordinator.service.tasks import Tasks
-from coordinator.service.timers import Timers
 from coordinator.state.packing import pack, unpack
 from coordinator.state.slices import DIGEST_BYTES_MAX, FORMAT, PIECE_BYTES, Cursor, Slice
 
@@ -42,8 +36,14 @@ DIGEST_KIND = "digest"
 VERDICT_KIND = "differs"
 
 SLICE_EVERY_MS = 50
+"""The shortest time between two slices; each costs every member a millisecond or two."""
+_SLICE_EVERY_MS_MAX = 250
 ROUND_MS_MIN = 1_000
 """A small state is compared once in this time, not more often."""
+_ROUND_MS = 4_000
+"""How long a round of a larger one takes, if slices may be so far apart, or need not be closer."""
+_SMALL = 4
+"""So many slices follow each other as soon as they may."""
 ANSWER_MS = 2_000
 """How long the answers to one slice are waited for."""
 VERDICT_MS = 500
@@ -122,25 +122,15 @@ class Divergence:
         on_difference: called once, when this member must stop answering.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        clock: Clock,
-        timers: Timers,
-        tasks: Tasks,
-        leadership: Leadership,
-        replica: MachineReplica,
-        metrics: Metrics,
-        on_difference: Callable[[Difference], None],
-    ) -> None:
-        self._engine = engine
-        self._clock = clock
-        self._timers = timers
-        self._tasks = tasks
-        self._leadership = leadership
-        self._slices = StateSlices(engine, timers, replica)
-        replica.add_listener(self._slices)
-        self._metrics = metrics
+    def __init__(self, context: MemberContext, on_difference: Callable[[Difference], None]) -> None:
+        self._engine = context.engine
+        self._clock = context.clock
+        self._timers = context.timers
+        self._tasks = context.tasks
+        self._leadership = context.leadership
+        self._slices = StateSlices(context.engine, context.timers, context.replica)
+        context.replica.add_listener(self._slices, hears_data=False)
+        self._metrics = context.metrics
         self._on_difference = on_difference
         self.sentence = ""
         """Why this running member does not answer; empty while it answers."""
@@ -155,34 +145,49 @@ class Divergence:
         self._is_taking = False
         self._missed_count = 0
         self._round_began_ms = 0
+        self._taken_count = self._expected_count = 0
+        """Slices of this round by now, and of the whole of the last one; 0: not known yet."""
         self._doubts: dict[Cursor, int] = {}
         """Since when the comparison of a slice has been undecided."""
-        engine.on_request(DIGEST_KIND, self._on_digest_request, is_alone=True)
-        engine.on_request(VERDICT_KIND, self._on_verdict_request)
+        context.engine.on_request(DIGEST_KIND, self._on_digest_request, is_alone=True)
+        context.engine.on_request(VERDICT_KIND, self._on_verdict_request)
 
     # --- the leader
 
-    def look(self, now_ms: int) -> None:
-        """Compare the next slice, if this member leads and it is time; called regularly."""
+    def look(self, now_ms: int) -> int | None:
+        """Compare the next slice, if this member leads and it is time; called regularly.
+
+        Return when the next slice is due, if that is known."""
         leadership = self._leadership
         if not leadership.is_leader or leadership.is_stopping:
-            return
+            return None
         if self._term != leadership.term:
             self._begin(leadership.term)
         if self._is_taking:
-            return
+            return None
         is_again = bool(self._again)
         cursor = self._again.popitem(last=False)[0] if is_again else self._cursor
         if not is_again and cursor == Cursor():
             if now_ms - self._round_began_ms < ROUND_MS_MIN:
-                return
+                return self._round_began_ms + ROUND_MS_MIN
             self._round_began_ms = now_ms
         others = tuple(self._engine.status().is_reachable)
         if not others:
-            return
+            return None
         self._is_taking = True
         comparing = self._compare(leadership.term, cursor, others, is_again=is_again)
         self._tasks.spawn(comparing, "compare states")
+        return self._next_ms(now_ms)
+
+    def _next_ms(self, now_ms: int) -> int | None:
+        """Return when the slice after one of now is due, None: as soon as may be.
+
+        A state of twenty slices is gone through no more often than one of eighty. The first round
+        of a term is as quick as can be."""
+        if self._expected_count <= _SMALL:
+            return None
+        pace_ms = min(_ROUND_MS // self._expected_count, _SLICE_EVERY_MS_MAX)
+        return now_ms + pace_ms - SLICE_EVERY_MS // 2  # looks are so far apart
 
     def _begin(self, term: int) -> None:
         self._term = term
@@ -190,6 +195,7 @@ class Divergence:
         self._is_taking = False
         self._missed_count = 0
         self._round_began_ms = self._clock.monotonic_ms() - ROUND_MS_MIN
+        self._taken_count = self._expected_count = 0
         self._again.clear()
         self._doubts.clear()
         self._unanswered.clear()
@@ -221,7 +227,9 @@ class Divergence:
         return own
 
     def _go_on(self, own: Slice) -> None:
+        self._taken_count += 1
         if own.following is None:
+            self._expected_count, self._taken_count = self._taken_count, 0
             self._cursor = Cursor()
             self._metrics.state_rounds.inc()
         else:

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from coordinator.raft.engine import Engine
-from coordinator.service.leadership import Leadership
+from coordinator.audit.event import Audit
+from coordinator.service.context import MemberContext
 from coordinator.service.limits import LimitsService
 from coordinator.service.locks.hold_times import Holds
-from coordinator.service.metrics import Metrics
-from coordinator.service.replica import MachineReplica
 
 
 def show_figures(
-    metrics: Metrics,
-    *,
-    engine: Engine,
-    replica: MachineReplica,
-    leadership: Leadership,
+    context: MemberContext,
     holds: Holds,
     limits: LimitsService,
+    audit: Audit,
     is_ready: Callable[[], bool],
 ) -> None:
     """Show the figures of these parts of one member in ``metrics``."""
 
+    metrics, engine = context.metrics, context.engine
+
     def of_the_member() -> Mapping[str, float]:
-        machine = replica.machine
+        machine = context.replica.machine
         return {
             "zxid": machine.zxid,
             "applied_index": machine.applied_index,
-            "is_leader": float(leadership.is_leader),
+            "is_leader": float(context.leadership.is_leader),
             "is_ready": float(is_ready()),
             "sessions": machine.session_count,
             "znodes": machine.znode_count,
@@ -38,6 +35,7 @@ def show_figures(
 
     metrics.add_facts("engine_", engine.metrics)
     metrics.add_facts("", of_the_member)
+    metrics.add_facts("", audit.figures)
     metrics.add_facts_by(
         "reserve_reached",
         "1 while so much of a limit is used that only its reserve is left, else 0.",

@@ -24,7 +24,6 @@ from typing import Annotated, Any
 from msgspec import DecodeError, Meta, Struct, to_builtins
 from msgspec.json import Decoder
 
-from coordinator.clock import Clock
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
@@ -37,16 +36,12 @@ from coordinator.errors import (
     to_problem,
 )
 from coordinator.model.sessions import HEARTBEATS_MAX, LostGrant, SessionLease
-from coordinator.raft.engine import Engine
-from coordinator.service.leadership import Leadership
+from coordinator.service.context import MemberContext
 from coordinator.service.leases import Leases
 from coordinator.service.locks.hold_timers import HoldTimers
 from coordinator.service.locks.revocations import TakenGrants
-from coordinator.service.metrics import Metrics
-from coordinator.service.replica import MachineReplica
 from coordinator.service.slices import in_slices
 from coordinator.service.tasks import Tasks
-from coordinator.service.timers import Timers
 from coordinator.waiting import OneByOne, wake_in_turns
 
 REQUEST_KIND = "heartbeat"
@@ -148,34 +143,22 @@ class Heartbeats:
     """Takes the heartbeats of clients and, on the leader, those of the other members."""
 
     def __init__(
-        self,
-        engine: Engine,
-        clock: Clock,
-        timers: Timers,
-        tasks: Tasks,
-        leadership: Leadership,
-        leases: Leases,
-        hold_timers: HoldTimers,
-        taken: TakenGrants,
-        replica: MachineReplica,
-        metrics: Metrics,
-        *,
-        frame_bytes_max: int,
+        self, context: MemberContext, leases: Leases, hold_timers: HoldTimers, taken: TakenGrants
     ) -> None:
-        self._reply_bytes_max = frame_bytes_max - _FRAME_OVERHEAD_BYTES
-        self._engine = engine
-        self._clock = clock
-        self._timers = timers
-        self._leadership = leadership
+        self._reply_bytes_max = context.config.raft.frame_bytes_max - _FRAME_OVERHEAD_BYTES
+        self._engine = context.engine
+        self._clock = context.clock
+        self._timers = context.timers
+        self._leadership = context.leadership
         self._leases = leases
         self._hold_timers = hold_timers
         self._taken = taken
-        self._replica = replica
-        self._metrics = metrics
-        self._here = _Rounds(self._confirm, tasks, "confirm heartbeats")
+        self._replica = context.replica
+        self._metrics = context.metrics
+        self._here = _Rounds(self._confirm, context.tasks, "confirm heartbeats")
         self._answers = OneByOne()
-        self._there = _Rounds(self._pass_on, tasks, "pass heartbeats on")
-        engine.on_request(REQUEST_KIND, self._on_request)
+        self._there = _Rounds(self._pass_on, context.tasks, "pass heartbeats on")
+        context.engine.on_request(REQUEST_KIND, self._on_request)
 
     async def heartbeat(self, session_id: str, deadline_ms: int) -> SessionLease:
         """Extend the lease of ``session_id``.

@@ -9,38 +9,39 @@ not know the session yet. So the member that holds its connection sends them.
    the full lease. If no leader confirms that while the lease lasts, the client gets an error.
 3. The remaining lease is counted from when the last confirmed renewal was *sent*, on this member's
    clock. The leader counts from its arrival, so this member never promises more than the leader.
-4. A session that was opened, or may have been, is always ended. If the outcome of its opening is
-   unknown, the opening is repeated under its request number first, so that no session is opened
-   after its end.
+4. The attempt to hold opens the session with itself. What was opened, or may have been, is always
+   ended. If nobody knows, the number of the attempt is abandoned first, so that no session is
+   opened after its end.
+
+A client that knows its session may have it renewed beside any of its requests: ``renewals``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
-from coordinator.clock import Clock
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
     CoordinatorError,
     LockLostError,
     OutcomeUnknownError,
-    RequestError,
+    RequestForgottenError,
     SessionExpiredError,
     ShuttingDownError,
     UnavailableError,
 )
+from coordinator.model.access import NOBODY, Caller
 from coordinator.model.sessions import SessionLease
+from coordinator.service.context import MemberContext
 from coordinator.service.heartbeats import Heartbeats
 from coordinator.service.proposals import Proposer
-from coordinator.service.replica import MachineReplica
+from coordinator.service.renewals import LeaseRenewal
 from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.service.tasks import let_go
-from coordinator.service.timers import Timers
-from coordinator.state.commands import CloseSession, OpenSession, RequestId
+from coordinator.state.commands import Abandon, CloseSession, OpenSession, RequestId
 
 _ATTEMPT_MS_MIN = 200
 
@@ -48,29 +49,33 @@ _ATTEMPT_MS_MIN = 200
 class KeptSessions:
     """The factory of kept sessions; each belongs to the request that it was made for."""
 
-    def __init__(
-        self,
-        proposer: Proposer,
-        heartbeats: Heartbeats,
-        replica: MachineReplica,
-        timers: Timers,
-        clock: Clock,
-        entropy: random.Random,
-    ) -> None:
+    def __init__(self, context: MemberContext, proposer: Proposer, heartbeats: Heartbeats) -> None:
         self.proposer = proposer
         self.heartbeats = heartbeats
-        self.replica = replica
-        self.timers = timers
-        self.clock = clock
-        self._entropy = entropy
+        self.replica = context.replica
+        self.timers = context.timers
+        self.clock = context.clock
+        self._entropy = context.random
 
-    def new(self, lease_ms: int, label: str, address: str = "") -> KeptSession:
+    def new(
+        self, lease_ms: int, label: str, address: str = "", *, caller: Caller = NOBODY
+    ) -> KeptSession:
         """Return a session that is not open yet, under an id drawn here, for this client."""
         opening = self.opening(lease_ms, label, None, address=address)
-        # As a client of its own name its outcome is remembered for as long as it is open: no longer
-        # is needed, and then it is known to have ended.
-        request = RequestId(opening.session_id, 1, self.replica.machine.applied_index)
-        return KeptSession(self, opening, request)
+        client_id = f"member-{self._entropy.getrandbits(128):032x}"
+        request = RequestId(client_id, 1, self.replica.machine.applied_index)
+        return KeptSession(self, opening, request, caller)
+
+    def renewal(self, session_id: str, caller: Caller = NOBODY) -> LeaseRenewal | None:
+        """Renew a session beside a request that names it; who asks ends it with the request.
+
+        Not that of another, nor one that was opened with another credential: a heartbeat judges."""
+        machine = self.replica.machine
+        if machine.access.is_on:
+            session = machine.session(session_id)
+            if session is None or session.caller != caller:
+                return None
+        return LeaseRenewal(self.heartbeats, self.timers, self.clock, session_id)
 
     def opening(
         self,
@@ -91,11 +96,17 @@ class KeptSessions:
 class KeptSession:
     """One session of one waiting client."""
 
-    def __init__(self, parts: KeptSessions, opening: OpenSession, request: RequestId) -> None:
+    def __init__(
+        self, parts: KeptSessions, opening: OpenSession, request: RequestId, caller: Caller
+    ) -> None:
         self._parts = parts
+        self._caller = caller
         self._opening = opening
-        self._request = request
-        self._is_known = False
+        self.request = request
+        """The number of the attempt that opens it."""
+        self._opened = asyncio.Event()
+        self._opened_ms = 0
+        """When it was known to be open."""
         self._may_be_open = False
         self._sent_ms = 0
         """When the last confirmed renewal was sent, or the opening."""
@@ -111,38 +122,36 @@ class KeptSession:
         """How long the session lasts without a heartbeat."""
         return self._opening.timeout_ms
 
-    async def open(self, deadline_ms: int) -> None:
-        """Open it; raises what a proposal raises."""
-        sent_ms = self._parts.clock.monotonic_ms()
+    def begin(self) -> OpenSession:
+        """Return what the attempt opens it by; it is sent now."""
         self._may_be_open = True
-        try:
-            await self._submit_opening(deadline_ms)
-        except CoordinatorError as error:
-            self._may_be_open = not error.definite
-            raise in_words_of_a_lease(error) from None
-        self._sent_ms = sent_ms
+        self._sent_ms = self._parts.clock.monotonic_ms()
+        return self._opening
+
+    def on_entered(self, is_open: bool) -> None:
+        """It is certain now whether the attempt has opened it."""
+        self._may_be_open = is_open
+        if is_open:
+            self._opened_ms = self._parts.clock.monotonic_ms()
+            self._opened.set()
 
     async def end(self, deadline_ms: int) -> None:
         """End it, whether it was opened or only may have been; nothing remains of it."""
         if not self._may_be_open:
             return
-        if not self._is_known:
-            try:
-                await self._submit_opening(deadline_ms)
-            except RequestError:
-                return  # refused: it was never opened
+        if not self._opened.is_set():
+            with suppress(RequestForgottenError):  # then it cannot be opened any more
+                await self._submit(Abandon(*self.request), deadline_ms)
+        await self._submit(CloseSession(self.session_id, at_once=ENDED_AT_ONCE), deadline_ms)
+
+    async def _submit(self, operation: Abandon | CloseSession, deadline_ms: int) -> None:
         await self._parts.proposer.submit(
-            CloseSession(self.session_id, at_once=ENDED_AT_ONCE),
+            operation,
             request=None,
+            caller=self._caller,
             deadline_ms=deadline_ms,
             need_local=False,
         )
-
-    async def _submit_opening(self, deadline_ms: int) -> None:
-        await self._parts.proposer.submit(
-            self._opening, request=self._request, deadline_ms=deadline_ms
-        )
-        self._is_known = True
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
@@ -164,7 +173,8 @@ class KeptSession:
             SessionExpiredError, LockLostError: the grant ended before it could be answered.
             ConnectionLostError: no leader confirmed it while the lease lasted.
         """
-        clock, ends_ms = self._parts.clock, self._sent_ms + self.lease_ms
+        clock = self._parts.clock
+        ends_ms = max(self._sent_ms, self._opened_ms) + self.lease_ms
         while clock.monotonic_ms() < ends_ms:
             try:
                 ack = await self._renew(ends_ms)
@@ -200,6 +210,7 @@ class KeptSession:
 
     async def _keep(self) -> None:
         timers, clock = self._parts.timers, self._parts.clock
+        await self._opened.wait()
         while True:
             await timers.sleep_until(self._sent_ms + self.lease_ms // 3)
             try:

@@ -102,15 +102,7 @@ class Leadership:
 
     def observe(self, _now_ms: int) -> None:
         """Note the engine's contact with the leader; called on every tick."""
-        status = self._engine.status()
-        leader_id = status.leader_id
-        if leader_id is None:
-            return
-        if leader_id == status.member_id:
-            heard = sum(status.is_reachable.values()) + 1
-            if 2 * heard > len(status.is_reachable) + 1:
-                self.note_contact()
-        elif status.is_reachable.get(leader_id, False):
+        if self._engine.is_in_contact():
             self.note_contact()
 
     def contact_age_ms(self) -> int | None:

@@ -23,13 +23,9 @@ import asyncio
 import heapq
 import logging
 
-from coordinator.clock import Clock
 from coordinator.errors import OutcomeUnknownError, UnavailableError
-from coordinator.raft.engine import Engine
-from coordinator.service.metrics import Metrics
-from coordinator.service.replica import MachineReplica
+from coordinator.service.context import MemberContext
 from coordinator.service.session_ends import ENDED_AT_ONCE
-from coordinator.service.tasks import Tasks
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, ExpireSession
 from coordinator.state.outcomes import Outcome, SessionEnded
@@ -45,27 +41,18 @@ _STARTED_AT_ONCE = 2_000
 class Leases:
     """The lease of every open session, while this member leads."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        clock: Clock,
-        replica: MachineReplica,
-        tasks: Tasks,
-        metrics: Metrics,
-        *,
-        tick_ms: int,
-    ) -> None:
-        self._engine = engine
-        self._clock = clock
-        self._replica = replica
-        self._tasks = tasks
-        self._metrics = metrics
+    def __init__(self, context: MemberContext) -> None:
+        self._engine = context.engine
+        self._clock = context.clock
+        self._replica = context.replica
+        self._tasks = context.tasks
+        self._metrics = context.metrics
         self._deadlines: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
         """One entry per lease, except those whose expiry is being proposed."""
         self._expiring: set[str] = set()
         self._undecided: set[str] = set()
-        self._stall_ms = _STALL_MS + tick_ms
+        self._stall_ms = _STALL_MS + context.config.sessions.tick_ms
         self._last_tick_ms = 0
         self._starting: object | None = None
         """Identifies the start of all leases that is under way."""

@@ -15,22 +15,16 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordinator.clock import Clock
-from coordinator.config import Config
 from coordinator.errors import BadArgumentsError, CoordinatorError
+from coordinator.model.access import LIMITS, NOBODY, Caller, Verb
 from coordinator.model.limits import WHY_NO_MORE, proposed_bounds_of
-from coordinator.raft.engine import Engine
-from coordinator.service.leadership import Leadership
+from coordinator.service.context import MemberContext
 from coordinator.service.proposals import Asked, Proposer
 from coordinator.service.reads import ReadMode, ReadReply, Reads
-from coordinator.service.replica import MachineReplica
-from coordinator.service.tasks import Tasks
-from coordinator.service.timers import Timers
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, SetLimits
 from coordinator.state.limits import LimitsRecord
 from coordinator.state.outcomes import LimitsSet, Outcome
-from coordinator.state.repeats import check_answers
 from coordinator.state.rules import RULES
 
 logger = logging.getLogger("coordinator.service")
@@ -59,29 +53,23 @@ class LimitsService:
 
     def __init__(
         self,
-        config: Config,
-        engine: Engine,
-        clock: Clock,
+        context: MemberContext,
         *,
-        timers: Timers,
-        tasks: Tasks,
-        replica: MachineReplica,
-        leadership: Leadership,
         proposer: Proposer,
         reads: Reads,
         rules: tuple[tuple[str, str], ...] = RULES,
     ) -> None:
-        self._config = config
-        self._engine = engine
-        self._clock = clock
-        self._timers = timers
-        self._tasks = tasks
-        self._replica = replica
-        self._leadership = leadership
+        self._config = context.config
+        self._engine = context.engine
+        self._clock = context.clock
+        self._timers = context.timers
+        self._tasks = context.tasks
+        self._replica = context.replica
+        self._leadership = context.leadership
         self._proposer = proposer
         self._reads = reads
         self._rules = rules
-        self._proposed = config.first_limits
+        self._proposed = context.config.first_limits
         self._term: int | None = None
         self._said = ""
 
@@ -124,9 +112,12 @@ class LimitsService:
 
     # --- asked for by people
 
-    async def read(self, mode: ReadMode, deadline_ms: int) -> ReadReply[LimitsRecord]:
+    async def read(
+        self, mode: ReadMode, deadline_ms: int, *, caller: Caller = NOBODY
+    ) -> ReadReply[LimitsRecord]:
         """Return the limits that hold, and how they came to be."""
         age_ms = await self._reads.fresh(mode, deadline_ms)
+        self._replica.machine.access.check(caller, Verb.READ, LIMITS)
         return self._reads.reply(self._replica.machine.limits_record, age_ms)
 
     async def change(
@@ -141,7 +132,6 @@ class LimitsService:
         self._refuse_unfit(values)
         operation = SetLimits(values, expected_version, (), by)
         committed = await self._proposer.submit_as(asked, operation)
-        check_answers(operation, committed.outcome)
         result = committed.outcome.unwrap()
         assert isinstance(result, LimitsSet), "a change of limits comes to a LimitsSet"
         return LimitsChanged(
@@ -195,7 +185,7 @@ class LimitsService:
             "limits set to version %d by %r, identity %r, at index %d: %s",
             result.version,
             operation.by,
-            command.identity,
+            command.caller.identity,
             self._replica.machine.applied_index,
             ", ".join([f"{name} {was} to {now}" for name, was, now in result.changes])
             or "as they were",

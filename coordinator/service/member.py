@@ -16,13 +16,21 @@ import random as random_module
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from coordinator.audit.event import Audit, NoAudit
 from coordinator.clock import Clock
 from coordinator.config import Config
-from coordinator.errors import BadArgumentsError, NoNodeError, SessionExpiredError, StorageError
+from coordinator.errors import BadArgumentsError, NoNodeError, StorageError
+from coordinator.model.access import NOBODY, Caller, Verb
 from coordinator.model.events import WatchSelector
-from coordinator.model.sessions import SessionInfo, SessionLease, SessionList
+from coordinator.model.sessions import SessionLease
 from coordinator.model.status import Status
 from coordinator.raft.engine import Engine, Role
+from coordinator.service import audit_trail
+from coordinator.service.access import AccessService, Issuer
+from coordinator.service.asking import LOOK_EVERY_MS as ASKING_EVERY_MS
+from coordinator.service.asking import Asking
+from coordinator.service.audit_trail import AuditTrail
+from coordinator.service.context import MemberContext
 from coordinator.service.divergence import SLICE_EVERY_MS, Difference, Divergence
 from coordinator.service.figures import show_figures
 from coordinator.service.heartbeats import Acks, Heartbeats
@@ -39,39 +47,45 @@ from coordinator.service.locks.hold_timers import HoldTimers
 from coordinator.service.locks.hold_times import LOOK_EVERY_MS, Holds, LockClasses
 from coordinator.service.locks.later_grants import LaterGrants
 from coordinator.service.locks.lease_remaining import Promises
+from coordinator.service.locks.lost_rights import LostRights
+from coordinator.service.locks.manual_holds import ManualHolds
 from coordinator.service.locks.queues import Queues
+from coordinator.service.locks.refused_deadlocks import RefusedDeadlocks
 from coordinator.service.locks.revocations import TakenGrants
 from coordinator.service.locks.service import LockService
 from coordinator.service.locks.views import LockViews
+from coordinator.service.members import MemberReports
 from coordinator.service.metrics import Metrics
-from coordinator.service.proposals import Committed, Proposer
+from coordinator.service.proposals import Proposer
 from coordinator.service.reads import (
     LINEARIZABLE,
     ChildrenPage,
     ReadMode,
     ReadReply,
     Reads,
-    session_info,
+    children_page,
 )
 from coordinator.service.reaper import LOOK_EVERY_MS as REAP_LOOK_EVERY_MS
 from coordinator.service.reaper import Reaper
 from coordinator.service.replica import MachineReplica
 from coordinator.service.session_ends import ENDED_AT_ONCE, SessionEnds
+from coordinator.service.session_reads import SessionReads
 from coordinator.service.status import status_of, what_is_wrong
+from coordinator.service.subtree_reads import SubtreeReads
 from coordinator.service.tasks import Tasks
-from coordinator.service.timers import Timers
-from coordinator.service.watch_stream import WatchStream
+from coordinator.service.timers import Every, Timers
+from coordinator.service.turns import Turns
+from coordinator.service.watch_stream import EVERYTHING, Wanted, WatchStream
 from coordinator.service.watches import WatchHub
 from coordinator.state import paths
 from coordinator.state.commands import (
     CloseSession,
     HeldCondition,
-    Operation,
+    RenewCredential,
     RequestId,
 )
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import SessionEnded, SessionOpened, Stat
-from coordinator.state.repeats import check_answers
 from coordinator.state.rules import RULES
 
 logger = logging.getLogger("coordinator.service")
@@ -86,6 +100,8 @@ class Member:
         clock: decides every wait, lease and deadline.
         random: draws session ids; a test passes a seeded one. None: the system's entropy.
         rules: those of this release; a test passes those of another one.
+        audit: where the audit log is kept; None: nowhere.
+        issuer: who vouches for callers with tokens of its own; None: nobody.
     """
 
     def __init__(
@@ -96,101 +112,109 @@ class Member:
         *,
         random: random_module.Random | None = None,
         rules: tuple[tuple[str, str], ...] = RULES,
+        audit: Audit | None = None,
+        issuer: Issuer | None = None,
     ) -> None:
         self._config = config
+        self.audit: Audit = audit or NoAudit()
         self._engine = engine
-        self._random = random or random_module.SystemRandom()
         self._failure: BaseException | None = None
+        self.difference = ""
+        """Why this running member answers nothing from its state; "" while it does."""
         self._on_failure: list[Callable[[BaseException], None]] = []
-        self.metrics = metrics = Metrics()
-        limits = config.limits
+        self.warnings: Callable[[], tuple[str, ...]] = tuple
+        """Says which protection is off, a sentence each; the server sets it."""
+        self.metrics = Metrics()
         self._replica = replica = MachineReplica(
             StateMachine(), limits=config.first_limits, rules=rules
         )
-        self._timers = timers = Timers(clock)
-        self._tasks = tasks = Tasks(self._fail)
-        self._leadership = leadership = Leadership(engine, clock)
-        self._proposer = Proposer(engine, clock, timers, leadership, metrics, config.raft)
-        self._reads = Reads(engine, timers, leadership, replica, metrics)
-        self._leases = Leases(
-            engine, clock, replica, tasks, metrics, tick_ms=config.sessions.tick_ms
-        )
-        self._session_ends = SessionEnds(engine, clock, replica, tasks)
-        self._later_grants = LaterGrants(engine, clock, replica, tasks)
-        self._hold_timers = HoldTimers(engine, clock, timers, replica, tasks, metrics)
-        taken = TakenGrants(replica)
-        self._heartbeats = Heartbeats(
-            engine, clock, timers, tasks, leadership, self._leases, self._hold_timers, taken,
-            replica, metrics, frame_bytes_max=config.raft.frame_bytes_max,
-        )  # fmt: skip
-        self._reaper = Reaper(
-            engine, clock, replica, leadership, tasks, metrics, container_ms=limits.reap_interval_ms
-        )
-        self._hub = WatchHub(replica, limits, metrics)
-        classes = LockClasses()
-        self._queues = Queues(
-            proposer=self._proposer, reads=self._reads, replica=replica, leadership=leadership,
-            timers=timers, clock=clock, tasks=tasks, metrics=metrics, classes=classes,
-            entropy=self._random, waiters_max=limits.lock_waiters_max,
-        )  # fmt: skip
-        denials = Denials(clock)
-        self._holds = Holds(
-            clock, replica, leadership, metrics, classes, denials, limits.long_hold_ms
-        )
-        self._divergence = Divergence(
-            engine, clock, timers, tasks, leadership, replica, metrics, self._on_difference
-        )
-        promises = Promises(engine, clock, timers, leadership, self._leases, self._hold_timers)
-        self.kept_sessions = KeptSessions(
-            self._proposer, self._heartbeats, replica, timers, clock, self._random
-        )
-        self.locks = LockService(self._proposer, replica, self._queues)
-        self.lock_views = LockViews(self._reads, replica, self._holds, denials, promises)
-        self.leader_address = LeaderAddress(engine, config.cluster)
-        self.holding = HoldingService(self._proposer, self._reads, replica, leadership)
-        self.grant_history = GrantReads(self._reads, replica)
-        self.limits = LimitsService(
-            config, engine, clock, timers=timers, tasks=tasks, replica=replica, rules=rules,
-            leadership=leadership, proposer=self._proposer, reads=self._reads,
-        )  # fmt: skip
-        self.elections = ElectionService(
-            self._proposer, self._reads, replica, self._queues, self._hub
-        )
-        for listener in (
-            self._hub, self._reads, self._leases, self._hold_timers, taken, self._queues,
-            self._holds, denials, self.holding, self.limits, self._session_ends,
-            self._later_grants, self._reaper,
-        ):  # fmt: skip
-            replica.add_listener(listener)
-        engine.on_role_change(self._on_role_change)
-        engine.on_leader_change(leadership.on_leader_change)
-        engine.on_leader_change(metrics.note_leader)
-        engine.on_failure(self._fail)
-        show_figures(
-            metrics,
+        self._timers = Timers(clock)
+        self._tasks = Tasks(self._fail)
+        self._leadership = Leadership(engine, clock)
+        self.turns = Turns(config.limits.requests_per_second_max)
+        self._while_leading: tuple[Every, ...] = ()
+        context = MemberContext(
+            config=config,
             engine=engine,
+            clock=clock,
+            random=random or random_module.SystemRandom(),
+            metrics=self.metrics,
             replica=replica,
-            leadership=leadership,
-            holds=self._holds,
-            limits=self.limits,
-            is_ready=lambda: self.is_ready,
+            timers=self._timers,
+            tasks=self._tasks,
+            leadership=self._leadership,
+            turns=self.turns,
         )
+        self.leader_address = LeaderAddress(engine, config.cluster)
+        self.proposer = Proposer(context)
+        self._reads = Reads(context)
+        self._hub = WatchHub(replica, config.limits, self.metrics, self._timers)
+        self.access = AccessService(context, self._reads, issuer=issuer)
+        self.sessions = SessionReads(self._reads, replica)
+        self.subtrees = SubtreeReads(self._reads, replica)
+        self.limits = LimitsService(context, proposer=self.proposer, reads=self._reads, rules=rules)
+        self._asking = Asking(context)
+        self.reports = MemberReports(context, self.status)
+        self._divergence = Divergence(context, self._on_difference)
+        self._build_sessions_and_locks(context)
+        engine.on_role_change(self._on_role_change)
+        engine.on_leader_change(self._leadership.on_leader_change)
+        engine.on_leader_change(self.metrics.note_leader)
+        engine.on_failure(self._fail)
+        self._audit_trail = AuditTrail(context, self.audit)
+        if self.audit.is_kept:
+            replica.add_listener(self._audit_trail)
+        show_figures(context, self._holds, self.limits, self.audit, lambda: self.is_ready)
+
+    def _build_sessions_and_locks(self, context: MemberContext) -> None:
+        proposer, reads, replica = self.proposer, self._reads, self._replica
+        taken, classes, denials = TakenGrants(replica), LockClasses(), Denials(context.clock)
+        self._leases = Leases(context)
+        self._session_ends = SessionEnds(context)
+        self._later_grants = LaterGrants(context)
+        self._in_pieces = (self._session_ends, self._later_grants, LostRights(context))
+        self._reaper = Reaper(context)
+        self._hold_timers = HoldTimers(context)
+        self._heartbeats = Heartbeats(context, self._leases, self._hold_timers, taken)
+        self.kept_sessions = KeptSessions(context, proposer, self._heartbeats)
+        self._queues = Queues(context, proposer=proposer, reads=reads, classes=classes)
+        self._holds = Holds(context, classes, denials)
+        self._manual_holds = ManualHolds(context)
+        promises = Promises(context, self._leases, self._hold_timers)
+        self.locks = LockService(proposer, replica, self._queues)
+        self.elections = ElectionService(proposer, reads, replica, self._queues, self._hub)
+        self.lock_views = LockViews(reads, replica, self._holds, denials, promises)
+        self.holding = HoldingService(proposer, reads, replica, self._leadership)
+        self.grant_history = GrantReads(reads, replica)
+        self.deadlocks = RefusedDeadlocks(replica)
+        hearing_data = (self._hub, reads, self.holding, self._reaper)
+        for listener in (
+            self._hub, reads, self._leases, self._hold_timers, taken, self._queues, self._holds,
+            denials, self.holding, self.limits, *self._in_pieces, self._reaper, self.deadlocks,
+        ):  # fmt: skip
+            replica.add_listener(listener, hears_data=listener in hearing_data)
 
     # --- life
 
     async def start(self) -> None:
         """Load the data and join the cluster; there may be no leader yet when this returns."""
         await self._engine.start(self._replica)
-        tick_ms = self._config.sessions.tick_ms
-        self._timers.every(tick_ms, self._leases.tick)
-        self._timers.every(tick_ms, self._leadership.observe)
-        self._timers.every(self._config.limits.bookmark_interval_ms, self._hub.bookmark)
-        self._timers.every(LOOK_EVERY_MS, self._holds.look)
-        self._timers.every(LOOK_EVERY_MS, self.limits.look)
-        self._timers.every(tick_ms, self._session_ends.look)
-        self._timers.every(tick_ms, self._later_grants.look)
-        self._timers.every(REAP_LOOK_EVERY_MS, self._reaper.look)
-        self._timers.every(SLICE_EVERY_MS, self._divergence.look)
+        tick_ms, every = self._config.sessions.tick_ms, self._timers.every
+        leases = every(tick_ms, self._leases.tick)
+        every(tick_ms, self._leadership.observe)
+        every(self._config.limits.bookmark_interval_ms, self._hub.bookmark)
+        every(ASKING_EVERY_MS, self._asking.look)
+        every(LOOK_EVERY_MS, self._holds.look)
+        every(ManualHolds.LOOK_EVERY_MS, self._manual_holds.look)
+        every(LOOK_EVERY_MS, self.limits.look)
+        if self.audit.is_kept:
+            every(audit_trail.LOOK_EVERY_MS, self._audit_trail.look)
+        self._while_leading = (
+            leases, *[every(tick_ms, each.look) for each in self._in_pieces],
+            every(SLICE_EVERY_MS, self._divergence.look),
+            every(REAP_LOOK_EVERY_MS, self._reaper.look),
+        )  # fmt: skip
+        self._tick_as_led()
 
     async def stop(self) -> None:
         """Refuse new requests, end waiting ones, and leave the cluster. Idempotent."""
@@ -209,43 +233,16 @@ class Member:
         if self._failure is not None:
             listener(self._failure)
 
-    # --- writes
-
-    async def submit(
-        self,
-        operation: Operation,
-        *,
-        request: RequestId | None,
-        identity: str = "",
-        deadline_ms: int,
-        need_local: bool = True,
-        if_held: tuple[HeldCondition, ...] = (),
-    ) -> Committed:
-        """Propose ``operation`` and return its result; raises its refusal as its error.
-
-        ``Proposer`` says when it is sent again, and what ``need_local`` waits for. Unless every
-        grant of ``if_held`` holds at that moment it is refused with LockLostError.
-        """
-        committed = await self._proposer.submit(
-            operation,
-            request=request,
-            identity=identity,
-            deadline_ms=deadline_ms,
-            need_local=need_local,
-            if_held=if_held,
-        )
-        check_answers(operation, committed.outcome)
-        return committed
-
     # --- reads
 
     async def get(
-        self, path: str, mode: ReadMode, deadline_ms: int
+        self, path: str, mode: ReadMode, deadline_ms: int, *, caller: Caller = NOBODY
     ) -> ReadReply[tuple[bytes, Stat]]:
         """Return data and Stat of a znode; NoNodeError if it does not exist."""
         machine = self._replica.machine
         paths.validate(path, machine.limits)
         age_ms = await self._reads.fresh(mode, deadline_ms)
+        machine.access.check(caller, Verb.READ, path)
         found = machine.get(path)
         if found is None:
             raise self._no_node(path)
@@ -260,26 +257,23 @@ class Member:
         after: str | None = None,
         limit: int | None = None,
         with_stat: bool = False,
+        caller: Caller = NOBODY,
     ) -> ReadReply[ChildrenPage]:
-        """Return the children of a znode behind the name ``after``, at most ``limit``."""
+        """Return the children of a znode behind the name ``after``, at most ``limit``.
+
+        Of a znode that the caller may not read, but something below it, only the children are shown
+        that lead there.
+        """
         machine = self._replica.machine
         paths.validate(path, machine.limits)
         age_ms = await self._reads.fresh(mode, deadline_ms)
-        stat = machine.stat(path)
-        if stat is None:
+        if not machine.access.sees(caller, path):
+            machine.access.check(caller, Verb.READ, path)
+        page = children_page(
+            machine, path, caller=caller, after=after, limit=limit, with_stat=with_stat
+        )
+        if page is None:
             raise self._no_node(path)
-        beyond = None if limit is None else limit + 1
-        stats: tuple[Stat, ...] = ()
-        if with_stat:
-            found = machine.children_with_stat(path, after=after, limit=beyond) or []
-            names = tuple(name for name, _ in found)[:limit]
-            stats = tuple(each for _, each in found)[:limit]
-            is_more = len(found) > len(names)
-        else:
-            listed = machine.children(path, after=after, limit=beyond) or []
-            names = tuple(listed[:limit])
-            is_more = len(listed) > len(names)
-        page = ChildrenPage(names, stats, stat, names[-1] if is_more and names else None)
         return self._reads.reply(page, age_ms)
 
     # --- sessions
@@ -293,7 +287,7 @@ class Member:
         *,
         address: str = "",
         by: str = "",
-        identity: str = "",
+        caller: Caller = NOBODY,
         if_held: tuple[HeldCondition, ...] = (),
     ) -> SessionOpened:
         """Open a session under an id drawn here; None is the default timeout.
@@ -302,10 +296,10 @@ class Member:
         """
         if timeout_ms is None:
             timeout_ms = self.limits.default_timeout_ms()
-        committed = await self.submit(
+        committed = await self.proposer.submit(
             self.kept_sessions.opening(timeout_ms, label, request, address=address, by=by),
             request=request,
-            identity=identity,
+            caller=caller,
             deadline_ms=deadline_ms,
             if_held=if_held,
         )
@@ -320,17 +314,17 @@ class Member:
         deadline_ms: int,
         *,
         failure: str = "",
-        identity: str = "",
+        caller: Caller = NOBODY,
         if_held: tuple[HeldCondition, ...] = (),
     ) -> SessionEnded:
         """End a session and all its ephemerals, as far as the deadline allows; again if need be.
 
         ``failure`` says what is wrong with the client, if that is why: its locks are lost then.
         """
-        committed = await self.submit(
+        committed = await self.proposer.submit(
             CloseSession(session_id, failure, ENDED_AT_ONCE),
             request=request,
-            identity=identity,
+            caller=caller,
             deadline_ms=deadline_ms,
             if_held=if_held,
         )
@@ -344,40 +338,21 @@ class Member:
                 await self._session_ends.finished(session_id)
         return result
 
-    async def heartbeat(self, session_id: str, deadline_ms: int) -> SessionLease:
+    async def heartbeat(
+        self, session_id: str, deadline_ms: int, *, caller: Caller = NOBODY
+    ) -> SessionLease:
         """Extend a lease; SessionExpiredError when it has ended, NoLeaderError if unconfirmed."""
         self._leadership.refuse_when_stopping()
+        await self._check_own((session_id,), caller, deadline_ms)
         return await self._heartbeats.heartbeat(session_id, deadline_ms)
 
-    async def heartbeats(self, session_ids: Sequence[str], deadline_ms: int) -> Acks:
+    async def heartbeats(
+        self, session_ids: Sequence[str], deadline_ms: int, *, caller: Caller = NOBODY
+    ) -> Acks:
         """Extend several leases; None for what has ended, what is left out is not known."""
         self._leadership.refuse_when_stopping()
+        await self._check_own(session_ids, caller, deadline_ms)
         return await self._heartbeats.heartbeats(session_ids, deadline_ms)
-
-    async def list_sessions(
-        self, mode: ReadMode, deadline_ms: int, *, after: int = 0, limit: int = 1_000
-    ) -> ReadReply[SessionList]:
-        """Return at most ``limit`` open sessions behind ``after``, in the order of opening."""
-        age_ms = await self._reads.fresh(mode, deadline_ms)
-        machine = self._replica.machine
-        found = list(machine.sessions(after, limit + 1))
-        shown = found[:limit]
-        views = tuple([session_info(machine, session) for session in shown])
-        last = shown[-1].opened_zxid if len(found) > limit else None
-        return self._reads.reply(SessionList(views, last), age_ms)
-
-    async def session(
-        self, session_id: str, mode: ReadMode, deadline_ms: int
-    ) -> ReadReply[SessionInfo]:
-        """Return one session with its ephemerals; SessionExpiredError when it is not open."""
-        age_ms = await self._reads.fresh(mode, deadline_ms)
-        machine = self._replica.machine
-        session = machine.session(session_id)
-        if session is None:
-            raise SessionExpiredError(
-                f"session {session_id} has ended or never was", session_id=session_id
-            )
-        return self._reads.reply(session_info(machine, session, is_single=True), age_ms)
 
     # --- watches
 
@@ -387,10 +362,16 @@ class Member:
         *,
         from_zxid: int | None = None,
         is_one_shot: bool = False,
+        wanted: Wanted = EVERYTHING,
+        bookmark_ms: int | None = None,
+        caller: Caller = NOBODY,
     ) -> WatchStream:
         """Return a stream of changes; ``watches`` says what it promises and what is refused."""
         self._leadership.refuse_when_stopping()
-        return self._hub.watch(selectors, from_zxid=from_zxid, is_one_shot=is_one_shot)
+        return self._hub.watch(
+            selectors, from_zxid=from_zxid, is_one_shot=is_one_shot, wanted=wanted,
+            bookmark_ms=bookmark_ms, caller=caller,
+        )  # fmt: skip
 
     async def reached(self, zxid: int, deadline_ms: int) -> None:
         """Return once ``zxid`` is applied here; any zxid that a client received is committed.
@@ -421,6 +402,7 @@ class Member:
             wrong=self.not_ready_reason(),
             limits_differ=self.limits.difference(),
             reserve=self.limits.reserve_in_words(),
+            warnings=(*self.warnings(), *self._manual_holds.warnings()),
         )
 
     def labels(self) -> tuple[str, int, int]:
@@ -447,6 +429,15 @@ class Member:
 
     # --- own steps
 
+    async def _check_own(
+        self, session_ids: Sequence[str], caller: Caller, deadline_ms: int
+    ) -> None:
+        """Refuse the sessions of others; let those of another credential go on under this one."""
+        for each in await self.sessions.to_be_renewed(session_ids, caller, deadline_ms):
+            await self.proposer.submit(
+                RenewCredential(each), request=None, caller=caller, deadline_ms=deadline_ms
+            )
+
     def _on_role_change(self, role: Role, term: int) -> None:
         if self._leadership.is_stopping:
             return
@@ -457,15 +448,23 @@ class Member:
         self._leadership.on_role_change(role, term)
         self._leases.stop()
         self._hold_timers.stop()
-        self._session_ends.stop()
-        self._later_grants.stop()
+        for each in self._in_pieces:
+            each.stop()
+        self._reaper.stop()
+        self._tick_as_led()
 
     def _lead(self, term: int) -> None:
         self._leadership.on_role_change(Role.LEADER, term)
         self._leases.start(term)
         self._hold_timers.start(term)
-        self._session_ends.start()
-        self._later_grants.start()
+        for each in self._in_pieces:
+            each.start()
+        self._tick_as_led()
+
+    def _tick_as_led(self) -> None:
+        """Wake this member for what only a leader does while it leads, and not otherwise."""
+        for each in self._while_leading:
+            each.go_on() if self._leadership.is_leader else each.pause()
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None:
@@ -477,6 +476,7 @@ class Member:
 
     def _on_difference(self, difference: Difference) -> None:
         """Stop answering, but keep running to report why."""
+        self.difference = difference.sentence
         if self._failure is None:
             self._failure = StorageError(difference.sentence)
             self._end_waits(difference.sentence)
@@ -489,7 +489,8 @@ class Member:
         self._reads.close()
         self._heartbeats.close()
         self._session_ends.close()
-        self._later_grants.stop()
+        for each in self._in_pieces:
+            each.stop()
         self._hub.close()
         self._leases.stop()
         self._hold_timers.stop()

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from coordinator.service.metric_texts import text_of
+from coordinator.service.tallies import Histogram, Histograms, Level, Levels, Tallies, Tally
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _HELD_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 600.0, 3600.0)
@@ -65,11 +66,7 @@ class _LabelledFacts(Collector):
 
 
 class Metrics:
-    """Counters and histograms of one member; created once and handed to its parts.
-
-    A counter of every request caches its children by label (``cache(counter.labels)``): the library
-    checks the labels under a lock at each call.
-    """
+    """Counters and histograms of one member; created once and handed to its parts."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -81,27 +78,27 @@ class Metrics:
         self._count_locks()
 
     def _count_requests(self) -> None:
-        self.build = self._gauge(
+        self.build = self._gauges(
             "build_info", "Always 1; its labels say what runs here.", "version", "python"
         )
         self.leader_changes = self._counter(
             "leader_changes", "Leaderships that this member has learned of since it started."
         )
-        self.requests = self._counter(
+        self.requests = self._counters(
             "requests",
             "Requests answered, by operation, status and the door that they came through.",
             "route",
             "status",
             "door",
         )
-        self.proposals = self._counter(
+        self.proposals = self._counters(
             "proposals", "Writes taken by this member, by what they came to.", "result"
         )
         self.proposal_seconds = self._histogram(
             "proposal_seconds", "From taking a write to knowing its outcome.", _SECONDS
         )
-        self.reads = self._counter("reads", "Reads taken by this member.", "consistency")
-        self.read_seconds = self._histogram(
+        self.reads = self._counters("reads", "Reads taken by this member.", "consistency")
+        self.read_seconds = self._histograms(
             "read_seconds",
             "From taking a read to the state being fresh enough for it.",
             _SECONDS,
@@ -109,7 +106,7 @@ class Metrics:
         )
 
     def _count_sessions(self) -> None:
-        self.heartbeats = self._counter("heartbeats", "Heartbeats taken, by answer.", "result")
+        self.heartbeats = self._counters("heartbeats", "Heartbeats taken, by answer.", "result")
         self.heartbeat_rounds = self._counter(
             "heartbeat_rounds", "Rounds in which a quorum confirmed heartbeats here."
         )
@@ -160,18 +157,22 @@ class Metrics:
         self.wakeups = self._counter(
             "contender_wakeups", "Waiting contenders woken because they were granted."
         )
-        self.grants = self._counter("grants", "Grants answered by this member.", "recipe")
+        self.grants = self._counters("grants", "Grants answered by this member.", "recipe")
         self.long_holds = self._gauge(
             "long_holds", "Locks held for longer than limits.long_hold_ms, as seen here."
         )
-        self.wait_seconds = self._histogram(
+        self.manual_locks = self._gauge("manual_locks", "Locks that are held by hand.")
+        self.manual_locks_overdue = self._gauge(
+            "manual_locks_overdue", "Locks held by hand for longer than their holders planned."
+        )
+        self.wait_seconds = self._histograms(
             "grant_wait_seconds",
             "From asking for a grant to having it, by class of lock.",
             _HELD_SECONDS,
             "recipe",
             "lock_class",
         )
-        self.hold_seconds = self._histogram(
+        self.hold_seconds = self._histograms(
             "lock_hold_seconds",
             "From the grant to its end, by class of lock, as this member saw it while it led.",
             _HELD_SECONDS,
@@ -198,15 +199,28 @@ class Metrics:
         """Return the text exposition of everything."""
         return generate_latest(self.registry)
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"coordinator_{name}", text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str) -> Tally:
+        return self._counters(name, text).labels()
 
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"coordinator_{name}", text, labels, registry=self.registry)
+    def _counters(self, name: str, text: str, *labels: str) -> Tallies:
+        tallies = Tallies(f"coordinator_{name}", text, labels)
+        self.registry.register(tallies)
+        return tallies
 
-    def _histogram(
-        self, name: str, text: str, buckets: tuple[float, ...], *labels: str
-    ) -> Histogram:
-        return Histogram(
-            f"coordinator_{name}", text, labels, buckets=buckets, registry=self.registry
-        )
+    def _gauge(self, name: str, text: str) -> Level:
+        return self._gauges(name, text).labels()
+
+    def _gauges(self, name: str, text: str, *labels: str) -> Levels:
+        levels = Levels(f"coordinator_{name}", text, labels)
+        self.registry.register(levels)
+        return levels
+
+    def _histogram(self, name: str, text: str, bounds: tuple[float, ...]) -> Histogram:
+        return self._histograms(name, text, bounds).labels()
+
+    def _histograms(
+        self, name: str, text: str, bounds: tuple[float, ...], *labels: str
+    ) -> Histograms:
+        histograms = Histograms(f"coordinator_{name}", text, labels, bounds)
+        self.registry.register(histograms)
+        return histograms

@@ -1,36 +1,30 @@
-"""Work that is split into commands: the leader proposes one piece after another until none is left.
+"""Work that is split into commands: the leader proposes pieces until none is left.
 
 The state holds what is left, so a new leader continues where the former one stopped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 
-from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError
-from coordinator.raft.engine import Engine
-from coordinator.service.tasks import Tasks
+from coordinator.service.context import MemberContext
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Operation
 
 
 class Pieces:
-    """One kind of such work. ``next_piece`` returns None when nothing is left."""
+    """One kind of such work. ``next_pieces`` returns none when nothing is left."""
 
     def __init__(
-        self,
-        engine: Engine,
-        clock: Clock,
-        tasks: Tasks,
-        name: str,
-        next_piece: Callable[[], Operation | None],
+        self, context: MemberContext, name: str, next_pieces: Callable[[], Sequence[Operation]]
     ) -> None:
-        self._engine = engine
-        self._clock = clock
-        self._tasks = tasks
+        self._engine = context.engine
+        self._clock = context.clock
+        self._tasks = context.tasks
         self._name = name
-        self._next_piece = next_piece
+        self._next_pieces = next_pieces
         self._leads = False
         self._is_running = False
 
@@ -45,15 +39,21 @@ class Pieces:
 
     def go_on(self) -> None:
         """Propose what is left, if this member leads and is not proposing it already."""
-        if self._leads and not self._is_running and self._next_piece() is not None:
+        if self._leads and not self._is_running and self._next_pieces():
             self._is_running = True
             self._tasks.spawn(self._propose(), self._name)
 
     async def _propose(self) -> None:
         try:
-            while self._leads and (piece := self._next_piece()) is not None:
-                command = Command(piece, self._clock.wall_ms())
-                await self._engine.propose(encode_command(command))
+            while self._leads and (pieces := self._next_pieces()):
+                wall_ms = self._clock.wall_ms()
+                commands = [encode_command(Command(each, wall_ms)) for each in pieces]
+                found = await asyncio.gather(
+                    *map(self._engine.propose, commands), return_exceptions=True
+                )
+                for each in found:
+                    if isinstance(each, BaseException):
+                        raise each
         except CoordinatorError:
             pass  # the leader of then looks again soon
         finally:

@@ -5,26 +5,33 @@
 2. A command with a request number, or an idempotent one, is sent again until the deadline, across
    changes of leader: the state machine answers a repeat with the first outcome.
 3. Once an attempt may have been proposed, a later attempt's definite error is not reported: it
-   would say that nothing happened, and that is not known.
-4. ``need_local``: the reply waits until the outcome is applied here too, so that the next read on
+   would say that nothing happened, and that is not known. So it is with a right that was taken from
+   the caller between the two, unless the request has a number: then the state machine knows.
+4. A repeat whose number belongs to another operation is refused: it would be answered with the
+   outcome of that one (``state/repeats``).
+5. ``need_local``: the reply waits until the outcome is applied here too, so that the next read on
    this member sees it. If the deadline passes meanwhile the outcome is still returned, because it
    is known; ``is_local`` is then False.
+6. The wall time of a command is that of the leader which proposes it, whichever member was asked.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from coordinator.clock import Clock
-from coordinator.config import RaftConfig
+from msgspec import Struct
+from msgspec.structs import replace
+
 from coordinator.errors import (
+    AuthFailedError,
     BadArgumentsError,
     ConnectionLostError,
     CoordinatorError,
     LeaderChangedError,
+    NoAuthError,
     NoLeaderError,
     NoSpaceError,
     OutcomeUnknownError,
@@ -35,10 +42,9 @@ from coordinator.errors import (
     from_problem,
     to_problem,
 )
-from coordinator.raft.engine import Engine
-from coordinator.service.leadership import Leadership
-from coordinator.service.metrics import Metrics
-from coordinator.service.timers import Timers
+from coordinator.model.access import NOBODY, Caller
+from coordinator.service.context import MemberContext
+from coordinator.service.turns import KEY
 from coordinator.state.codec import decode_command, decode_outcome, encode_command, encode_outcome
 from coordinator.state.commands import (
     Abandon,
@@ -51,9 +57,12 @@ from coordinator.state.commands import (
     RequestId,
 )
 from coordinator.state.outcomes import Outcome
-from coordinator.state.packing import check_in_pieces
+from coordinator.state.packing import check_in_pieces, stamped
+from coordinator.state.repeats import check_answers
 
 REQUEST_KIND = "propose"
+
+CheckRepeat = Callable[[Operation, Outcome], None]
 
 # These are idempotent, with or without a request number.
 _IDEMPOTENT = (Release, Abandon, CloseSession, Check)
@@ -61,16 +70,18 @@ _IDEMPOTENT = (Release, Abandon, CloseSession, Check)
 # These are small and make room: if a full queue refused them, it would stay full.
 _UNDOING = (Release, Abandon, CloseSession)
 
+_STAMP_MS_MAX = 10
+"""How old the wall time in a command may be when it is proposed by the member that was asked."""
 _IS_OUTCOME = b"\x00"
 _IS_PROBLEM = b"\x01"
 _NUMBER_BYTES = 8
+_KEY_BYTES_MAX = 255
 _PROBLEM_BYTES_MAX = 128 * 1024
 """Of an error of this member's leader; those that name a path are the longest."""
 _REMAINING_MS_MAX = 24 * 3_600_000
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """An outcome in the log at ``index``; ``is_local``: it is applied on this member."""
 
     outcome: Outcome
@@ -81,10 +92,15 @@ class Committed:
 class _Attempts:
     """The attempts to send one command."""
 
-    __slots__ = ("committed", "is_repeatable", "is_under_way", "may_have_happened")
+    __slots__ = (
+        "committed", "is_patient", "is_repeatable", "is_under_way", "may_have_happened", "stamp_ms",
+    )  # fmt: skip
 
-    def __init__(self, is_repeatable: bool) -> None:
+    def __init__(self, is_repeatable: bool, is_patient: bool, stamp_ms: int) -> None:
+        self.stamp_ms = stamp_ms
+        """The wall time in the command."""
         self.is_repeatable = is_repeatable
+        self.is_patient = is_patient
         self.is_under_way = False
         self.may_have_happened = False
         self.committed: Committed | None = None
@@ -96,41 +112,37 @@ class Asked:
 
     request: RequestId | None
     deadline_ms: int
-    identity: str = ""
+    caller: Caller = NOBODY
     if_held: tuple[HeldCondition, ...] = ()
 
 
 class Proposer:
     """Proposes commands, on whichever member the leader is."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        clock: Clock,
-        timers: Timers,
-        leadership: Leadership,
-        metrics: Metrics,
-        limits: RaftConfig,
-    ) -> None:
-        self._engine = engine
-        self._clock = clock
-        self._timers = timers
-        self._leadership = leadership
-        self._metrics = metrics
-        self._come_to = cache(metrics.proposals.labels)
-        self._limits = limits
+    def __init__(self, context: MemberContext) -> None:
+        self._engine = context.engine
+        self._clock = context.clock
+        self._timers = context.timers
+        self._leadership = context.leadership
+        self._metrics = context.metrics
+        self._come_to = context.metrics.proposals.labels
+        self._limits = context.config.raft
+        self._turns = context.turns
         self._forwarded_in_flight = 0
         self._waiting_bytes = 0
-        engine.on_request(REQUEST_KIND, self._on_request)
+        context.engine.on_request(REQUEST_KIND, self._on_request)
 
-    async def submit_as(self, asked: Asked, operation: Operation) -> Committed:
+    async def submit_as(
+        self, asked: Asked, operation: Operation, *, check: CheckRepeat = check_answers
+    ) -> Committed:
         """Do what ``submit`` does, for the request and under the conditions of ``asked``."""
         return await self.submit(
             operation,
             request=asked.request,
-            identity=asked.identity,
+            caller=asked.caller,
             deadline_ms=asked.deadline_ms,
             if_held=asked.if_held,
+            check=check,
         )
 
     async def submit(
@@ -138,28 +150,32 @@ class Proposer:
         operation: Operation,
         *,
         request: RequestId | None,
-        identity: str = "",
+        caller: Caller = NOBODY,
         deadline_ms: int,
         need_local: bool = True,
         if_held: tuple[HeldCondition, ...] = (),
+        check: CheckRepeat = check_answers,
+        is_patient: bool = False,
     ) -> Committed:
         """Propose ``operation``; return its result, or raise its refusal as its error.
 
         Args:
+            is_patient: nobody waits for the answer, so it may share a round with a later command.
             if_held: the grants it depends on; if one has ended, apply refuses with LockLostError.
+            check: refuses the outcome of another operation.
 
         Raises:
+            BadArgumentsError: the request number was used for another operation.
             NoLeaderError, NoSpaceError, ThrottledError, ShuttingDownError: nothing was or will be
                 proposed.
             ProposalTimeoutError, LeaderChangedError, ConnectionLostError: the outcome is unknown.
         """
         self._leadership.refuse_when_stopping()
-        command = encode_command(
-            Command(operation, self._clock.wall_ms(), request, identity, if_held)
-        )
+        stamp_ms = self._clock.wall_ms()
+        command = encode_command(Command(operation, stamp_ms, request, caller, if_held))
         # With a condition a repeat may be refused although the first attempt succeeded.
         is_repeatable = request is not None or (isinstance(operation, _IDEMPOTENT) and not if_held)
-        attempts = _Attempts(is_repeatable)
+        attempts = _Attempts(is_repeatable, is_patient, stamp_ms)
         started_ms = self._clock.monotonic_ms()
         if if_held or not isinstance(operation, _UNDOING):
             self._refuse_too_much(len(command))
@@ -188,10 +204,14 @@ class Proposer:
         if committed.outcome.refusal is not None:
             self._come_to("refused").inc()
             error = committed.outcome.refusal.to_error()
+            is_about_rights = isinstance(error, (AuthFailedError, NoAuthError))
+            if request is None and attempts.may_have_happened and is_about_rights:
+                error = LeaderChangedError(f"it may have been done before: {error.message}")
             # The zxid of the refusal: a watch from there misses nothing.
             error.fields["zxid"] = committed.outcome.zxid
             raise error
         self._come_to("done").inc()
+        check(operation, committed.outcome)
         return committed
 
     def _refuse_too_much(self, size: int) -> None:
@@ -208,7 +228,10 @@ class Proposer:
                 leader_id = await self._leadership.leader()
                 attempts.is_under_way = True
                 if leader_id == self._engine.member_id:
-                    applied = await self._engine.propose(command)
+                    now_ms = self._clock.wall_ms()
+                    if abs(now_ms - attempts.stamp_ms) > _STAMP_MS_MAX:  # nobody led until now
+                        command, attempts.stamp_ms = stamped(command, now_ms), now_ms
+                    applied = await self._engine.propose(command, is_patient=attempts.is_patient)
                     attempts.committed = Committed(applied.result, applied.index, is_local=True)
                 else:
                     attempts.committed = await self._forward(leader_id, command, deadline_ms)
@@ -245,7 +268,9 @@ class Proposer:
                 f"{self._forwarded_in_flight} proposals are under way to the leader already"
             )
         remaining_ms = max(1, deadline_ms - self._clock.monotonic_ms())
-        payload = remaining_ms.to_bytes(_NUMBER_BYTES, "big") + command
+        key = KEY.get().encode()[:_KEY_BYTES_MAX]
+        head = remaining_ms.to_bytes(_NUMBER_BYTES, "big") + bytes((len(key),)) + key
+        payload = head + command
         self._forwarded_in_flight += 1
         try:
             reply = await self._engine.request(leader_id, REQUEST_KIND, payload)
@@ -256,20 +281,32 @@ class Proposer:
         return committed
 
     async def _on_request(self, _sender: str, payload: bytes) -> bytes:
-        """Answer another member: propose here if this member leads; never forward it again."""
+        """Answer another member: propose here if this member leads; never forward it again.
+
+        Its client takes turns with those that ask here: it may be one of many thousand requests."""
         remaining_ms = min(int.from_bytes(payload[:_NUMBER_BYTES], "big"), _REMAINING_MS_MAX)
         deadline_ms = self._clock.monotonic_ms() + remaining_ms
+        key, command = _split(payload)
+        mark = 0
         try:
             self._leadership.refuse_when_stopping()
-            await _refuse_undecodable(payload[_NUMBER_BYTES:])
+            if key:
+                mark = await self._turns.turn(key, remaining_ms / 1_000)
+                if not mark:
+                    raise ThrottledError(f"no turn for {key} within {remaining_ms} ms")
+            await _refuse_undecodable(command)
             if not self._leadership.is_leader:
                 raise NoLeaderError(f"member {self._engine.member_id} does not lead")
             async with self._timers.deadline(deadline_ms):
-                applied = await self._engine.propose(payload[_NUMBER_BYTES:])
+                # Times in the tree are the leader's: the clocks of all members would mix in them.
+                applied = await self._engine.propose(stamped(command, self._clock.wall_ms()))
         except TimeoutError:
             return _encode_problem(ProposalTimeoutError("the deadline passed on the leader"))
         except CoordinatorError as error:
             return _encode_problem(error)
+        finally:
+            if mark:
+                self._turns.end(key, mark)
         outcome: Outcome = applied.result
         if outcome.events or outcome.granted:
             # The other member gets events and grants through its own log.
@@ -288,6 +325,13 @@ def _timeout_error(attempts: _Attempts, waited_ms: int) -> CoordinatorError:
 
 def _encode_problem(error: CoordinatorError) -> bytes:
     return _IS_PROBLEM + json.dumps(to_problem(error)).encode()
+
+
+def _split(payload: bytes) -> tuple[str, bytes]:
+    """Return the key of the client and the command of another member's request."""
+    at = _NUMBER_BYTES + 1
+    end = at + int.from_bytes(payload[_NUMBER_BYTES:at], "big")
+    return payload[at:end].decode(errors="replace"), payload[end:]
 
 
 async def _refuse_undecodable(command: bytes) -> None:

@@ -10,22 +10,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from typing import Generic, TypeVar
 
 from coordinator.errors import NoLeaderError
-from coordinator.model.sessions import SessionInfo
-from coordinator.raft.engine import Engine
-from coordinator.service.leadership import Leadership
-from coordinator.service.metrics import Metrics
-from coordinator.service.replica import MachineReplica
-from coordinator.service.timers import Timers
+from coordinator.model.access import Caller, Verb
+from coordinator.service.context import MemberContext
+from coordinator.state import paths
 from coordinator.state.commands import Command
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, Stat
-from coordinator.state.sessions import SessionRecord
 from coordinator.waiting import Waiters
 
 T = TypeVar("T")
@@ -87,42 +83,86 @@ class ChildrenPage:
     next: str | None
 
 
-def session_info(
-    machine: StateMachine, session: SessionRecord, *, is_single: bool = False
-) -> SessionInfo:
-    """Return an open session as ``machine`` has it; for a single one with its ephemerals."""
-    session_id = session.session_id
-    return SessionInfo(
-        session_id=session_id,
-        timeout_ms=session.timeout_ms,
-        label=session.label,
-        opened_ms=session.opened_ms,
-        ephemeral_count=machine.ephemeral_count(session_id),
-        ephemerals=tuple(sorted(machine.ephemerals_of(session_id))) if is_single else None,
-        address=session.address,
-        client_id=session.client_id,
-        by=session.by,
-    )
+def children_page(
+    machine: StateMachine,
+    path: str,
+    *,
+    caller: Caller,
+    after: str | None,
+    limit: int | None,
+    with_stat: bool,
+) -> ChildrenPage | None:
+    """Return the children of a znode behind ``after``, at most ``limit``; None if it is not there.
+
+    Of a znode that the caller may not read only what leads to what it may read is listed: not the
+    rest, not how much of it there is, and ``next`` names nothing of it."""
+    access, stat = machine.access, machine.stat(path)
+    if stat is None:
+        return None
+    is_whole = access.allows(caller, Verb.READ, path)
+    beyond = None if limit is None else limit + 1
+    if is_whole:
+        names = machine.children(path, after, beyond) or []
+    else:
+        names = names_shown(machine, path, (Verb.READ,), caller=caller, after=after, limit=beyond)
+    shown = tuple(names[:limit])
+    if not is_whole:
+        stat = _stat_of_the_way(stat, len(shown))
+    stats: list[Stat] = []
+    for name in shown if with_stat else ():
+        child = paths.join(path, name)
+        found = machine.stat(child)
+        assert found is not None, "a listed child is there"
+        may_read = is_whole or access.allows(caller, Verb.READ, child)
+        stats.append(found if may_read else _stat_of_the_way(found, 0))
+    is_more = len(names) > len(shown)
+    return ChildrenPage(shown, tuple(stats), stat, shown[-1] if is_more and shown else None)
+
+
+def names_shown(
+    machine: StateMachine,
+    path: str,
+    verbs: Iterable[Verb],
+    *,
+    caller: Caller,
+    after: str | None,
+    limit: int | None,
+) -> list[str]:
+    """Return the names of the children behind ``after``, at most ``limit``, that lead to where
+    ``caller`` has one of ``verbs``; the others are not even looked at."""
+    found: list[str] = []
+    for way, is_beginning in machine.access.ways(caller, path, verbs):
+        left = None if limit is None else limit - len(found)
+        if left == 0:
+            break
+        is_behind = after is None or way > after
+        if way and is_behind and machine.stat(paths.join(path, way)) is not None:
+            found.append(way)
+            left = None if left is None else left - 1
+        if is_beginning:
+            behind = way if is_behind else after
+            for name in machine.children(path, behind or None, left) or []:
+                if not name.startswith(way):
+                    break
+                found.append(name)
+    return found
+
+
+def _stat_of_the_way(stat: Stat, shown: int) -> Stat:
+    return stat._replace(num_children=shown, cversion=0, pzxid=stat.czxid, data_length=0)
 
 
 class Reads:
     """Waits until the local state is fresh enough to read, and labels how fresh it is."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        timers: Timers,
-        leadership: Leadership,
-        replica: MachineReplica,
-        metrics: Metrics,
-    ) -> None:
-        self._engine = engine
-        self._timers = timers
-        self._leadership = leadership
-        self._replica = replica
-        self._counted = cache(metrics.reads.labels)
-        self._read_seconds = cache(metrics.read_seconds.labels)
-        self._clock = timers.clock
+    def __init__(self, context: MemberContext) -> None:
+        self._engine = context.engine
+        self._timers = context.timers
+        self._leadership = context.leadership
+        self._replica = context.replica
+        self._counted = context.metrics.reads.labels
+        self._read_seconds = context.metrics.read_seconds.labels
+        self._clock = context.timers.clock
         self._waiting = Waiters()
 
     async def fresh(self, mode: ReadMode, deadline_ms: int) -> int | None:

@@ -16,18 +16,13 @@ import asyncio
 import heapq
 from typing import NamedTuple
 
-from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError
 from coordinator.model.events import EventType
-from coordinator.raft.engine import Engine
-from coordinator.service.leadership import Leadership
-from coordinator.service.metrics import Metrics
-from coordinator.service.replica import MachineReplica
-from coordinator.service.tasks import Tasks
+from coordinator.service.context import MemberContext
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Reap
 from coordinator.state.outcomes import Outcome, Reaped
-from coordinator.state.paths import split
+from coordinator.state.paths import parent_of
 
 LOOK_EVERY_MS = 250
 _REAP_AT_ONCE_MAX = 1_000
@@ -46,29 +41,23 @@ class _Seen(NamedTuple):
 class Reaper:
     """The idle znodes that this leader has seen, and when they are due."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        clock: Clock,
-        replica: MachineReplica,
-        leadership: Leadership,
-        tasks: Tasks,
-        metrics: Metrics,
-        *,
-        container_ms: int,
-    ) -> None:
-        self._engine = engine
-        self._clock = clock
-        self._replica = replica
-        self._leadership = leadership
-        self._tasks = tasks
-        self._metrics = metrics
-        self._container_ms = container_ms
+    def __init__(self, context: MemberContext) -> None:
+        self._engine = context.engine
+        self._clock = context.clock
+        self._replica = context.replica
+        self._leadership = context.leadership
+        self._tasks = context.tasks
+        self._metrics = context.metrics
+        self._container_ms = context.config.limits.reap_interval_ms
         self._seen: dict[str, _Seen] = {}
         self._heap: list[tuple[int, str]] = []
         """One entry per znode, at its due time or earlier; corrected when that time comes."""
         self._term: int | None = None
         self._is_reaping = False
+
+    def stop(self) -> None:
+        """Forget what was seen: this member leads no more, and is not asked to look."""
+        self._begin(None)
 
     def look(self, now_ms: int) -> None:
         """Reap what is due."""
@@ -101,7 +90,7 @@ class Reaper:
         for event in outcome.events:
             if event.type is not EventType.DELETED:
                 self._note(event.path)
-            elif (above := split(event.path)[0]) != parent:
+            elif (above := parent_of(event.path)) != parent:
                 parent = above  # of many siblings it is looked at once
                 self._note(parent)
 

@@ -11,11 +11,16 @@ from typing import Protocol
 
 from coordinator.errors import StorageError
 from coordinator.model.limits import NEW_CLUSTER, UNSET, MachineLimits
+from coordinator.raft.engine import Replace
 from coordinator.state.codec import decode_command
-from coordinator.state.commands import Command, SetLimits
+from coordinator.state.commands import Check, Command, SetData, SetLimits
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
 from coordinator.state.rules import RULES, difference
+from coordinator.waiting import FREED_AT_ONCE, in_turns
+
+_OnOutcome = Callable[[Command, Outcome], None]
+_OF_DATA = frozenset({SetData, Check})
 
 
 class StateListener(Protocol):
@@ -53,10 +58,21 @@ class MachineReplica:
         self._configured = limits
         self._rules = rules
         self._listeners: list[StateListener] = []
+        self._on_outcome: list[_OnOutcome] = []
+        self._on_data: list[_OnOutcome] = []
+        self._is_begun = False
+        """Whether the state is known to have limits and rules of its own."""
 
-    def add_listener(self, listener: StateListener) -> None:
-        """Call ``listener`` for every outcome, after the listeners added before it."""
+    def add_listener(self, listener: StateListener, *, hears_data: bool = True) -> None:
+        """Call ``listener`` for every outcome, after the listeners added before it.
+
+        ``hears_data``: also for those of a single SetData or Check, which leave everything but
+        the data of one znode as it is. They are the most of all, and of nearly no other concern.
+        """
         self._listeners.append(listener)
+        self._on_outcome.append(listener.on_outcome)
+        if hears_data:
+            self._on_data.append(listener.on_outcome)
 
     def apply(self, index: int, term: int, command: bytes) -> Outcome:
         """Apply one entry of the log, and notify the listeners.
@@ -67,15 +83,28 @@ class MachineReplica:
         decoded = decode_command(command)
         if self.look_index is not None and index > self.look_index and self.before_next:
             self.before_next(index)
+        if not self._is_begun:
+            return self._apply_first(index, term, decoded)
+        outcome = self.machine.apply(decoded, index, term)
+        self._tell(decoded, outcome)
+        return outcome
+
+    def _apply_first(self, index: int, term: int, decoded: Command) -> Outcome:
+        """Apply a command of a state that may be without limits yet."""
         is_first = not self.machine.limits_record.version
         if is_first and type(decoded.operation) is not SetLimits:
             self._refuse_other_limits()
         outcome = self.machine.apply(decoded, index, term)
         if is_first:
             self._refuse_other_rules()
-        for listener in self._listeners:
-            listener.on_outcome(decoded, outcome)
+        self._is_begun = not is_first
+        self._tell(decoded, outcome)
         return outcome
+
+    def _tell(self, command: Command, outcome: Outcome) -> None:
+        is_of_data = type(command.operation) in _OF_DATA
+        for on_outcome in self._on_data if is_of_data else self._on_outcome:
+            on_outcome(command, outcome)
 
     def _refuse_other_rules(self) -> None:
         found = difference(self.machine.limits_record.rules, self._rules)
@@ -106,16 +135,22 @@ class MachineReplica:
         """Replace the state at once."""
         self.prepare_restore(pieces)()
 
-    def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:
-        """Read a snapshot; return the function that replaces the state by it.
+    def prepare_restore(self, pieces: Iterable[bytes]) -> Replace:
+        """Read a snapshot; return the function that replaces the state by it in one step.
+
+        The former state, or a snapshot that is not needed, is then freed between other work.
 
         Raises:
             ValueError: it is no snapshot, or damaged.
         """
         replace_state = self.machine.prepare_restore(pieces)
 
-        def replace() -> None:
-            replace_state()
+        def replace(*, is_needed: bool = True) -> None:
+            unused = replace_state(is_needed=is_needed)
+            in_turns(unused, lambda _: None, FREED_AT_ONCE)
+            if not is_needed:
+                return
+            self._is_begun = False
             self._refuse_other_rules()
             for listener in self._listeners:
                 listener.on_restore()

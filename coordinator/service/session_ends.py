@@ -2,31 +2,31 @@
 
 1. The command that ends a session deletes about ``ENDED_AT_ONCE`` of its ephemerals. The leader
    proposes the deletion of the rest, one command after another, whichever member proposed the end.
-2. A new leader continues where the former one stopped: the state holds what is left.
+2. Sessions whose credential was revoked count as ended at once; the leader ends some at a time.
+3. A new leader continues where the former one stopped: the state holds what is left.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from coordinator.clock import Clock
-from coordinator.raft.engine import Engine
+from coordinator.service.context import MemberContext
 from coordinator.service.pieces import Pieces
-from coordinator.service.replica import MachineReplica
-from coordinator.service.tasks import Tasks
-from coordinator.state.commands import Command, FinishSession
-from coordinator.state.outcomes import Outcome, SessionEnded, SessionFinished
+from coordinator.state.commands import CloseSession, Command, FinishSession
+from coordinator.state.outcomes import AccessChanged, Outcome, SessionEnded, SessionFinished
 
 ENDED_AT_ONCE = 100
 """Ephemerals; each costs its share of locks, watches and waiters some 50 microseconds."""
+_REVOKED_AT_ONCE = 20
+"""Sessions that are ended in one round, so that a token of thousands of them is no long story."""
 
 
 class SessionEnds:
     """Completes the ends of sessions while this member leads, and wakes those who wait for it."""
 
-    def __init__(self, engine: Engine, clock: Clock, replica: MachineReplica, tasks: Tasks) -> None:
-        self._replica = replica
-        self._pieces = Pieces(engine, clock, tasks, "end sessions", self._next)
+    def __init__(self, context: MemberContext) -> None:
+        self._replica = context.replica
+        self._pieces = Pieces(context, "end sessions", self._next)
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self.start = self._pieces.start
         self.stop = self._pieces.stop
@@ -49,7 +49,7 @@ class SessionEnds:
         if type(result) is SessionFinished:
             if not result.left:
                 self._wake(result.session_id)
-        elif type(result) is SessionEnded and result.was_open:
+        elif type(result) is AccessChanged or (type(result) is SessionEnded and result.was_open):
             self._pieces.go_on()
 
     def on_restore(self) -> None:
@@ -69,6 +69,10 @@ class SessionEnds:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _next(self) -> FinishSession | None:
-        leaving = self._replica.machine.leaving_sessions()
-        return FinishSession(leaving[0], ENDED_AT_ONCE) if leaving else None
+    def _next(self) -> tuple[FinishSession | CloseSession, ...]:
+        machine = self._replica.machine
+        leaving = machine.leaving_sessions()
+        if leaving:
+            return (FinishSession(leaving[0], ENDED_AT_ONCE),)
+        revoked = machine.revoked_sessions(_REVOKED_AT_ONCE)
+        return tuple([CloseSession(each, at_once=ENDED_AT_ONCE) for each in revoked])

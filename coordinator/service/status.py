@@ -20,6 +20,7 @@ def status_of(
     wrong: str,
     limits_differ: str,
     reserve: str,
+    warnings: tuple[str, ...],
 ) -> Status:
     """Return what a member says of itself; ``wrong`` is why it is not ready, "" when it is."""
     members = members_of(cluster.members, engine)
@@ -40,6 +41,8 @@ def status_of(
         members=members,
         limits_differ=limits_differ,
         reserve=reserve,
+        warnings=warnings,
+        access="on" if machine.access.is_on else "off",
     )
 
 

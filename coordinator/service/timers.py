@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable
-from types import TracebackType
+from typing import Any
 
 from coordinator.clock import Clock
 
@@ -38,34 +38,100 @@ class Timer:
 
 
 class Deadline:
-    """``async with``: raises TimeoutError inside when ``at_ms`` passes (asyncio's own scope)."""
+    """``async with``: raises TimeoutError inside when ``at_ms`` of ``timers`` passes, or once it is
+    ``cut``; without timers only then.
 
-    __slots__ = ("_at_ms", "_scope", "_timer", "_timers")
+    It does what ``asyncio.timeout`` does, which looks at the loop and the task four times over."""
 
-    def __init__(self, timers: Timers, at_ms: int) -> None:
+    __slots__ = ("_at_ms", "_cancelling", "_expiring", "_is_expired", "_task", "_timer", "_timers")
+
+    def __init__(self, timers: Timers | None = None, at_ms: int = 0) -> None:
         self._timers = timers
         self._at_ms = at_ms
-        self._scope = asyncio.timeout(None)
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelling = 0
         self._timer: Timer | None = None
+        self._expiring: asyncio.Handle | None = None
+        self._is_expired = False
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether it ended what went on inside."""
+        return self._is_expired
 
     async def __aenter__(self) -> Deadline:
-        await self._scope.__aenter__()
-        self._timer = self._timers.at(self._at_ms, self._pass)
+        self._task = task = asyncio.current_task()
+        assert task is not None, "a deadline bounds what a task does"
+        self._cancelling = task.cancelling()
+        if self._timers is not None:
+            self._timer = self._timers.at(self._at_ms, self.cut)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: Any, error: BaseException | None, _traceback: Any) -> None:
+        task, self._task = self._task, None  # it holds on to us: no cycle is left behind
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None  # it holds on to us: no cycle is left for the collector
-        await self._scope.__aexit__(kind, error, traceback)
+            self._timer = None
+        if self._expiring is not None:
+            self._expiring.cancel()
+            self._expiring = None
+        if self._is_expired and task is not None:
+            is_ours = task.uncancel() <= self._cancelling
+            if is_ours and kind is asyncio.CancelledError:
+                raise TimeoutError from error
 
-    def _pass(self) -> None:
-        self._scope.reschedule(asyncio.get_running_loop().time())
+    def cut(self) -> None:
+        """End what goes on inside; it is late from now on."""
+        if self._expiring is None and not self._is_expired:
+            self._expiring = asyncio.get_running_loop().call_soon(self._expire)
+
+    def _expire(self) -> None:
+        self._expiring = None
+        if self._task is not None:
+            self._is_expired = True
+            self._task.cancel()
+
+
+class Every:
+    """Work that is done again and again, in step with its first time."""
+
+    __slots__ = ("_callback", "_due_ms", "_interval_ms", "_timer", "_timers")
+
+    def __init__(self, timers: Timers, interval_ms: int, callback: Callable[[int], object]) -> None:
+        self._timers = timers
+        self._interval_ms = interval_ms
+        self._callback = callback
+        self._due_ms = timers.clock.monotonic_ms() + interval_ms
+        self._timer: Timer | None = None
+
+    def pause(self) -> None:
+        """Do nothing until ``go_on``: there is nothing to do, and nothing wakes the member."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def go_on(self) -> None:
+        """Go on, in step with the times before."""
+        if self._timer is None:
+            self._set(self._timers.clock.monotonic_ms())
+
+    def _set(self, not_before_ms: int) -> None:
+        late_ms = not_before_ms - self._due_ms
+        if late_ms > 0:
+            self._due_ms += -(-late_ms // self._interval_ms) * self._interval_ms
+        self._timer = self._timers.at(self._due_ms, self._fire)
+
+    def _fire(self) -> None:
+        now_ms = self._timers.clock.monotonic_ms()
+        # In step with the times before, unless whole intervals were missed.
+        self._due_ms = max(self._due_ms + self._interval_ms, now_ms + 1)
+        self._timer = timer = self._timers.at(self._due_ms, self._fire)
+        not_before_ms = self._callback(now_ms)
+        if not isinstance(not_before_ms, int) or self._timer is not timer:
+            return
+        if not_before_ms > self._due_ms:
+            timer.cancel()
+            self._set(not_before_ms)
 
 
 class Timers:
@@ -77,12 +143,17 @@ class Timers:
         self._order: list[int] = []
         self._look: asyncio.TimerHandle | None = None
         self._look_bucket = 0
+        self._fired_ms = 0
+        """When it was last looked for what is due."""
         self._is_ticking = False
         self._is_closed = False
 
     def at(self, at_ms: int, callback: Callable[[], None]) -> Timer:
         """Call ``callback`` once the clock has reached ``at_ms``; never from within this call."""
-        number = max(at_ms, self.clock.monotonic_ms()) // _GRAIN_MS
+        if at_ms <= self._fired_ms:  # its bucket may have gone, or may be the one being fired
+            number = max(at_ms, self.clock.monotonic_ms()) // _GRAIN_MS
+        else:
+            number = at_ms // _GRAIN_MS
         bucket = self._buckets.get(number)
         if bucket is None:
             bucket = self._buckets[number] = {}
@@ -92,20 +163,13 @@ class Timers:
         bucket[timer] = None
         return timer
 
-    def every(self, interval_ms: int, callback: Callable[[int], None]) -> None:
-        """Call ``callback(now_ms)`` about every ``interval_ms``, until closed."""
+    def every(self, interval_ms: int, callback: Callable[[int], object]) -> Every:
+        """Call ``callback(now_ms)`` about every ``interval_ms``, until paused or closed.
 
-        due_ms = self.clock.monotonic_ms() + interval_ms
-
-        def fire() -> None:
-            nonlocal due_ms
-            now_ms = self.clock.monotonic_ms()
-            # In step with the times before, unless whole intervals were missed.
-            due_ms = max(due_ms + interval_ms, now_ms + 1)
-            self.at(due_ms, fire)
-            callback(now_ms)
-
-        self.at(due_ms, fire)
+        If it returns a time, an int, it need not be called before that."""
+        every = Every(self, interval_ms, callback)
+        every.go_on()
+        return every
 
     def deadline(self, at_ms: int) -> Deadline:
         """Return a scope that raises TimeoutError when the clock reaches ``at_ms``."""
@@ -124,6 +188,7 @@ class Timers:
         """Fire, in order of their buckets, everything that is due at ``now_ms``."""
         # What is added meanwhile would be looked for with the bucket that is just being fired.
         self._is_ticking = True
+        self._fired_ms = max(self._fired_ms, now_ms)
         try:
             self._fire(now_ms)
         finally:

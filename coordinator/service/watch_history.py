@@ -20,7 +20,10 @@ _EVENT_BYTES = 200
 
 def change_bytes(change: Change) -> int:
     """Return roughly how much memory ``change`` takes."""
-    return _CHANGE_BYTES + sum(_EVENT_BYTES + len(event.path) for event in change.events)
+    total = _CHANGE_BYTES
+    for event in change.events:
+        total += _EVENT_BYTES + len(event.path)
+    return total
 
 
 class History:

@@ -6,56 +6,104 @@
 3. Never a silent gap: a zxid that is no longer kept is refused with CompactedError, and a stream
    that cannot be continued (slow reader, snapshot installed) ends with a Resync.
 4. ``Bookmark(zxid)`` promises that everything up to that zxid has been delivered.
-5. A change costs O(its events x their depth + the matching watchers), however many others there
+5. A change is handed out in pieces when many watch it: other work goes on between them, and the
+   next change waits for the last piece.
+6. What is delivered is what the caller may watch then, also of changes of before. When the rights
+   have changed each stream is looked at again, and ended if it may show nothing any more. A watch
+   with values is ended if what its caller may read or watch is not what it was: CompactedError.
+7. A change costs O(its events x their depth + the matching watchers), however many others there
    are; its events are matched once per selector, not once per watcher.
+8. A watch with values shows each change with the data after and before it, or ends: what is
+   forgotten (``watch_values``) is CompactedError.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from coordinator.config import MemberLimits
-from coordinator.errors import BadArgumentsError, QuotaExceededError, ThrottledError
+from coordinator.errors import (
+    BadArgumentsError,
+    CompactedError,
+    QuotaExceededError,
+    ThrottledError,
+)
+from coordinator.model.access import NOBODY, Caller, Verb
 from coordinator.model.events import Change, Event, EventType, WatchKind, WatchSelector
+from coordinator.service.access import expired
 from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
+from coordinator.service.timers import Timers
+from coordinator.service.turns import KEY
 from coordinator.service.wakes import Wakes
 from coordinator.service.watch_history import History
-from coordinator.service.watch_stream import WatchStream
+from coordinator.service.watch_stream import EVERYTHING, Wanted, WatchStream
+from coordinator.service.watch_values import ValuesHistory
 from coordinator.state import paths
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
+from coordinator.waiting import in_turns, let_go
+
+HANDED_AT_ONCE = 2_000
+"""Steps of handing out changes in one pass of the loop, of a microsecond or two each."""
+_BOOKMARKS_PER_S_MAX = 1_000
+"""Of those that streams ask for, in all: beyond it each waits longer between two."""
+_SHARED_MAX = 8
+"""Changes with values that are kept for the next stream to be handed the same."""
+_CACHED = (Verb.READ, Verb.WATCH)
 
 
 class Selection:
     """The selectors of one stream, asked about one change at a time (for the replay)."""
 
-    __slots__ = ("_by_kind",)
+    __slots__ = ("_by_kind", "_wanted")
 
-    def __init__(self, selectors: Sequence[tuple[WatchKind, str]]) -> None:
+    def __init__(self, selectors: Sequence[tuple[WatchKind, str]], wanted: Wanted) -> None:
+        self._wanted = wanted
         self._by_kind: dict[WatchKind, set[str]] = {kind: set() for kind in WatchKind}
         for kind, path in selectors:
             self._by_kind[kind].add(path)
 
     def matches(self, event: Event) -> bool:
-        """Say whether one of the selectors is about ``event``."""
+        """Say whether one of the selectors is about ``event``, and the stream wants it."""
+        if not self._wanted.passes(event):
+            return False
         return any(path in self._by_kind[kind] for kind, path in _keys_of(event))
 
 
 class WatchHub:
     """All watches of one member, and the history that lets them resume."""
 
-    def __init__(self, replica: MachineReplica, limits: MemberLimits, metrics: Metrics) -> None:
+    def __init__(
+        self, replica: MachineReplica, limits: MemberLimits, metrics: Metrics, timers: Timers
+    ) -> None:
         self._replica = replica
+        self._timers = timers
         self._limits = limits
         self._metrics = metrics
         self._history = History(limits.watch_history_changes, limits.watch_history_bytes)
         self._history.restart(replica.machine.zxid)
+        self._values = ValuesHistory(limits.watch_values_bytes)
+        self._values.restart(replica.machine.zxid)
+        self._shared: dict[tuple[int, Caller], tuple[Change, Change]] = {}
         self._streams: dict[WatchStream, tuple[tuple[WatchKind, str], ...]] = {}
+        self._by_client: Counter[str] = Counter()
         self._selector_count = 0
+        self._bookmarked = 0
+        """Streams that asked for more bookmarks."""
         self._wakes = Wakes()
         self._live: dict[tuple[WatchKind, str], dict[WatchStream, None]] = {}
+        self._due: deque[Change] = deque()
+        """The changes that are not handed out whole yet, in their order."""
+        self._pushing: Iterator[None] | None = None
+        """The hand-out of the first of them."""
+        self._left = HANDED_AT_ONCE
+        self._is_counting = False
+        self._revision = self.revision
+        """That of the access rights by which all streams were looked at, or are being."""
 
     @property
     def stream_count(self) -> int:
@@ -73,18 +121,35 @@ class WatchHub:
         *,
         from_zxid: int | None = None,
         is_one_shot: bool = False,
+        wanted: Wanted = EVERYTHING,
+        bookmark_ms: int | None = None,
+        caller: Caller = NOBODY,
     ) -> WatchStream:
         """Return a stream of the changes with zxid > ``from_zxid`` (None: from now on).
 
+        ``bookmark_ms``: how often it has a bookmark if nothing else; None: as every stream has.
+
         Raises:
+            NoAuthError: ``caller`` may watch nothing of what a selector is about.
             BadArgumentsError: no selectors, an unknown kind, a path that cannot be.
             QuotaExceededError: more selectors than one stream may have.
             ThrottledError: this member serves its maximum of streams, or of selectors in all.
-            CompactedError: changes after ``from_zxid`` are no longer kept.
+            CompactedError: changes after ``from_zxid`` are no longer kept, or their values; or
+                access rights have changed since, and values are wanted.
         """
         keys = self._checked(selectors)
+        longest = self._replica.machine.limits.path_bytes_max
+        if paths.utf8_length(wanted.prefix) > longest:
+            raise BadArgumentsError(f"prefix: expected at most {longest} bytes, found more")
+        self.check(caller, keys)
         if len(self._streams) >= self._limits.watch_streams_max:
             raise ThrottledError(f"{len(self._streams)} watch streams are open on this member")
+        key = KEY.get()
+        if key and self._by_client[key] >= self._limits.watch_streams_per_client_max:
+            raise ThrottledError(
+                f"expected at most {self._limits.watch_streams_per_client_max} watch streams of one"
+                f" client ({key}) on one member (watch_streams_per_client_max), found more"
+            )
         if self._selector_count + len(keys) > self._limits.watch_selectors_max:
             raise ThrottledError(
                 f"the {len(self._streams)} watch streams open on this member watch "
@@ -92,13 +157,25 @@ class WatchHub:
             )
         start_zxid = self._replica.machine.zxid if from_zxid is None else from_zxid
         self._history.refuse_compacted(start_zxid)
+        table = self._replica.machine.access
+        if wanted.has_values:
+            self._values.refuse_compacted(start_zxid)
+            if start_zxid < table.zxid:
+                raise _other_rights(table.zxid)
         stream = WatchStream(
             start_zxid=start_zxid,
             is_one_shot=is_one_shot,
             buffer_events_max=self._limits.watch_buffer_changes,
             source=self,
-            selection=Selection(keys).matches,
+            selection=Selection(keys, wanted).matches,
+            wanted=wanted,
+            bookmark_ms=bookmark_ms,
+            caller=caller,
+            expires_ms=table.expires_ms(caller),
         )
+        stream.scope = table.scope(caller, _CACHED) if wanted.has_values else ()
+        stream.client_key = key
+        self._by_client[key] += 1
         self._streams[stream] = keys
         self._selector_count += len(keys)
         self._metrics.watch_streams.set(len(self._streams))
@@ -110,6 +187,7 @@ class WatchHub:
 
     def replay(self, after_zxid: int, count_max: int) -> Iterator[Change] | None:
         """Return up to ``count_max`` kept changes after ``after_zxid``; None if some are gone."""
+        # (Values that are gone are found out when a change is handed out.)
         if after_zxid < self._history.floor_zxid:
             return None
         return self._history.after(after_zxid, count_max)
@@ -119,19 +197,107 @@ class WatchHub:
         """The zxid of the last change."""
         return self._replica.machine.zxid
 
-    def wake(self, reader: asyncio.Future[None]) -> None:
-        """Wake the reader of a stream, after the readers that came before."""
-        self._wakes.wake(reader)
+    @property
+    def revision(self) -> int:
+        """That of the access rights."""
+        return self._replica.machine.access.revision
+
+    def check(self, caller: Caller, keys: Iterable[tuple[WatchKind, str]]) -> None:
+        """Check that ``caller`` may watch something of each of these.
+
+        Raises:
+            NoAuthError, AuthFailedError: it may not, or not any more.
+            ConnectionLostError: its token has expired; a client goes on with the next.
+        """
+        table = self._replica.machine.access
+        if not table.is_on:
+            return
+        table.standing(caller)
+        if self.is_over(table.expires_ms(caller)):
+            raise expired()
+        for kind, path in keys:
+            if kind is WatchKind.ZNODE or not table.sees(caller, path, Verb.WATCH):
+                table.check(caller, Verb.WATCH, path)
+
+    def is_over(self, expires_ms: int) -> bool:
+        """Whether this time, by the wall clock, has come; 0 never does."""
+        return expires_ms > 0 and self._timers.clock.wall_ms() >= expires_ms
+
+    def check_stream(self, stream: WatchStream, seen: int) -> None:
+        """Check the same of a stream that is open, last looked at in the revision ``seen``."""
+        self.check(stream.caller, self._streams.get(stream, ()))
+        if not stream.has_values:
+            return
+        table = self._replica.machine.access
+        # Between two changes its rights may have been others, by which something was left out.
+        if table.revision > seen + 1 or stream.scope != table.scope(stream.caller, _CACHED):
+            raise _other_rights(table.zxid)
+
+    def shown(self, caller: Caller, events: Iterable[Event]) -> tuple[Event, ...]:
+        """Return those of ``events`` that ``caller`` may watch now."""
+        allows = self._replica.machine.access.allows
+        return tuple([each for each in events if allows(caller, Verb.WATCH, each.path)])
+
+    def with_values(self, caller: Caller, change: Change) -> Change:
+        """Return ``change`` with those values that ``caller`` may read now.
+
+        Streams that are handed the same change share what this returns, and its line.
+
+        Raises:
+            CompactedError: they are forgotten.
+        """
+        table = self._replica.machine.access
+        shared = self._shared.get(key := (id(change), caller if table.is_on else NOBODY))
+        if shared is None:
+            found = self._values.put_into(
+                change, lambda path: table.allows(caller, Verb.READ, path)
+            )
+            if len(self._shared) >= _SHARED_MAX:
+                self._shared.clear()
+            shared = self._shared[key] = change, found
+        return shared[1]
+
+    def turn(self, act: Callable[[], None]) -> None:
+        """Call ``act`` of a stream that has something to read, after those before it."""
+        self._wakes.turn(act)
+
+    def spend(self, turns: int) -> None:
+        """Count what a stream does in its turn as that of so many more."""
+        self._wakes.spend(turns)
+
+    def later(self, act: Callable[[], None]) -> None:
+        """Let a stream go on when all that wait for a turn have had it."""
+        self._wakes.later(act)
 
     def go_live(self, stream: WatchStream) -> None:
         """From the next change on, push to ``stream`` what matches."""
         stream.is_live = True
         for key in self._streams[stream]:
             self._live.setdefault(key, {})[stream] = None
+        if stream.bookmark_ms is not None and stream.bookmark_timer is None:
+            self._bookmarked += 1
+            self._bookmark_later(stream, stream.bookmark_ms)
+
+    def _bookmark_later(self, stream: WatchStream, wait_ms: int) -> None:
+        def bookmark() -> None:
+            if stream.is_live and stream in self._streams:
+                self._maybe_bookmark(stream)
+                self._bookmark_later(stream, wait_ms)
+
+        least_ms = self._bookmarked * 1_000 // _BOOKMARKS_PER_S_MAX
+        at_ms = self._timers.clock.monotonic_ms() + max(wait_ms, least_ms)
+        stream.bookmark_timer = self._timers.at(at_ms, bookmark)
 
     def forget(self, stream: WatchStream) -> None:
         """Remove a stream that has ended; idempotent."""
         keys = self._streams.pop(stream, ())
+        if keys and stream.bookmark_timer is not None:
+            stream.bookmark_timer.cancel()
+            self._bookmarked -= 1
+        if keys:
+            self._by_client[stream.client_key] -= 1
+            if not self._by_client[stream.client_key]:
+                del self._by_client[stream.client_key]
         self._selector_count -= len(keys)
         for key in keys:
             watching = self._live.get(key)
@@ -145,51 +311,108 @@ class WatchHub:
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
         """Remember the change, and push it to the streams that watch it."""
+        if self._revision != self.revision:
+            self._revision = self.revision
+            self._shared.clear()
+            in_turns(list(self._streams), lambda each: each.recheck())
         if not outcome.events or outcome.is_repeat:
             return
         change = Change(outcome.zxid, outcome.events)
         self._history.append(change)
+        self._values.append(change, command.wall_ms, self._replica.machine.values)
         if self._live:
-            for stream, part in self._selected(change).items():
-                stream.push(part)
+            self._due.append(change)
+            self._hand_on()
 
-    def _selected(self, change: Change) -> dict[WatchStream, Change]:
-        """Return what each live stream gets of ``change``; streams that get the same share it."""
+    def _hand_on(self) -> None:
+        """Hand out some of what is due; what this pass has no time for, the next ones do.
+
+        A stream that goes live meanwhile has read the changes that are still due (``push``)."""
+        if not self._is_counting:
+            self._is_counting = True
+            asyncio.get_running_loop().call_soon(self._next_pass)
+        while self._due and self._left > 0:
+            if self._pushing is None:
+                self._pushing = self._pushed(self._due[0])
+            for _ in islice(self._pushing, self._left):
+                self._left -= 1
+            if self._left > 0:  # that was its end
+                self._pushing = None
+                self._due.popleft()
+
+    def _next_pass(self) -> None:
+        self._left = HANDED_AT_ONCE
+        self._is_counting = False
+        if self._due:
+            self._hand_on()
+
+    def _pushed(self, change: Change) -> Iterator[None]:
+        """Push to each live stream what it watches; streams that get the same share it.
+
+        A step for each event, for each selector that matches, for each stream, and for each event
+        of each part that is made: callers with rights of their own each have one."""
         hits: dict[tuple[WatchKind, str], list[int]] = {}
         for number, event in enumerate(change.events):
             for key in _keys_of(event):
                 if key in self._live:
                     hits.setdefault(key, []).append(number)
+            yield None
         keys_of: dict[WatchStream, list[tuple[WatchKind, str]]] = {}
         for key in hits:
-            for stream in self._live[key]:
+            for stream in list(self._live.get(key, ())):
                 keys_of.setdefault(stream, []).append(key)
-        shared: dict[tuple[tuple[WatchKind, str], ...], Change] = {}
-        selected: dict[WatchStream, Change] = {}
+                yield None
+        shared: dict[tuple[object, ...], Change] = {}
+        access = self._replica.machine.access
         for stream, keys in keys_of.items():
-            part = shared.get(found := tuple(keys))
-            if part is None:
-                numbers = sorted({number for key in keys for number in hits[key]})
-                is_whole = len(numbers) == len(change.events)
-                chosen = (change.events[number] for number in numbers)
-                part = change if is_whole else Change(change.zxid, tuple(chosen))
-                shared[found] = part
-            selected[stream] = part
-        if selected:
-            self._metrics.watch_changes.inc(len(selected))
-        return selected
+            part = None
+            while part is None:  # again, if rights have changed by the time that it is made
+                is_on = access.is_on
+                whose = stream.caller if is_on else NOBODY
+                found = (whose, tuple(keys), stream.wanted.passing, revision := self.revision)
+                part = shared.get(found)
+                if part is None:
+                    numbers = sorted({number for key in keys for number in hits[key]})
+                    chosen: list[Event] = []
+                    for number in numbers:
+                        event = change.events[number]
+                        if stream.wanted.passes(event) and (
+                            not is_on or access.allows(whose, Verb.WATCH, event.path)
+                        ):
+                            chosen.append(event)
+                        yield None
+                    if revision == self.revision:
+                        is_whole = len(chosen) == len(change.events)
+                        part = change if is_whole else Change(change.zxid, tuple(chosen))
+                        shared[found] = part
+            if part.events:
+                stream.push(part)
+            yield None
+        if keys_of:
+            self._metrics.watch_changes.inc(len(keys_of))
 
     def on_restore(self) -> None:
-        """Tell every stream to read again: what happened between is not known."""
-        self._history.restart(self._replica.machine.zxid)
-        for stream in list(self._streams):
-            stream.resync(self._replica.machine.zxid)
+        """Tell every stream to read again, in turns: what happened between is not known."""
+        self._values.restart(self._replica.machine.zxid)
+        self._shared.clear()
+        zxid = self._replica.machine.zxid
+        self._history.restart(zxid)
+        self._due.clear()
+        self._pushing = None
+        live, self._live = self._live, {}
+        let_go(live)
+        streams = list(self._streams)
+        for stream in streams:
+            stream.is_live = False  # until its turn it gets no later change and no bookmark
+        in_turns(streams, lambda each: each.resync(zxid))
 
     def bookmark(self, _now_ms: int) -> None:
         """Send a bookmark to every idle live stream; called every ``bookmark_interval_ms``."""
-        zxid = self._replica.machine.zxid
-        for stream in list(self._streams):
-            stream.maybe_bookmark(zxid)
+        in_turns(list(self._streams), self._maybe_bookmark)
+
+    def _maybe_bookmark(self, stream: WatchStream) -> None:
+        if not self._due:
+            stream.maybe_bookmark(self._replica.machine.zxid)
 
     def close(self) -> None:
         """End every stream, when the member stops: the reader resumes elsewhere by zxid."""
@@ -215,6 +438,14 @@ class WatchHub:
             paths.validate(selector.path, self._replica.machine.limits)
             keys[kind, selector.path] = None
         return tuple(keys)
+
+
+def _other_rights(zxid: int) -> CompactedError:
+    return CompactedError(
+        f"access rights have changed at zxid {zxid}, and with them what a watch with values shows: "
+        "read the state again and watch from its zxid",
+        floor_zxid=zxid,
+    )
 
 
 def _keys_of(event: Event) -> Iterator[tuple[WatchKind, str]]:

@@ -59,7 +59,8 @@ class FakeEngine:
         self.applied_index = 0
         self.is_applying = True
         self.confirm_count = 0
-        self.barrier_count = 0
+        self.barrier_count = self.patient_count = 0
+        self.led_ms: int | None = None
         self.is_full = False
         self.halted: tuple[BaseException, str] | None = None
 
@@ -85,7 +86,8 @@ class FakeEngine:
             self._world.elect(None)
         self._world.gone.add(self._member_id)
 
-    async def propose(self, command: bytes) -> Applied:
+    async def propose(self, command: bytes, *, is_patient: bool = False) -> Applied:
+        self.patient_count += is_patient
         if not self.is_leader:
             raise NoLeaderError(f"member {self._member_id} does not lead")
         if self.is_full:
@@ -184,6 +186,10 @@ class FakeEngine:
             },
             trouble="its disk is full" if self.is_full else "",
         )
+
+    def is_in_contact(self) -> bool:
+        world = self._world
+        return world.leader_id is not None and (world.has_quorum or len(world.engines) == 1)
 
     def metrics(self) -> Mapping[str, float]:
         return {"commands_total": float(len(self._world.log))}

@@ -231,7 +231,7 @@ class Trace:
         request = request_of(words.text("by"))
         operation = operation_of(words, more)
         words.finish()
-        change = member.submit(operation, request=request, deadline_ms=deadline_ms)
+        change = member.proposer.submit(operation, request=request, deadline_ms=deadline_ms)
         self._ask(words.verb, change, lambda _done: "")  # its entry has been shown
 
     def _open(self, words: Words) -> None:
@@ -239,7 +239,7 @@ class Trace:
         # Through ``submit``, because ``open_session`` draws the id.
         operation = do.OpenSession(words.given[0], words.number("timeout", 10_000), "")
         request = request_of(words.text("by"))
-        opening = member.submit(operation, request=request, deadline_ms=deadline_ms)
+        opening = member.proposer.submit(operation, request=request, deadline_ms=deadline_ms)
         self._ask(words.given[0], opening, lambda _done: "")
 
     def _close(self, words: Words) -> None:
@@ -256,7 +256,7 @@ class Trace:
 
     def _sessions(self, words: Words) -> None:
         member, deadline_ms = self._asked(words)
-        listing = member.list_sessions(mode_of(words), deadline_ms)
+        listing = member.sessions.page(mode_of(words), deadline_ms)
         self._ask(
             "sessions",
             listing,

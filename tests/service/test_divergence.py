@@ -41,7 +41,7 @@ async def filled(world: World) -> None:
     ]
     for number, operation in enumerate(operations, 1):
         request = RequestId("client", number, 0)
-        await leader.submit(operation, request=request, deadline_ms=deadline)
+        await leader.proposer.submit(operation, request=request, deadline_ms=deadline)
 
 
 # --- what may be different: changed by hand in the live object
@@ -80,7 +80,7 @@ def limit(machine: StateMachine) -> None:
 
 
 def missing_name(machine: StateMachine) -> None:
-    machine._tree._names["/app"].clear()
+    machine._tree._children["/app"].clear()
 
 
 NAMED: dict[Callable[[StateMachine], None], str] = {
@@ -175,7 +175,7 @@ async def test_a_member_that_differs_answers_nothing_more_and_says_why() -> None
             with pytest.raises(ShuttingDownError, match="its state differs from that of members"):
                 await soon(member.get("/app", mode, deadline))
         with pytest.raises(ShuttingDownError):
-            await soon(member.submit(Create("/x"), request=None, deadline_ms=deadline))
+            await soon(member.proposer.submit(Create("/x"), request=None, deadline_ms=deadline))
         with pytest.raises(ShuttingDownError):
             await soon(member.heartbeat(session.session_id, deadline))
         with pytest.raises(ShuttingDownError):
@@ -198,7 +198,7 @@ async def test_the_others_go_on() -> None:
         assert world.leader_id is None
 
         world.elect("3")
-        await world.leader.submit(Create("/x"), request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(Create("/x"), request=None, deadline_ms=world.deadline())
 
         reply = await world.leader.get("/app/config", LINEARIZABLE, world.deadline())
         assert reply.value[0] == b"second"
@@ -252,7 +252,7 @@ async def test_a_member_that_is_behind_answers_for_the_index_it_was_asked() -> N
         slow = world.engines["2"]
         slow.is_applying = False
         for number in range(5):
-            await world.leader.submit(
+            await world.leader.proposer.submit(
                 Create(f"/n{number}"), request=None, deadline_ms=world.deadline()
             )
             await world.advance(1_000)

@@ -10,20 +10,37 @@ from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
     LockLostError,
+    LockTimeoutError,
     OutcomeUnknownError,
 )
+from coordinator.model.acquire import AcquireRequest
+from coordinator.model.grants import GrantReply
 from coordinator.service.kept_sessions import KeptSession
 from coordinator.service.proposals import Asked
 from coordinator.state.codec import encode_command
-from coordinator.state.commands import Command, Create, CreateMode
+from coordinator.state.commands import Command, Enter, Kind
 from tests.service.fake_cluster import World, cluster, settle, soon
 
 LEASE_MS = 2_000
 
 
+async def acquired(world: World, kept: KeptSession, wait_ms: int = 10_000) -> GrantReply:
+    """Acquire with the attempt that opens the session, as a request without a number does."""
+    return await world.follower.locks.acquire(
+        "a",
+        session_id=kept.session_id,
+        asked=AcquireRequest(label="worker"),
+        request=None,
+        wait_deadline_ms=world.deadline(wait_ms),
+        opening=kept.begin(),
+        own_request=kept.request,
+        on_entered=kept.on_entered,
+    )
+
+
 async def opened(world: World) -> KeptSession:
     kept = world.follower.kept_sessions.new(LEASE_MS, "curl")
-    await soon(kept.open(world.deadline()))
+    await soon(acquired(world, kept))
     return kept
 
 
@@ -104,19 +121,11 @@ async def test_a_grant_that_was_taken_before_it_is_told_is_lost() -> None:
     """Somebody revoked it in the moment in between."""
     async with cluster() as world:
         kept = await opened(world)
-        contender = Create(
-            "/locks/a/lock-",
-            mode=CreateMode.EPHEMERAL_SEQUENTIAL,
-            session_id=kept.session_id,
-            parents=CreateMode.CONTAINER,
-        )
         member = world.follower
-        made = await soon(member.submit(contender, request=None, deadline_ms=world.deadline()))
-        path = made.outcome.unwrap().path  # type: ignore[union-attr]
         await soon(member.holding.revoke("a", None, "ann", "test", Asked(None, world.deadline())))
 
         with pytest.raises(LockLostError):
-            await soon(kept.begin_in_full([path]))
+            await soon(kept.begin_in_full(["/locks/a/lock-0000000000"]))
 
 
 @pytest.mark.parametrize("fault", ["request", "reply", "frozen"])
@@ -125,8 +134,8 @@ async def test_an_opening_of_which_nobody_knows_is_ended_exactly(fault: str) -> 
     async with cluster() as world:
         kept = world.follower.kept_sessions.new(LEASE_MS, "curl")
         world.fault = lambda _sender, _to, kind: fault if kind == "propose" else None
-        opening = asyncio.create_task(kept.open(world.deadline(400)))
-        await world.advance(600)
+        opening = asyncio.create_task(acquired(world, kept, 400))
+        await world.advance(2_000)
         with pytest.raises(OutcomeUnknownError):
             await opening
         world.fault = lambda _sender, _to, _kind: None
@@ -137,11 +146,11 @@ async def test_an_opening_of_which_nobody_knows_is_ended_exactly(fault: str) -> 
 
 
 async def test_an_opening_that_was_refused_leaves_nothing_to_end() -> None:
-    """Nothing is proposed for it any more, and the refusal is of the lease."""
+    """Nothing is proposed for it any more."""
     async with cluster() as world:
         kept = world.follower.kept_sessions.new(1, "curl")
-        with pytest.raises(BadArgumentsError, match=r"body\.lease_ms"):
-            await soon(kept.open(world.deadline()))
+        with pytest.raises(BadArgumentsError, match="timeout"):
+            await soon(acquired(world, kept))
         proposed = len(world.log)
 
         await soon(kept.end(world.deadline()))
@@ -159,7 +168,6 @@ async def test_an_opening_that_arrives_after_its_end_is_refused() -> None:
         world.commit(opening)
 
         assert not is_open(world, kept)
-        assert world.follower._replica.machine.client_count == 0
 
 
 async def test_a_lost_opening_that_arrives_after_its_end_is_refused() -> None:
@@ -167,13 +175,43 @@ async def test_a_lost_opening_that_arrives_after_its_end_is_refused() -> None:
     async with cluster() as world:
         kept = world.follower.kept_sessions.new(LEASE_MS, "curl")
         world.fault = lambda _sender, _to, kind: "request" if kind == "propose" else None
-        opening = asyncio.create_task(kept.open(world.deadline(400)))
-        await world.advance(600)
+        opening = asyncio.create_task(acquired(world, kept, 400))
+        await world.advance(2_000)
         with pytest.raises(OutcomeUnknownError):
             await opening
         world.fault = lambda _sender, _to, _kind: None
         await soon(kept.end(world.deadline()))
 
-        world.commit(encode_command(Command(kept._opening, 1, kept._request)))
+        enter = Enter(
+            ("/locks/a",), "lock-", Kind.EXCLUSIVE, kept.session_id, b"", opening=kept._opening
+        )
+        world.commit(encode_command(Command(enter, 1, kept.request)))
 
+        assert not is_open(world, kept)
+
+
+async def test_a_try_that_fails_costs_one_entry_and_opens_nothing() -> None:
+    """And one that is granted costs no more: the session comes with it."""
+    async with cluster() as world:
+        before = len(world.log)
+        await opened(world)
+        granted = len(world.log)
+        kept = world.follower.kept_sessions.new(LEASE_MS, "curl")
+        with pytest.raises(LockTimeoutError):
+            await soon(
+                world.follower.locks.acquire(
+                    "a",
+                    session_id=kept.session_id,
+                    asked=AcquireRequest(),
+                    request=None,
+                    wait_deadline_ms=world.deadline(),
+                    is_try=True,
+                    opening=kept.begin(),
+                    own_request=kept.request,
+                    on_entered=kept.on_entered,
+                )
+            )
+        await soon(kept.end(world.deadline()))
+
+        assert (granted - before, len(world.log) - granted) == (1, 1)
         assert not is_open(world, kept)

@@ -6,14 +6,13 @@ import asyncio
 
 import pytest
 
+from coordinator.config import Config, SessionConfig
 from coordinator.errors import NoLeaderError, OutcomeUnknownError, ThrottledError
 from coordinator.model.limits import MachineLimits
 from coordinator.service import leases as module
 from coordinator.service.leases import Leases
-from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
 from coordinator.service.session_ends import ENDED_AT_ONCE
-from coordinator.service.tasks import Tasks
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import (
     CloseSession,
@@ -25,6 +24,7 @@ from coordinator.state.commands import (
     Operation,
 )
 from coordinator.state.machine import StateMachine
+from tests.service.contexts import context_of
 
 TERM = 3
 TIMEOUT_MS = 100
@@ -73,16 +73,16 @@ class Room:
         self.clock = Clock()
         self.replica = MachineReplica(StateMachine(MachineLimits(timeout_ms_min=1)))
         self.log = Log(self)
-        self.metrics = Metrics()
         self.failures: list[BaseException] = []
-        self.leases = Leases(
-            self.log,  # type: ignore[arg-type]
+        context = context_of(
             self.clock,
             self.replica,
-            Tasks(self.failures.append),
-            self.metrics,
-            tick_ms=TICK_MS,
+            engine=self.log,
+            config=Config(sessions=SessionConfig(tick_ms=TICK_MS)),
+            on_failure=self.failures.append,
         )
+        self.metrics = context.metrics
+        self.leases = Leases(context)
         self.replica.add_listener(self.leases)
 
     def commit(self, operation: Operation) -> None:

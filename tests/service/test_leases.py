@@ -31,7 +31,7 @@ async def opened(world: World, timeout_ms: int = 2_000, *, at: Member | None = N
 
 
 async def is_open(world: World, session_id: str) -> bool:
-    reply = await world.leader.list_sessions(STALE, world.deadline())
+    reply = await world.leader.sessions.page(STALE, world.deadline())
     return session_id in [each.session_id for each in reply.value.sessions]
 
 
@@ -40,7 +40,7 @@ async def test_a_silent_session_ends_between_its_timeout_and_one_tick_more() -> 
     async with cluster() as world:
         session_id = await opened(world)
         ephemeral = Create("/e", mode=CreateMode.EPHEMERAL, session_id=session_id)
-        await world.leader.submit(ephemeral, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(ephemeral, request=None, deadline_ms=world.deadline())
 
         await world.advance(1_900)
         assert await is_open(world, session_id)

@@ -37,7 +37,9 @@ SMALL = Config(
 
 async def write(world: World, data: bytes, *, in_ms: int = 1_000) -> None:
     await soon(
-        world.leader.submit(SetData("/", data), request=None, deadline_ms=world.deadline(in_ms))
+        world.leader.proposer.submit(
+            SetData("/", data), request=None, deadline_ms=world.deadline(in_ms)
+        )
     )
 
 
@@ -75,7 +77,9 @@ async def test_a_leader_serves_nothing_before_the_limits_are_set() -> None:
         await settle()
 
         for member in world.members.values():
-            create = member.submit(Create("/a"), request=None, deadline_ms=world.deadline(1_000))
+            create = member.proposer.submit(
+                Create("/a"), request=None, deadline_ms=world.deadline(1_000)
+            )
             writing = asyncio.ensure_future(create)
             await world.advance(1_500)
             with pytest.raises(NoLeaderError):
@@ -137,7 +141,7 @@ async def test_a_limit_raised_while_one_member_was_away_holds_for_it_too() -> No
                 await change_at(world.members["2"], world, "znodes_max", 100)
             try:
                 await soon(
-                    world.leader.submit(
+                    world.leader.proposer.submit(
                         Create(f"/{number}"), request=None, deadline_ms=world.deadline()
                     )
                 )

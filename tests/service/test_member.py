@@ -32,7 +32,7 @@ async def test_a_member_runs_on_the_loopback_engine_and_the_real_clock() -> None
     await member.start()
     deadline_ms = clock.monotonic_ms() + 5_000
 
-    await member.submit(Create("/a", b"x"), request=None, deadline_ms=deadline_ms)
+    await member.proposer.submit(Create("/a", b"x"), request=None, deadline_ms=deadline_ms)
     reply = await member.get("/a", LINEARIZABLE, deadline_ms)
     session = await member.open_session(None, "me", None, deadline_ms)
     ack = await member.heartbeat(session.session_id, deadline_ms)
@@ -45,7 +45,7 @@ async def test_a_member_runs_on_the_loopback_engine_and_the_real_clock() -> None
 async def test_a_healthy_member_says_so() -> None:
     """Role, leader, indexes, members with their URLs, and a sentence."""
     async with cluster() as world:
-        await world.leader.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
         await world.leader.open_session(None, "", None, world.deadline())
 
         status = world.members["2"].status()
@@ -109,7 +109,9 @@ async def test_a_failed_member_is_not_ready_and_tells_its_owner_once() -> None:
         assert told == [error]
         assert world.leader.not_ready_reason() == "member 1 has failed and stops: the disk is gone"
         with pytest.raises(ShuttingDownError):
-            await world.leader.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            await world.leader.proposer.submit(
+                Create("/a"), request=None, deadline_ms=world.deadline()
+            )
 
 
 async def test_nobody_waits_at_a_member_that_has_failed() -> None:
@@ -190,10 +192,10 @@ async def test_sessions_are_listed_and_shown_with_their_ephemerals() -> None:
             for label in ("one", "two")
         ]
         create = Create("/e", mode=CreateMode.EPHEMERAL, session_id=ids[1])
-        await soon(member.submit(create, request=None, deadline_ms=world.deadline()))
+        await soon(member.proposer.submit(create, request=None, deadline_ms=world.deadline()))
 
-        views = (await member.list_sessions(LINEARIZABLE, world.deadline())).value.sessions
-        one = (await member.session(ids[1], LINEARIZABLE, world.deadline())).value
+        views = (await member.sessions.page(LINEARIZABLE, world.deadline())).value.sessions
+        one = (await member.sessions.one(ids[1], LINEARIZABLE, world.deadline())).value
 
         assert [(each.session_id, each.label, each.ephemeral_count) for each in views] == [
             (ids[0], "one", 0),
@@ -201,7 +203,7 @@ async def test_sessions_are_listed_and_shown_with_their_ephemerals() -> None:
         ]
         assert (one.timeout_ms, one.ephemerals) == (5_000, ("/e",))
         with pytest.raises(SessionExpiredError):
-            await member.session("0" * 16, STALE, world.deadline())
+            await member.sessions.one("0" * 16, STALE, world.deadline())
 
 
 async def test_a_session_opened_twice_by_one_request_is_one_session() -> None:
@@ -238,7 +240,9 @@ async def test_a_stopping_member_refuses_everything_in_one_way() -> None:
 async def test_each_member_counts_for_itself_in_the_format_of_prometheus() -> None:
     """Two members in one process share no counter; the text parses."""
     async with cluster() as world:
-        await soon(world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline()))
+        await soon(
+            world.follower.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+        )
 
         texts = [each.render_metrics().decode() for each in (world.leader, world.follower)]
         values = [

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from coordinator.clock import ManualClock
 from coordinator.config import Config, RaftConfig
 from coordinator.errors import (
     BadVersionError,
@@ -29,7 +30,9 @@ async def test_a_follower_sends_a_write_to_the_leader_and_then_shows_it() -> Non
     """A write through a follower is readable there, even stale, once it has returned."""
     async with cluster() as world:
         committed = await soon(
-            world.follower.submit(Create("/a", b"x"), request=None, deadline_ms=world.deadline())
+            world.follower.proposer.submit(
+                Create("/a", b"x"), request=None, deadline_ms=world.deadline()
+            )
         )
 
         assert committed.is_local
@@ -37,17 +40,54 @@ async def test_a_follower_sends_a_write_to_the_leader_and_then_shows_it() -> Non
         assert (reply.value[0], reply.zxid) == (b"x", committed.outcome.zxid)
 
 
+async def test_a_write_has_the_time_of_the_leader_whichever_member_was_asked() -> None:
+    """The clock of a member that does not lead is in no znode."""
+    async with cluster() as world:
+        wrong = ManualClock()
+        wrong.step_wall(3_600_000)
+        world.follower.proposer._clock = wrong
+
+        await soon(
+            world.follower.proposer.submit(
+                Create("/a", b"x"), request=None, deadline_ms=wrong.monotonic_ms() + 10_000
+            )
+        )
+
+        reply = await world.follower.get("/a", STALE, world.deadline())
+        assert reply.value[1].ctime_ms == world.clock.wall_ms()
+
+
+async def test_a_write_that_waited_for_its_own_member_to_lead_has_the_time_of_then() -> None:
+    """Not that at which it was asked for: another leader's writes may be of between."""
+    async with cluster(leader_id=None) as world:
+        member = world.members["1"]
+        writing = asyncio.ensure_future(
+            member.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+        )
+        await settle()
+        await world.advance(5_000)
+        world.elect("1")
+        await soon(writing)
+
+        reply = await member.get("/a", STALE, world.deadline())
+        assert reply.value[1].ctime_ms == world.clock.wall_ms()
+
+
 async def test_a_refusal_reaches_the_caller_of_a_follower_as_itself() -> None:
     """The error of the tree comes back with its class and its facts."""
     async with cluster() as world:
         create = Create("/a")
-        await world.leader.submit(create, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(create, request=None, deadline_ms=world.deadline())
 
         with pytest.raises(NodeExistsError):
-            await soon(world.follower.submit(create, request=None, deadline_ms=world.deadline()))
+            await soon(
+                world.follower.proposer.submit(create, request=None, deadline_ms=world.deadline())
+            )
         wrong = SetData("/a", b"", expected_version=7)
         with pytest.raises(BadVersionError):
-            await soon(world.follower.submit(wrong, request=None, deadline_ms=world.deadline()))
+            await soon(
+                world.follower.proposer.submit(wrong, request=None, deadline_ms=world.deadline())
+            )
 
 
 async def test_without_a_number_a_lost_reply_is_unknown_and_not_sent_again() -> None:
@@ -57,7 +97,9 @@ async def test_without_a_number_a_lost_reply_is_unknown_and_not_sent_again() -> 
 
         with pytest.raises(ConnectionLostError):
             await soon(
-                world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+                world.follower.proposer.submit(
+                    Create("/a"), request=None, deadline_ms=world.deadline()
+                )
             )
         assert len(world.log[1:]) == 1
         assert len(world.requests) == 1
@@ -71,7 +113,9 @@ async def test_with_a_number_a_lost_request_is_sent_again_and_done_once(fault: s
         world.fault = lambda _sender, _receiver, _kind: faults.pop() if faults else None
 
         committed = await soon(
-            world.follower.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline())
+            world.follower.proposer.submit(
+                Create("/a"), request=REQUEST, deadline_ms=world.deadline()
+            )
         )
 
         assert committed.outcome.zxid == 1
@@ -83,7 +127,9 @@ async def test_with_a_number_a_write_survives_a_change_of_leader() -> None:
     async with cluster() as world:
         world.has_quorum = False
         writing = asyncio.create_task(
-            world.follower.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline())
+            world.follower.proposer.submit(
+                Create("/a"), request=REQUEST, deadline_ms=world.deadline()
+            )
         )
         await settle()
         world.elect("2")
@@ -99,7 +145,7 @@ async def test_without_a_number_a_change_of_leader_is_unknown() -> None:
     async with cluster() as world:
         world.has_quorum = False
         writing = asyncio.create_task(
-            world.leader.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            world.leader.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
         )
         await settle()
         world.elect("2")
@@ -113,7 +159,9 @@ async def test_a_write_sent_to_a_frozen_leader_is_repeated_as_soon_as_there_is_a
     async with cluster() as world:
         world.fault = lambda _sender, receiver, _kind: "frozen" if receiver == "1" else None
         writing = asyncio.create_task(
-            world.follower.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline())
+            world.follower.proposer.submit(
+                Create("/a"), request=REQUEST, deadline_ms=world.deadline()
+            )
         )
         await settle()
         assert world.log[1:] == []
@@ -130,7 +178,7 @@ async def test_a_write_without_a_number_sent_to_a_frozen_leader_is_unknown_at_on
     async with cluster() as world:
         world.fault = lambda _sender, _receiver, _kind: "frozen"
         writing = asyncio.create_task(
-            world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            world.follower.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
         )
         await settle()
         world.elect(None)
@@ -157,7 +205,7 @@ async def test_who_waits_for_a_leader_goes_on_when_one_is_known() -> None:
     """Nobody looks again and again: the engine's word wakes the write, with no time passing."""
     async with cluster(leader_id=None) as world:
         writing = asyncio.create_task(
-            world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            world.follower.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
         )
         await settle()
         world.elect("1")
@@ -170,7 +218,9 @@ async def test_a_write_waits_for_a_leader_within_its_deadline() -> None:
     """No leader yet is not an error yet."""
     async with cluster(leader_id=None) as world:
         writing = asyncio.create_task(
-            world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline(5_000))
+            world.follower.proposer.submit(
+                Create("/a"), request=None, deadline_ms=world.deadline(5_000)
+            )
         )
         await world.advance(1_000)
         world.elect("2")
@@ -182,7 +232,9 @@ async def test_no_leader_until_the_deadline_means_nothing_was_proposed() -> None
     """The definite error comes at the deadline, not before and not much after."""
     async with cluster(leader_id=None) as world:
         writing = asyncio.create_task(
-            world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline(1_000))
+            world.follower.proposer.submit(
+                Create("/a"), request=None, deadline_ms=world.deadline(1_000)
+            )
         )
         await world.advance(900)
         assert not writing.done()
@@ -200,7 +252,7 @@ async def test_a_deadline_under_way_is_unknown(is_follower: bool) -> None:
         world.has_quorum = False
         member = world.follower if is_follower else world.leader
         writing = asyncio.create_task(
-            member.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline(1_000))
+            member.proposer.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline(1_000))
         )
         await world.advance(1_000)
 
@@ -213,7 +265,9 @@ async def test_after_an_unknown_attempt_no_definite_error_is_reported() -> None:
     async with cluster() as world:
         world.fault = lambda _sender, _receiver, _kind: "reply"
         writing = asyncio.create_task(
-            world.follower.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline(1_000))
+            world.follower.proposer.submit(
+                Create("/a"), request=REQUEST, deadline_ms=world.deadline(1_000)
+            )
         )
         await settle()
         world.fault = lambda _sender, _receiver, _kind: "unsent"
@@ -230,7 +284,7 @@ async def test_a_known_outcome_is_returned_even_if_it_is_not_applied_here_in_tim
         member = world.members["3"]
         world.engines["3"].is_applying = False
         writing = asyncio.create_task(
-            member.submit(Create("/a"), request=None, deadline_ms=world.deadline(1_000))
+            member.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline(1_000))
         )
         await world.advance(900)
         assert not writing.done()
@@ -246,7 +300,9 @@ async def test_the_reply_waits_until_the_outcome_is_applied_here() -> None:
         engine = world.engines["3"]
         engine.is_applying = False
         writing = asyncio.create_task(
-            world.members["3"].submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            world.members["3"].proposer.submit(
+                Create("/a"), request=None, deadline_ms=world.deadline()
+            )
         )
         await settle()
         assert not writing.done()
@@ -261,13 +317,15 @@ async def test_too_much_under_way_is_throttled_at_once() -> None:
     async with cluster(config=Config(raft=RaftConfig(proposals_in_flight_max=1))) as world:
         world.has_quorum = False
         first = asyncio.create_task(
-            world.follower.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            world.follower.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
         )
         await settle()
 
         with pytest.raises(ThrottledError):
             await soon(
-                world.follower.submit(Create("/b"), request=REQUEST, deadline_ms=world.deadline())
+                world.follower.proposer.submit(
+                    Create("/b"), request=REQUEST, deadline_ms=world.deadline()
+                )
             )
         first.cancel()
 
@@ -281,7 +339,9 @@ async def test_too_many_bytes_under_way_are_throttled_at_once(asked: str) -> Non
         data, member = b"x" * 1_000, world.members[asked]
         waiting = [
             asyncio.create_task(
-                member.submit(Create(path, data), request=None, deadline_ms=world.deadline())
+                member.proposer.submit(
+                    Create(path, data), request=None, deadline_ms=world.deadline()
+                )
             )
             for path in ("/a", "/b")
         ]
@@ -289,15 +349,19 @@ async def test_too_many_bytes_under_way_are_throttled_at_once(asked: str) -> Non
 
         with pytest.raises(ThrottledError, match="bytes of proposals") as caught:
             await soon(
-                member.submit(Create("/c", data), request=REQUEST, deadline_ms=world.deadline())
+                member.proposer.submit(
+                    Create("/c", data), request=REQUEST, deadline_ms=world.deadline()
+                )
             )
         assert caught.value.definite
         for each in waiting:
             each.cancel()
         await asyncio.wait(waiting)
-        assert member._proposer._waiting_bytes == 0
+        assert member.proposer._waiting_bytes == 0
         large = asyncio.create_task(
-            member.submit(Create("/c", data * 5), request=None, deadline_ms=world.deadline())
+            member.proposer.submit(
+                Create("/c", data * 5), request=None, deadline_ms=world.deadline()
+            )
         )
         await settle()
         assert not large.done()
@@ -313,7 +377,7 @@ async def test_a_leader_with_a_full_disk_refuses_at_once(asked: str) -> None:
 
         with pytest.raises(NoSpaceError) as caught:
             await soon(
-                world.members[asked].submit(
+                world.members[asked].proposer.submit(
                     Create("/a"), request=REQUEST, deadline_ms=world.deadline()
                 )
             )
@@ -328,7 +392,9 @@ async def test_no_room_is_not_told_of_a_write_that_may_have_happened() -> None:
     async with cluster() as world:
         world.fault = lambda _sender, _receiver, _kind: "reply"
         writing = asyncio.create_task(
-            world.follower.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline(1_000))
+            world.follower.proposer.submit(
+                Create("/a"), request=REQUEST, deadline_ms=world.deadline(1_000)
+            )
         )
         await settle()
         world.fault = lambda _sender, _receiver, _kind: None
@@ -344,7 +410,7 @@ async def test_a_stopping_member_refuses_and_tells_those_who_wait() -> None:
     async with cluster(leader_id=None) as world:
         member = world.members["1"]
         writing = asyncio.create_task(
-            member.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline())
+            member.proposer.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline())
         )
         await settle()
         await member.stop()
@@ -352,4 +418,4 @@ async def test_a_stopping_member_refuses_and_tells_those_who_wait() -> None:
         with pytest.raises(ShuttingDownError):
             await soon(writing)
         with pytest.raises(ShuttingDownError):
-            await member.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            await member.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())

@@ -17,7 +17,7 @@ CONFIG = Config(limits=replace(MemberLimits(), reap_interval_ms=1_000))
 
 async def write(world: World, *operations: Operation) -> None:
     for operation in operations:
-        await world.leader.submit(operation, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(operation, request=None, deadline_ms=world.deadline())
 
 
 async def names(world: World) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ async def _session_with_many(world: World) -> str:
     opened = await soon(world.leader.open_session(None, "many", None, world.deadline()))
     for number in range(MANY):
         create = Create(f"/e{number}", b"", CreateMode.EPHEMERAL, opened.session_id)
-        await world.leader.submit(create, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(create, request=None, deadline_ms=world.deadline())
     return opened.session_id
 
 

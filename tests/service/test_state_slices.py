@@ -20,7 +20,7 @@ def slices_of(world: World, member_id: str) -> StateSlices:
 
 
 async def create(world: World, path: str) -> None:
-    await world.leader.submit(Create(path), request=None, deadline_ms=world.deadline())
+    await world.leader.proposer.submit(Create(path), request=None, deadline_ms=world.deadline())
 
 
 def at(log: list[tuple[int, bytes, object]], index: int) -> Slice:

@@ -70,7 +70,9 @@ async def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown(reply: b
 
         with pytest.raises(OutcomeUnknownError):
             await soon(
-                world.follower.submit(Create("/a", b""), request=None, deadline_ms=world.deadline())
+                world.follower.proposer.submit(
+                    Create("/a", b""), request=None, deadline_ms=world.deadline()
+                )
             )
 
 

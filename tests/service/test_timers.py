@@ -122,3 +122,26 @@ async def test_the_loop_is_asked_to_look_once_for_each_period() -> None:
         assert len(fired) == 4 * number
         assert timers._look_bucket == (clock.monotonic_ms() + 100) // 10
     timers.close()
+
+
+async def test_a_period_is_paused_and_goes_on_in_step_and_may_say_when_it_is_needed() -> None:
+    """Nothing is called while it is paused, or before the time that the callback named."""
+    clock, seen = ManualClock(), list[int]()
+    timers = Timers(clock)
+
+    def called(now_ms: int) -> int | None:
+        seen.append(now_ms)
+        return 750 if now_ms == 500 else None
+
+    period = timers.every(100, called)
+    for until_ms in range(10, 1_001, 10):
+        clock.advance(10)
+        if until_ms == 250:
+            period.pause()
+        if until_ms == 430:
+            period.go_on()
+            period.go_on()
+        timers.tick(clock.monotonic_ms())
+    timers.close()
+
+    assert seen == [100, 200, 500, 800, 900, 1_000]

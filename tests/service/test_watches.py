@@ -18,6 +18,7 @@ from coordinator.model.events import Bookmark, Change, Resync, WatchSelector
 from coordinator.service.reads import STALE
 from coordinator.service.wakes import WOKEN_AT_ONCE
 from coordinator.service.watch_stream import WatchItem, WatchStream
+from coordinator.service.watches import HANDED_AT_ONCE
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import (
     Command,
@@ -28,6 +29,7 @@ from coordinator.state.commands import (
     Operation,
     SetData,
 )
+from coordinator.waiting import AT_ONCE
 from tests.service.fake_cluster import World, cluster, counted, settle, soon
 
 
@@ -37,7 +39,7 @@ def limited(**limits: int) -> Config:
 
 async def write(world: World, *operations: Operation) -> None:
     for operation in operations:
-        await world.leader.submit(operation, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(operation, request=None, deadline_ms=world.deadline())
 
 
 def watching(world: World, path: str, kind: str = "znode", **options: int | bool) -> WatchStream:
@@ -312,6 +314,54 @@ async def test_limits_and_mistakes_are_refused() -> None:
         member.watch([WatchSelector("/b")])
 
 
+async def test_a_change_for_a_crowd_is_handed_out_in_pieces_in_order_and_once() -> None:
+    """Who begins to watch between the pieces gets what it asked for, and nothing twice."""
+    async with cluster(1) as world:
+        await write(world, Create("/a"))
+        early = [watching(world, "/a") for _ in range(HANDED_AT_ONCE)]
+        hub, replica = world.leader._hub, world.leader._replica
+        for number in range(3):
+            command = encode_command(Command(SetData("/a", b"%d" % number), 1))
+            replica.apply(len(world.log) + number + 1, 1, command)
+        assert hub._due, "the crowd is too small to be handed out in pieces"
+        later = [watching(world, "/a"), watching(world, "/a", from_zxid=2)]
+        hub.bookmark(0)
+        await settle()
+        assert not hub._due
+        replica.apply(len(world.log) + 4, 1, encode_command(Command(SetData("/a", b"3"), 1)))
+        await settle()
+
+        for stream, first in [(early[0], 2), (early[-1], 2), (later[0], 5), (later[1], 3)]:
+            seen = [first - 1]
+            while seen[-1] < 5:
+                item = await soon(anext(stream))
+                if isinstance(item, Bookmark):
+                    assert item.zxid <= seen[-1] or first == 5, "it promises what was not told"
+                else:
+                    seen.append(item.zxid)
+            assert seen[1:] == list(range(first, 6))
+
+
+async def test_a_snapshot_ends_a_crowd_of_streams_in_turns_and_tells_them_nothing_later() -> None:
+    """A stream whose turn has not come gets no later change and no bookmark: it missed some."""
+    async with cluster(3) as world:
+        world.engines["3"].is_applying = False
+        lagging = world.members["3"]
+        streams = [lagging.watch([WatchSelector("/a")]) for _ in range(3 * AT_ONCE)]
+        await write(world, Create("/a"), SetData("/a", b"missed"))
+        leader_replica = world.engines["1"].replica
+        assert leader_replica is not None
+
+        world.engines["3"].install(leader_replica.snapshot(), index=len(world.log))
+        hub = lagging._hub
+        later = encode_command(Command(SetData("/a", b"later"), 1))
+        lagging._replica.apply(len(world.log) + 1, 1, later)
+        hub.bookmark(0)
+
+        for stream in streams:
+            assert [type(item) async for item in stream] == [Resync]
+
+
 @pytest.mark.parametrize("ending", ["closed", "resync", "one shot"])
 async def test_the_selectors_of_all_streams_together_are_bounded(ending: str) -> None:
     """They are given back when a stream ends, however it ends, and once."""
@@ -387,3 +437,29 @@ async def test_many_readers_are_woken_some_at_a_time() -> None:
         found = [told(await soon(each)) for each in readers]
         expected = [(1, ("NodeCreated /a",)), (2, ("NodeDataChanged /a",))]
         assert found == [expected] * len(streams)
+
+
+async def test_what_comes_is_handed_on_at_once_and_in_order_with_what_is_not_taken() -> None:
+    """A reader is not woken for what is taken; what is refused, and the end, it reads itself."""
+    async with cluster(1) as world:
+        stream = watching(world, "/a")
+        handed: list[WatchItem] = []
+        is_open = True
+
+        def take(item: WatchItem) -> bool:
+            if is_open:
+                handed.append(item)
+            return is_open
+
+        stream.hand_to(take)
+        reading = asyncio.create_task(taken_all(stream))
+        await settle()
+        await write(world, Create("/a"))
+        await write(world, SetData("/a", b"x"))
+        assert told(handed) == [(1, ("NodeCreated /a",)), (2, ("NodeDataChanged /a",))]
+        is_open = False
+        await write(world, SetData("/a", b"y"))
+        stream.close()
+
+        assert told(await soon(reading)) == [(3, ("NodeDataChanged /a",))]
+        assert len(handed) == 2

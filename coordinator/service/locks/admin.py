@@ -1,9 +1,9 @@
 """What may be done with a grant, or to it: downgrade, note, the size of a semaphore, a forced end.
 
 A forced release is the decision of a person and breaks the one order this service keeps otherwise,
-that a holder learns of its loss before anybody else is granted: its holder is told by its next
-heartbeat, at the latest when its lease would have ended. Until then only the fencing token keeps it
-out, so the answer says to which token the guards have to be raised.
+that a holder learns of its loss before another client is granted: its holder learns of it by its
+next heartbeat, at the latest when its lease would have ended. Until then only the fencing token
+keeps it out, so the answer says to which token the guards have to be raised.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
+    DeadlockError,
     LockLostError,
     NotOwnerError,
 )
@@ -25,7 +26,8 @@ from coordinator.service.locks.contenders import LOCKS, QueuedContender, find, g
 from coordinator.service.locks.history import ended_record
 from coordinator.service.locks.holder_info import said_in
 from coordinator.service.locks.service import grant_of
-from coordinator.service.proposals import Asked, Committed, Proposer
+from coordinator.service.locks.sight import Sight
+from coordinator.service.proposals import Asked, Proposer
 from coordinator.service.reads import LINEARIZABLE, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import (
@@ -70,7 +72,7 @@ class HoldingService:
             LockLostError: it was downgraded, and has ended since.
         """
         path, czxid = LOCKS.contender_path(name, grant_id)
-        await self._submit(Downgrade(path, czxid), asked)
+        await self._proposer.submit_as(asked, Downgrade(path, czxid))
         found = find(self._replica.machine, path)
         if found is None or found.czxid != czxid:
             raise LockLostError(
@@ -79,24 +81,27 @@ class HoldingService:
         return replace(grant_of(self._replica.machine, LOCKS, found), kind=Kind.SHARED.value)
 
     async def note(self, name: str, grant_id: str, note: bytes, asked: Asked) -> NoteReply:
-        """Keep ``note`` with a grant, for whoever is granted next.
+        """Keep ``note`` with a grant, for the next holder.
 
         Raises:
             NotOwnerError: it does not hold (yet, or any more).
         """
         path, czxid = LOCKS.contender_path(name, grant_id)
-        committed = await self._submit(Note(path, czxid, note), asked)
+        committed = await self._proposer.submit_as(asked, Note(path, czxid, note))
         return NoteReply(grant_id, committed.outcome.zxid)
 
     async def resize(self, name: str, size: int, asked: Asked) -> SizeReply:
-        """Change the size of a semaphore; nobody's slot is taken.
+        """Change the size of a semaphore; no holder loses its slot.
 
         Raises:
             NoNodeError: there is no such semaphore.
-            DeadlockError: with fewer slots somebody would wait for ever.
+            DeadlockError: with fewer slots a contender could never be granted.
         """
-        committed = await self._submit(Resize(LOCKS.directory(name), size), asked)
-        result = committed.outcome.unwrap()
+        committed = await self._proposer.submit_as(asked, Resize(LOCKS.directory(name), size))
+        try:
+            result = committed.outcome.unwrap()
+        except DeadlockError as error:
+            raise Sight(self._replica.machine, asked.caller).deadlock(error) from None
         assert isinstance(result, Resized), "a resize comes to a Resized"
         return SizeReply(name, result.size, committed.outcome.zxid)
 
@@ -110,7 +115,7 @@ class HoldingService:
 
         Raises:
             BadArgumentsError: several hold, and it was not said which is to go.
-            NotOwnerError: nobody holds, or this grant has ended.
+            NotOwnerError: the lock is not held, or this grant has ended.
         """
         refusal: CoordinatorError | None = None
         if grant_id is not None:
@@ -120,14 +125,16 @@ class HoldingService:
             path, czxid, refusal = self._only_holder(name)
         before = find(self._replica.machine, path)
         try:
-            committed = await self._proposer.submit_as(asked, Revoke(path, czxid, by, reason))
+            committed = await self._proposer.submit_as(
+                asked,
+                Revoke(path, czxid, by, reason),
+                check=_check_revokes if grant_id is None else check_answers,
+            )
         except NotOwnerError:
             if refusal is not None:
                 raise refusal from None
             raise
         result = committed.outcome.unwrap()
-        if not isinstance(result, Revoked) or grant_id is not None:
-            check_answers(Revoke(path, czxid, by, reason), committed.outcome)
         assert isinstance(result, Revoked), "a revoke comes to a Revoked"
         record = self._record(name, result, before, by, reason)
         return RevokeReply(record, result.czxid + 1)
@@ -149,7 +156,7 @@ class HoldingService:
                 result.czxid,
                 "held" if result.was_holder else "waiting",
                 operation.by,
-                command.identity,
+                command.caller.identity,
                 outcome.zxid,
                 operation.reason,
             )
@@ -158,7 +165,7 @@ class HoldingService:
                 "refused, because its grant does not hold any more: %s, identity %r, at zxid %d: "
                 "%r",
                 _named(operation),
-                command.identity,
+                command.caller.identity,
                 outcome.zxid,
                 refusal.message,
             )
@@ -177,7 +184,7 @@ class HoldingService:
         return path, czxid
 
     def _only_holder(self, name: str) -> tuple[str, int, CoordinatorError | None]:
-        """Return path and czxid of who holds; or of nobody, with the refusal.
+        """Return path and czxid of the holder; without one, of no contender, with the refusal.
 
         The command is proposed all the same: a repeated one is answered with what it did first.
         """
@@ -187,12 +194,12 @@ class HoldingService:
         holders = locks.contenders(directory, min(count, _NAMED_MAX))
         if count == 1:
             return holders[0].path, holders[0].czxid, None
-        nobody = f"{directory}/{LOCKS.prefixes[Kind.EXCLUSIVE]}{0:010d}"
+        none = f"{directory}/{LOCKS.prefixes[Kind.EXCLUSIVE]}{0:010d}"
         if not holders:
-            return nobody, 0, NotOwnerError(f"lock {name!r}: nobody holds it", lock=name)
+            return none, 0, NotOwnerError(f"lock {name!r}: nobody holds it", lock=name)
         grant_ids = [grant_id_of(each.path, each.czxid) for each in holders]
         return (
-            nobody,
+            none,
             0,
             BadArgumentsError(
                 f"lock {name!r}: expected a grant_id, since {count} hold it; "
@@ -231,10 +238,11 @@ class HoldingService:
             reason=reason,
         )
 
-    async def _submit(self, operation: Operation, asked: Asked) -> Committed:
-        committed = await self._proposer.submit_as(asked, operation)
-        check_answers(operation, committed.outcome)
-        return committed
+
+def _check_revokes(operation: Operation, outcome: Outcome) -> None:
+    """Take the revocation of another holder: the first try revoked the one that held then."""
+    if not isinstance(outcome.result, Revoked):
+        check_answers(operation, outcome)
 
 
 def _named(operation: Operation) -> str:

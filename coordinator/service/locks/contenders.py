@@ -65,7 +65,7 @@ class Recipe:
         return tuple(directories)
 
     def segment(self, name: str) -> str:
-        """Return the segment of a path that stands for ``name``.
+        """Return the segment of a path that is made from ``name``.
 
         Raises:
             BadArgumentsError: it is empty, too long or has control characters.
@@ -82,7 +82,7 @@ class Recipe:
         return unquote(segment)
 
     def name_at(self, path: str) -> str:
-        """Return the name of the queue that ``path`` is, or stands in."""
+        """Return the name of the queue that ``path`` is, or belongs to."""
         return unquote(path[len(self.root) + 1 :].partition("/")[0])
 
     def contender_path(self, name: str, grant_id: str) -> tuple[str, int]:
@@ -104,7 +104,7 @@ ELECTIONS = Recipe("election", "/elections", {Kind.EXCLUSIVE: "candidate-"})
 
 
 def recipe_at(path: str) -> Recipe:
-    """Return the recipe of the queue that ``path`` is, or stands in."""
+    """Return the recipe of the queue that ``path`` is, or belongs to."""
     return ELECTIONS if path.startswith(ELECTIONS.root + "/") else LOCKS
 
 
@@ -210,12 +210,12 @@ def queued(place: Captured, zxid: int) -> tuple[QueuedContender, int]:
 
 
 def first_holder(machine: StateMachine, directory: str) -> QueuedContender | None:
-    """Return who holds, the first of them if several do; None when nobody does."""
+    """Return the holder, the first of several; None without one."""
     holder = machine.locks.first_holder(directory)
     return None if holder is None else _there(machine, holder)
 
 
 def _there(machine: StateMachine, recorded: ContenderRecord) -> QueuedContender:
     data = machine.data(recorded.path)
-    assert data is not None, "what is recorded stands in the tree"
+    assert data is not None, "what is recorded is in the tree"
     return QueuedContender(recorded, data, machine.zxid)

@@ -1,11 +1,11 @@
-"""Who did not get a lock: refused tries, and waiters that left before it was theirs.
+"""Denials of locks: tries that were refused, and waiters that left the queue without a grant.
 
-The history of grants knows only grants; contention also shows in who got none.
+The history of grants has only grants; contention also shows in attempts that got none.
 
 1. Every member counts what it has seen applied since it started, so all that ran equally long
    agree. The counts are for people; nothing is decided by them.
-2. A waiter that left timed out, was cancelled, or its session ended: the log does not tell which.
-3. Who holds is known to ``Holds``, which tells of those that leave without.
+2. A waiter that left timed out, was cancelled, or its session ended: the log does not say which.
+3. ``Holds`` knows the holders, and reports each contender that leaves without having held.
 4. Bounded: of more than ``_LOCKS_MAX`` locks the one that was denied longest ago is forgotten.
 """
 
@@ -31,11 +31,11 @@ class Denials:
         self._counts: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def of(self, directory: str) -> Denied:
-        """Return who was denied the lock whose queue is ``directory``."""
+        """Return the denials of the lock whose queue is ``directory``."""
         return Denied(*self._counts.get(directory, (0, 0)), self._since_ms)
 
     def note_left(self, path: str) -> None:
-        """The contender ``path`` is gone, and never held."""
+        """Count the contender ``path``, which has left the queue and never held."""
         self._count(path.rpartition("/")[0], left=1)
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
@@ -48,7 +48,7 @@ class Denials:
                 self._count(directory, tries=1)
 
     def on_restore(self) -> None:
-        """What was counted stays true."""
+        """Keep what was counted: it is still true."""
 
     def _count(self, directory: str, *, tries: int = 0, left: int = 0) -> None:
         if not directory.startswith(_PREFIX):

@@ -1,4 +1,4 @@
-"""Elections: the queue of a lock, where whoever holds is elected and proclaims a value.
+"""Elections: the queue of a lock, where the holder is elected and proclaims a value.
 
 The epoch of the elected is its fencing token, the ``czxid`` of ``/elections/<name>/candidate-N``;
 the data of that znode is the value it proclaims.
@@ -12,6 +12,7 @@ from typing import Any, Unpack
 from msgspec.structs import asdict
 
 from coordinator.errors import BadVersionError, LockLostError, NoNodeError, NotOwnerError
+from coordinator.model.access import MEMBER, NOBODY, Caller
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.events import Bookmark, Resync, WatchKind, WatchSelector
 from coordinator.model.grants import GrantReply, Proclaimed
@@ -26,6 +27,7 @@ from coordinator.service.locks.contenders import (
 )
 from coordinator.service.locks.queues import Queues
 from coordinator.service.locks.service import AcquireOptions, QueueService
+from coordinator.service.locks.sight import Sight
 from coordinator.service.proposals import Proposer
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
@@ -75,7 +77,7 @@ class ElectionService(QueueService):
         request: RequestId | None,
         deadline_ms: int,
         *,
-        identity: str = "",
+        caller: Caller = NOBODY,
         if_held: tuple[HeldCondition, ...] = (),
     ) -> Proclaimed:
         """Replace the value of the elected: one command, done only if this grant is elected then.
@@ -90,7 +92,7 @@ class ElectionService(QueueService):
             committed = await self._proposer.submit(
                 operation,
                 request=request,
-                identity=identity,
+                caller=caller,
                 deadline_ms=deadline_ms,
                 if_held=(own, *if_held),
             )
@@ -110,31 +112,42 @@ class ElectionService(QueueService):
         return Proclaimed(grant_id, czxid, committed.outcome.zxid)
 
     async def who(
-        self, name: str, mode: ReadMode, deadline_ms: int, *, session_id: str | None = None
+        self,
+        name: str,
+        mode: ReadMode,
+        deadline_ms: int,
+        *,
+        session_id: str | None = None,
+        caller: Caller = NOBODY,
     ) -> ReadReply[ElectionView]:
         """Return who is elected, and the candidates behind; or those of one session."""
-        ELECTIONS.directory(name)
+        directory = ELECTIONS.directory(name)
         age_ms = await self._reads.fresh(mode, deadline_ms)
+        sight = Sight(self._replica.machine, caller)
+        sight.check(directory)
         labels = self._reads.reply(None, age_ms)
-        return labels.with_value(await self._view(name, session_id))
+        return labels.with_value(await self._view(name, session_id, sight))
 
-    async def observe(self, name: str) -> AsyncGenerator[ElectionView | Bookmark, None]:
+    async def observe(
+        self, name: str, caller: Caller = NOBODY
+    ) -> AsyncGenerator[ElectionView | Bookmark, None]:
         """Yield who is elected now, then again whenever the elected or its value changes.
 
-        Each view is the latest one; what changed and changed back between two looks is not told.
-        Bookmarks come through for whoever must show that the stream lives. It ends when the
-        member stops.
+        Each view is the latest one; what changed and changed back between two looks is not shown.
+        Bookmarks come through, for a caller that must show that the stream lives. It ends when the
+        member stops, or the caller may not look any more.
         """
-        selector = WatchSelector(ELECTIONS.directory(name), WatchKind.SUBTREE)
-        stream = self._hub.watch([selector])
+        directory = ELECTIONS.directory(name)
+        selector = WatchSelector(directory, WatchKind.SUBTREE)
+        stream = self._hub.watch([selector], caller=MEMBER)
         try:
-            view = self._seen(name)
+            view = self._seen(name, caller)
             yield view
             while True:
                 is_broken = False
                 async for item in stream:
                     is_broken = isinstance(item, Resync)
-                    latest = self._seen(name)
+                    latest = self._seen(name, caller)
                     if latest.elected != view.elected:
                         view = latest
                         yield view
@@ -142,26 +155,35 @@ class ElectionService(QueueService):
                         yield item
                 if not is_broken:
                     return
-                stream = self._hub.watch([selector])
+                stream = self._hub.watch([selector], caller=MEMBER)
         finally:
             stream.close()
 
-    async def _view(self, name: str, session_id: str | None = None) -> ElectionView:
-        """Return who stands now, though the list is made piece by piece."""
+    async def _view(self, name: str, session_id: str | None, sight: Sight) -> ElectionView:
+        """Return the candidates of one moment, though the list is made piece by piece."""
         machine = self._replica.machine
         queue = captured(machine, ELECTIONS.directory(name), session_id)
         zxid = queue.zxid
         elected = [_of_captured(each, zxid) for each in queue.holders[:1]]
-        candidates = await in_slices(queue.waiting, lambda each: _of_captured(each, zxid))
+        elected = [sight.candidate(each) for each in elected]
+        candidates = await in_slices(
+            queue.waiting, lambda each: sight.candidate(_of_captured(each, zxid))
+        )
         return ElectionView(
             name, elected[0] if elected else None, tuple(candidates), zxid, queue.waiting_count
         )
 
-    def _seen(self, name: str) -> ElectionView:
+    def _seen(self, name: str, caller: Caller) -> ElectionView:
         """Return what an observer sees: the elected alone."""
         machine = self._replica.machine
-        holder = first_holder(machine, ELECTIONS.directory(name))
-        elected = None if holder is None else _candidate((holder, 0, self._label(holder)))
+        directory = ELECTIONS.directory(name)
+        self._hub.check(caller, ())
+        sight = Sight(machine, caller)
+        sight.check(directory)
+        holder = first_holder(machine, directory)
+        elected = None
+        if holder is not None:
+            elected = sight.candidate(_candidate((holder, 0, self._label(holder))))
         return ElectionView(name, elected, (), machine.zxid)
 
     def _label(self, contender: QueuedContender) -> str:

@@ -1,6 +1,6 @@
 """The history of grants, for people who ask what happened: who held, how it ended, who was next.
 
-The state machine keeps it, bounded, on every member alike; here it is read, and told in a sentence.
+The state machine keeps it, bounded, on every member alike; here it is read and put into words.
 """
 
 from __future__ import annotations
@@ -9,21 +9,25 @@ import asyncio
 from dataclasses import dataclass
 from heapq import nsmallest
 
+from msgspec.structs import replace as with_fields
+
 from coordinator.errors import NoNodeError
+from coordinator.model.access import NOBODY, Caller
 from coordinator.model.history import GrantPage, GrantRecord, GrantStory
 from coordinator.service.locks.contenders import Recipe, find, grant_id_of, recipe_at
 from coordinator.service.locks.holder_info import said_in
+from coordinator.service.locks.sight import Sight
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
 from coordinator.service.slices import in_slices
 from coordinator.state.locks.contender import ContenderRecord, Ending
-from coordinator.state.locks.grant_history import GrantQuery, GrantTold, KeptGrant
+from coordinator.state.locks.grant_history import GrantAndEnd, GrantQuery, KeptGrant
 from coordinator.state.locks.reads import LockReads
 from coordinator.state.machine import StateMachine
 
 _LOOKED_AT_ONCE = 2_000
 """Queues, and those who hold them; or grants that ended."""
-_TOLD_AT_ONCE = 200
+_READ_AT_ONCE = 200
 
 _HOW = {
     Ending.RELEASED: "it was released",
@@ -42,19 +46,28 @@ class GrantReads:
         self._replica = replica
 
     async def page(
-        self, query: GrantsWanted, mode: ReadMode, deadline_ms: int
+        self, query: GrantsWanted, mode: ReadMode, deadline_ms: int, *, caller: Caller = NOBODY
     ) -> ReadReply[GrantPage]:
-        """Return the grants that ``query`` asks for, at most its ``limit``."""
+        """Return the grants that ``query`` asks for, at most its ``limit``, of the queues that the
+        caller may read or lock."""
         age_ms = await self._reads.fresh(mode, deadline_ms)
-        wanted = query.to_query()
+        machine = self._replica.machine
+        if machine.access.is_on:
+            machine.access.standing(caller)
+        sight = Sight(machine, caller)
+        if query.directory is not None:
+            sight.check(query.directory)
+        wanted = _Wanted(query.to_query(), sight)
         grants = await self._first(wanted)
         last = grants[-1][0].grant_number if grants and len(grants) == query.limit else None
         found = await self._as_they_are(wanted, grants)
         labels = self._reads.reply(None, age_ms)
-        records = await in_slices(found, _record)
+        records = await in_slices(found, lambda each: sight.record(_record(each)))
+        if query.session_id is not None:  # who asks so knows it
+            records = [with_fields(each, session_id=query.session_id) for each in records]
         return labels.with_value(GrantPage(tuple(records), last))
 
-    async def _first(self, query: GrantQuery) -> list[GrantTold]:
+    async def _first(self, query: _Wanted) -> list[GrantAndEnd]:
         """Return the first grants that are asked for and are there now, at most as many as wanted.
 
         Collected in slices. A grant that ends meanwhile is found as held, or as ended, or both;
@@ -62,37 +75,37 @@ class GrantReads:
         """
         newest = self._replica.machine.locks.grant_count
         held = await self._held(query)
-        grants: dict[int, GrantTold] = {each.grant_number: (each, None) for each in held}
+        grants: dict[int, GrantAndEnd] = {each.grant_number: (each, None) for each in held}
         grants |= await self._ended(query, newest)
         now = [each for number, each in grants.items() if number <= newest]
         return nsmallest(query.limit, now, key=lambda each: each[0].grant_number)
 
-    async def _ended(self, query: GrantQuery, newest: int) -> dict[int, GrantTold]:
+    async def _ended(self, query: _Wanted, newest: int) -> dict[int, GrantAndEnd]:
         """Return the first that ended and are asked for, by number; looks at no more than that."""
-        found: dict[int, GrantTold] = {}
+        found: dict[int, GrantAndEnd] = {}
         after, count = query.after, _LOOKED_AT_ONCE
         while count == _LOOKED_AT_ONCE and len(found) < query.limit and after < newest:
             some = self._replica.machine.locks.ended_behind(query.directory, after, count)
             count = len(some)
             if some:
                 after = some[-1].contender.grant_number
-            told = query.among([(each.contender, each) for each in some])
-            found.update([(contender.grant_number, (contender, end)) for contender, end in told])
+            asked = query.among([(each.contender, each) for each in some])
+            found.update([(contender.grant_number, (contender, end)) for contender, end in asked])
             await asyncio.sleep(0)
         return found
 
-    async def _as_they_are(self, query: GrantQuery, grants: list[GrantTold]) -> list[KeptGrant]:
-        """Return how the grants are told now; one that ended since it was collected as ended."""
+    async def _as_they_are(self, query: _Wanted, grants: list[GrantAndEnd]) -> list[KeptGrant]:
+        """Return the grants as they are now: one that ended since it was collected as ended."""
         found: list[KeptGrant] = []
-        for start in range(0, len(grants), _TOLD_AT_ONCE):
+        for start in range(0, len(grants), _READ_AT_ONCE):
             if start:
                 await asyncio.sleep(0)
             locks = self._replica.machine.locks
-            for grant in grants[start : start + _TOLD_AT_ONCE]:
-                found += [locks.told(*each) for each in query.among(_now(locks, grant))]
+            for grant in grants[start : start + _READ_AT_ONCE]:
+                found += [locks.kept(*each) for each in query.among(_now(locks, grant))]
         return found
 
-    async def _held(self, query: GrantQuery) -> list[ContenderRecord]:
+    async def _held(self, query: _Wanted) -> list[ContenderRecord]:
         """Return the first of those who hold and are asked for, of one queue or of all."""
         locks, one = self._replica.machine.locks, query.directory
         directories = tuple(locks.directories()) if one is None else (one,)
@@ -115,7 +128,14 @@ class GrantReads:
         return _first(query, first, held)
 
     async def story(
-        self, recipe: Recipe, name: str, grant_id: str, mode: ReadMode, deadline_ms: int
+        self,
+        recipe: Recipe,
+        name: str,
+        grant_id: str,
+        mode: ReadMode,
+        deadline_ms: int,
+        *,
+        caller: Caller = NOBODY,
     ) -> ReadReply[GrantStory]:
         """Return what became of a grant.
 
@@ -125,6 +145,8 @@ class GrantReads:
         path, czxid = recipe.contender_path(name, grant_id)
         age_ms = await self._reads.fresh(mode, deadline_ms)
         machine = self._replica.machine
+        sight = Sight(machine, caller)
+        sight.check(recipe.directory(name))
         grant = _found(machine, path, czxid)
         if grant is None:
             waits = find(machine, path)
@@ -140,14 +162,14 @@ class GrantReads:
         if grant.next_token is not None:
             directory = recipe.directory(name)
             later = machine.locks.history(GrantQuery(directory, token=grant.next_token))
-            following = _record(later[0]) if later else None
-        record = _record(grant)
-        story = GrantStory(record, following, told(record, following))
+            following = sight.record(_record(later[0])) if later else None
+        record = sight.record(_record(grant))
+        story = GrantStory(record, following, in_words(record, following))
         return self._reads.reply(story, age_ms)
 
 
 def _first(
-    query: GrantQuery, first: list[ContenderRecord], more: list[ContenderRecord]
+    query: _Wanted, first: list[ContenderRecord], more: list[ContenderRecord]
 ) -> list[ContenderRecord]:
     """Return the first of these who are asked for, at least as many as ``query`` asks for."""
     first = first + [each for each, _ in query.among([(each, None) for each in more])]
@@ -156,7 +178,26 @@ def _first(
     return first
 
 
-def _now(locks: LockReads, grant: GrantTold) -> list[GrantTold]:
+class _Wanted:
+    """The grants that a query asks for, of the queues that its caller sees."""
+
+    __slots__ = ("_query", "_sight", "after", "directory", "limit")
+
+    def __init__(self, query: GrantQuery, sight: Sight) -> None:
+        self._query = query
+        self._sight = sight
+        self.after = query.after
+        self.directory = query.directory
+        self.limit = query.limit
+
+    def among(self, grants: list[GrantAndEnd]) -> list[GrantAndEnd]:
+        """Return those of ``grants`` that are asked for and shown."""
+        found = self._query.among(grants)
+        sight = self._sight
+        return [each for each in found if sight.shows(each[0].directory)] if sight.is_on else found
+
+
+def _now(locks: LockReads, grant: GrantAndEnd) -> list[GrantAndEnd]:
     """Return a grant as it is now: none when it has ended and is forgotten."""
     contender, end = grant
     if end is None:
@@ -231,7 +272,7 @@ def _record(grant: KeptGrant) -> GrantRecord:
     )
 
 
-def told(record: GrantRecord, following: GrantRecord | None) -> str:
+def in_words(record: GrantRecord, following: GrantRecord | None) -> str:
     """Return in plain sentences what became of a grant."""
     what = f"{'election' if record.is_election else 'lock'} {record.lock!r}"
     who = f"session {record.session_id or 'of nobody'}"

@@ -1,7 +1,7 @@
 """What ends by itself while this member leads: bounded holds, and the lock-delays of closed queues.
 
-1. Only a ready leader counts, on its monotonic clock. On becoming one it starts every bound anew in
-   full: after a change of leader a hold may last longer, never less (as with leases).
+1. Only a ready leader counts, on its monotonic clock. On becoming one it starts every bound again
+   in full: after a change of leader a hold may last longer, never less (as with leases).
 2. The end is a command that carries the leader's term; the log decides a race with a release.
 3. What is left of a hold goes with each acknowledged heartbeat of its session. The holder counts it
    from when the heartbeat was sent, so it gives up before this leader, and before any later one.
@@ -15,14 +15,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from coordinator.clock import Clock
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 from coordinator.model.events import EventType
-from coordinator.raft.engine import Engine
-from coordinator.service.metrics import Metrics
-from coordinator.service.replica import MachineReplica
-from coordinator.service.tasks import Tasks
-from coordinator.service.timers import Timer, Timers
+from coordinator.service.context import MemberContext
+from coordinator.service.timers import Timer
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, EndHold, Reopen
 from coordinator.state.locks.contender import Closing, ContenderRecord
@@ -37,7 +33,7 @@ _STARTED_AT_ONCE = 1_000
 
 @dataclass(slots=True)
 class _Bound:
-    """One thing that ends: a hold of ``session_id``, or (None) the delay of a closed queue."""
+    """One end: of a hold of ``session_id``, or (None) of the delay of a closed queue."""
 
     path: str
     czxid: int
@@ -49,21 +45,13 @@ class _Bound:
 class HoldTimers:
     """The bounds of every hold and every closed queue, while this member leads."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        clock: Clock,
-        timers: Timers,
-        replica: MachineReplica,
-        tasks: Tasks,
-        metrics: Metrics,
-    ) -> None:
-        self._engine = engine
-        self._clock = clock
-        self._timers = timers
-        self._replica = replica
-        self._tasks = tasks
-        self._metrics = metrics
+    def __init__(self, context: MemberContext) -> None:
+        self._engine = context.engine
+        self._clock = context.clock
+        self._timers = context.timers
+        self._replica = context.replica
+        self._tasks = context.tasks
+        self._metrics = context.metrics
         self._bounds: dict[str, _Bound] = {}
         self._of_session: dict[str, dict[str, None]] = {}
         self._term: int | None = None
@@ -76,7 +64,7 @@ class HoldTimers:
         return self._starting is not None
 
     def start(self, term: int) -> None:
-        """This member leads and is ready: every bound begins anew, in full."""
+        """This member leads and is ready: every bound begins again, in full."""
         self.stop()
         self._term = term
         locks = self._replica.machine.locks
@@ -88,7 +76,7 @@ class HoldTimers:
         )
 
     def stop(self) -> None:
-        """This member does not lead: it ends nothing any more."""
+        """This member does not lead any more, so it ends no hold."""
         self._term = self._starting = None
         bounds, self._bounds, self._of_session = self._bounds, {}, {}
         in_turns(bounds.values(), _cancel, _STARTED_AT_ONCE)
@@ -105,7 +93,7 @@ class HoldTimers:
         bound = self._bounds.get(path)
         return None if bound is None else max(0, bound.deadline_ms - self._clock.monotonic_ms())
 
-    # --- told by the replica
+    # --- reported by the replica
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
         """Set a timer for each bounded hold that began, and drop those of holds that ended."""
@@ -125,7 +113,7 @@ class HoldTimers:
                 self._start_hold(holder)
 
     def on_restore(self) -> None:
-        """A leader is never sent a snapshot; whoever gets one ends nothing."""
+        """Stop: a member that installs a snapshot does not lead."""
         self.stop()
 
     # --- the bounds
@@ -184,7 +172,7 @@ class HoldTimers:
         try:
             await self._engine.propose(encode_command(command))
         except (UnavailableError, OutcomeUnknownError):
-            pass  # looked at again below: it is gone, or proposed anew
+            pass  # looked at again below: it has ended, or is proposed again
         if self._term != term:
             return
         if self._bounds.get(bound.path) is bound:

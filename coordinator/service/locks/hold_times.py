@@ -1,7 +1,7 @@
 """How long each lock has been held, which are held suspiciously long, and what is usual by class.
 
 1. A hold is counted on the monotonic clock from when this member saw it granted, so it is never
-   overstated; after a restart, or a snapshot from another member, it begins anew.
+   overstated; after a restart, or a snapshot from another member, it begins again.
 2. Work is done for what changed: for each grant and each end, and once more for a hold that becomes
    long. Locks at rest cost nothing.
 3. The leader says in its log, once for each, that a hold has become long; every member counts them
@@ -23,16 +23,13 @@ import re
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 
-from coordinator.clock import Clock
 from coordinator.model.events import EventType
-from coordinator.service.leadership import Leadership
+from coordinator.service.context import MemberContext
 from coordinator.service.locks.contenders import LOCKS, grant_id_of, recipe_at
 from coordinator.service.locks.denials import Denials
-from coordinator.service.metrics import Metrics
-from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Command
+from coordinator.state.locks.contender import number_of
 from coordinator.state.outcomes import Outcome
 from coordinator.waiting import in_turns, let_go
 
@@ -82,7 +79,7 @@ class LockClasses:
         return found
 
     def at(self, path: str) -> str:
-        """Return the class of the lock or election in whose queue ``path`` stands."""
+        """Return the class of the lock or election in whose queue ``path`` is."""
         directory = path[: path.rindex("/")]
         found = self._at.get(directory)
         if found is None:
@@ -95,24 +92,15 @@ class LockClasses:
 class Holds:
     """The holds of all locks, as this member sees them."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        replica: MachineReplica,
-        leadership: Leadership,
-        metrics: Metrics,
-        classes: LockClasses,
-        denials: Denials,
-        long_hold_ms: int,
-    ) -> None:
-        self._clock = clock
-        self._replica = replica
-        self._leadership = leadership
-        self._metrics = metrics
-        self._hold_seconds = cache(metrics.hold_seconds.labels)
+    def __init__(self, context: MemberContext, classes: LockClasses, denials: Denials) -> None:
+        self._clock = context.clock
+        self._replica = context.replica
+        self._leadership = context.leadership
+        self._metrics = context.metrics
+        self._hold_seconds = context.metrics.hold_seconds.labels
         self._classes = classes
         self._denials = denials
-        self._long_hold_ms = long_hold_ms
+        self._long_hold_ms = context.config.limits.long_hold_ms
         self._holds: dict[str, _Hold] = {}
         self._standing: Counter[str] = Counter()
         self._holding: Counter[str] = Counter()
@@ -120,8 +108,8 @@ class Holds:
         self._long_count = 0
         self._unseen: set[str] = set()
         """The queues of a snapshot that have not been looked at yet."""
-        self._unseen_holders: dict[str, None] = {}
-        """Those who held, in queues that have been."""
+        self._last_unseen: dict[str, tuple[int, str]] = {}
+        """Of queues that have been, but not all who held: the place of the last of those."""
         self._ended: deque[tuple[str, float]] = deque()
         """The class and length of holds that are to be observed."""
 
@@ -182,15 +170,16 @@ class Holds:
         let_go(known)
         self._standing.clear()
         self._holding.clear()
-        self._unseen_holders = {}
-        self._becoming_long = []
+        self._last_unseen = {}
+        becoming_long, self._becoming_long = self._becoming_long, []
+        let_go(becoming_long)
         self._long_count = 0
-        directories = tuple(self._replica.machine.locks.directories())
+        directories = list(self._replica.machine.locks.directories())
         self._unseen = unseen = set(directories)
         in_turns(directories, lambda each: self._see(each, unseen), _SEEN_AT_ONCE)
 
     def _see(self, directory: str, unseen: set[str]) -> None:
-        """Count those who are in a queue now; what happens to them from now on is told."""
+        """Count the contenders of a queue; outcomes report what happens to them from now on."""
         if self._unseen is not unseen:
             return  # another snapshot came
         unseen.remove(directory)
@@ -200,16 +189,33 @@ class Holds:
         if not locks.length(directory):
             return
         self._standing[self._classes.at(f"{directory}/")] += locks.length(directory)
-        holders = locks.contenders(directory, locks.holder_count(directory))
-        paths = [each.path for each in holders]
-        self._unseen_holders.update(dict.fromkeys(paths))
-        in_turns(paths, lambda each: self._see_holder(each, unseen), _SEEN_AT_ONCE)
+        for last in locks.contenders(directory, 1, locks.holder_count(directory) - 1):
+            self._last_unseen[directory] = (last.number, last.path)
+            self._see_holders(directory, (-1, ""), unseen)
 
-    def _see_holder(self, path: str, unseen: set[str]) -> None:
-        if self._unseen is not unseen or path not in self._unseen_holders:
-            return  # another snapshot came, or it has gone
-        del self._unseen_holders[path]
-        self._hold(path, self._clock.monotonic_ms(), is_whole=False)
+    def _see_holders(self, directory: str, place: tuple[int, str], unseen: set[str]) -> None:
+        """See some of those who held when the queue was seen, those behind ``place``."""
+        if self._unseen is not unseen:
+            return  # another snapshot came
+        last, now_ms = self._last_unseen[directory], self._clock.monotonic_ms()
+        locks = self._replica.machine.locks
+        for each in locks.holders_behind(directory, place, _SEEN_AT_ONCE):
+            place = (each.number, each.path)
+            if place > last:
+                break
+            self._hold(each.path, now_ms, is_whole=False)
+        rest = locks.holders_behind(directory, place, 1)
+        if rest and (rest[0].number, rest[0].path) <= last:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._see_holders, directory, place, unseen)
+        else:
+            del self._last_unseen[directory]
+
+    def _held_unseen(self, path: str) -> bool:
+        """Whether a contender without a hold is one who held before this member saw it."""
+        directory, _, name = path.rpartition("/")
+        last = self._last_unseen.get(directory)
+        return last is not None and (number_of(name) or 0, path) <= last
 
     def _is_unseen(self, path: str) -> bool:
         return bool(self._unseen) and path[: path.rindex("/")] in self._unseen
@@ -236,9 +242,7 @@ class Holds:
         name = self._classes.at(path) if hold is None else hold.lock_class
         self._standing[name] -= 1
         if hold is None:
-            if path in self._unseen_holders:
-                del self._unseen_holders[path]
-            else:
+            if not self._held_unseen(path):
                 self._denials.note_left(path)
             return
         self._holding[name] -= 1

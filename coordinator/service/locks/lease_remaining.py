@@ -16,13 +16,10 @@ from dataclasses import dataclass, field
 from msgspec import DecodeError, Struct
 from msgspec.json import Decoder
 
-from coordinator.clock import Clock
 from coordinator.errors import BadArgumentsError, CoordinatorError, NoLeaderError, to_problem
-from coordinator.raft.engine import Engine
-from coordinator.service.leadership import Leadership
+from coordinator.service.context import MemberContext
 from coordinator.service.leases import Leases
 from coordinator.service.locks.hold_timers import HoldTimers
-from coordinator.service.timers import Timers
 from coordinator.waiting import OneByOne
 
 REQUEST_KIND = "promises"
@@ -46,23 +43,15 @@ NOTHING_KNOWN = Promised()
 class Promises:
     """Asks the leader, and answers as the leader."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        clock: Clock,
-        timers: Timers,
-        leadership: Leadership,
-        leases: Leases,
-        hold_timers: HoldTimers,
-    ) -> None:
-        self._engine = engine
-        self._clock = clock
-        self._timers = timers
-        self._leadership = leadership
+    def __init__(self, context: MemberContext, leases: Leases, hold_timers: HoldTimers) -> None:
+        self._engine = context.engine
+        self._clock = context.clock
+        self._timers = context.timers
+        self._leadership = context.leadership
         self._leases = leases
         self._hold_timers = hold_timers
         self._answers = OneByOne()
-        engine.on_request(REQUEST_KIND, self._on_request)
+        context.engine.on_request(REQUEST_KIND, self._on_request)
 
     async def ask(
         self, session_ids: Iterable[str], paths: Iterable[str], deadline_ms: int
@@ -147,23 +136,23 @@ def _decoded_question(payload: bytes) -> dict[str, list[str]]:
     raise BadArgumentsError("the question of another member cannot be read")
 
 
-class _Told(Struct):
+class _Reply(Struct):
     """An answer, as it is read; what is of another type ends the reading of it."""
 
     leases: dict[str, int] = {}
     bounds: dict[str, int] = {}
 
 
-_READER = Decoder(_Told)
+_READER = Decoder(_Reply)
 
 
 def _decoded(reply: bytes) -> Promised:
     """Return the leader's answer; one that cannot be decoded says nothing."""
     try:
-        told = _READER.decode(reply)
+        answer = _READER.decode(reply)
     except (DecodeError, RecursionError):
         return NOTHING_KNOWN
-    return Promised(_remaining(told.leases), _remaining(told.bounds))
+    return Promised(_remaining(answer.leases), _remaining(answer.bounds))
 
 
 def _remaining(said: dict[str, int]) -> dict[str, int]:

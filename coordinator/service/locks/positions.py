@@ -1,14 +1,14 @@
-"""Tells waiting contenders where they stand in the queue: coalesced, to who asked.
+"""The positions of waiting contenders in their queue, reported to those that asked, not too often.
 
-Apart from the waking of the next holder, which is one contender's and at once, because this
-concerns everybody in the queue: told for each departure it would make one hand-over cost as much as
-the queue is long.
+The waking of the next holder is another matter: it concerns one contender and happens at once. A
+departure changes the position of every contender behind it; if each departure were reported, one
+hand-over would cost as much as the queue is long.
 
 1. A queue that was quiet is looked at in the next pass of the loop; after that once in
-   ``EVERY_MS``, or more seldom where very many wait: a member tells about a thousand positions a
-   second at most.
-2. Who waits is told some at a time, with other work in between, and always the position of that
-   moment; who has seen it already is not told again.
+   ``EVERY_MS``, or more seldom where very many wait: a member reports about a thousand positions
+   a second at most.
+2. Some contenders are notified at a time, with other work in between, and always of their position
+   at that moment; a position that a contender has seen is not sent again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from coordinator.service.replica import MachineReplica
 from coordinator.service.timers import Timers
 
 EVERY_MS = 500
-_TOLD_AT_ONCE = 50
+_NOTIFIED_AT_ONCE = 50
 
 
 class Observer:
@@ -81,7 +81,7 @@ class Positions:
                 self._observers.pop(directory, None)
 
     def on_deleted(self, path: str) -> None:
-        """A znode has gone; if it stood in an observed queue, look at that soon."""
+        """A znode was deleted; if it was in an observed queue, look at that queue soon."""
         directory = path[: path.rindex("/")]
         if directory in self._observers and directory not in self._changed:
             self._look_soon(directory)
@@ -100,7 +100,7 @@ class Positions:
         # Else it is looked at when that time has come.
 
     def _look(self, directory: str) -> None:
-        """Have everybody in a queue told who stands elsewhere now."""
+        """Notify each observer of a queue whose position has changed."""
         self._changed.pop(directory, None)
         observers = self._observers.get(directory)
         if observers is None:
@@ -121,13 +121,13 @@ class Positions:
 
     def _tell(self) -> None:
         locks = self._replica.machine.locks
-        for _ in range(min(_TOLD_AT_ONCE, len(self._telling))):
+        for _ in range(min(_NOTIFIED_AT_ONCE, len(self._telling))):
             observer = self._telling.popleft()
             if observer.is_gone:
                 continue
             standings = [locks.standing(path) for path in observer.own_paths]
             if not all(each.is_queued for each in standings):
-                continue  # it has gone, and is told so by who waits
+                continue  # it has left; the attempt that waits for it notices
             position = max(each.position for each in standings)
             if position not in (observer.position, 0):
                 observer.position = position

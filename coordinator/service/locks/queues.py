@@ -8,25 +8,22 @@ An attempt may enter several queues at once: all or nothing, held once it holds 
 2. A waiter is woken by the command that grants it, or that ends its contender, and by nothing else;
    it looks and registers in one step of the loop, so none is missed (etcd 17470 is the family).
 3. A grant is answered only if, in the applied state it is decided on, the own contenders still
-   exist, are owned by the session, and the session is open. A grant after waiting is decided anew
-   after a read barrier, because this member may have been paused meanwhile.
-4. Whoever holds goes on holding until its znode is deleted. So a grant ends only with its znode.
+   exist, are owned by the session, and the session is open. This member may have been paused since
+   it applied the grant, so a grant after waiting is decided again after a read barrier, unless this
+   member certainly led so lately that no lease can have ended without it (``_has_lasted``).
+4. A holder goes on until its znode is deleted. So a grant ends only with its znode.
 5. An attempt that ends without a grant leaves nothing behind, or says that it may have.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple, NoReturn
+from typing import NoReturn
 
-from coordinator.clock import Clock
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
+    CoordinatorError,
     LockLostError,
     LockTimeoutError,
     NoLeaderError,
@@ -38,132 +35,66 @@ from coordinator.errors import (
     ThrottledError,
     UnavailableError,
 )
-from coordinator.model.acquire import AcquireRequest
+from coordinator.model.access import Verb
 from coordinator.model.events import EventType
-from coordinator.service.leadership import Leadership
-from coordinator.service.locks.contenders import QueuedContender, Recipe, find, first_holder
+from coordinator.model.sessions import safe_ms
+from coordinator.service.context import MemberContext
+from coordinator.service.locks.attempts import (
+    Mine,
+    QueueAttempt,
+    QueuePosition,
+    abandoning,
+    releasing,
+)
+from coordinator.service.locks.contenders import QueuedContender, find, first_holder
 from coordinator.service.locks.hold_times import LockClasses
 from coordinator.service.locks.holder_info import named
 from coordinator.service.locks.positions import Positions
 from coordinator.service.locks.withdrawals import Leave, Leaving
-from coordinator.service.metrics import Metrics
 from coordinator.service.proposals import Proposer
 from coordinator.service.reads import LINEARIZABLE, Reads
-from coordinator.service.replica import MachineReplica
-from coordinator.service.tasks import Tasks
-from coordinator.service.timers import Timers
 from coordinator.service.wakes import Wakes
 from coordinator.state.commands import (
-    Abandon,
     Command,
     Enter,
-    HeldCondition,
     Kind,
-    OpenSession,
-    Release,
     RequestId,
 )
 from coordinator.state.outcomes import Created, Entered, Outcome
-from coordinator.state.repeats import check_answers
+from coordinator.state.paths import parent_of
 
 _TRY_DEADLINE_MS_MIN = 250
 _SEEN_MS_MAX = 250
 """How long a refusal waits to know who holds."""
 
 
-class QueueAttempt(NamedTuple):
-    """One request to hold: what (several names: all at once), for which session, until when.
-
-    With ``opening`` the same command opens the session; of a repeated request, the first one did.
-    """
-
-    recipe: Recipe
-    names: tuple[str, ...]
-    session_id: str
-    data: bytes
-    request: RequestId | None
-    wait_deadline_ms: int
-    describe: Callable[[QueuedContender], Mapping[str, Any]]
-    """Shows the present holder in a LockTimeoutError."""
-    asked: AcquireRequest = AcquireRequest()
-    if_held: tuple[HeldCondition, ...] = ()
-    identity: str = ""
-    is_try: bool = False
-    leave_on_cancel: bool = True
-    opening: OpenSession | None = None
-    on_queued: Callable[[str, int], None] | None = None
-    """Called once, with the session and the position, if it has to wait."""
-    on_position: Callable[[int], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Mine:
-    """One znode of an attempt."""
-
-    path: str
-    czxid: int
-    session_id: str
-
-    @classmethod
-    def of(cls, created: Created) -> _Mine:
-        return cls(created.path, created.stat.czxid, created.stat.ephemeral_owner or "")
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where an attempt stands: ``position`` is the greatest of its queues."""
-
-    is_holder: bool
-    position: int
-
-
-_Waiter = asyncio.Future[None]
-"""One attempt that waits to be granted, or for its contenders to go."""
+_Waiter = asyncio.Future[None]  # of an attempt that waits to be granted, or for an end of it
 
 
 class Queues:
     """All waiting contenders of one member, of every recipe."""
 
     def __init__(
-        self,
-        *,
-        proposer: Proposer,
-        reads: Reads,
-        replica: MachineReplica,
-        leadership: Leadership,
-        timers: Timers,
-        clock: Clock,
-        tasks: Tasks,
-        metrics: Metrics,
-        classes: LockClasses,
-        entropy: random.Random,
-        waiters_max: int,
+        self, context: MemberContext, *, proposer: Proposer, reads: Reads, classes: LockClasses
     ) -> None:
         self._proposer = proposer
         self._reads = reads
-        self._replica = replica
-        self._leadership = leadership
-        self._timers = timers
-        self._clock = clock
-        self._metrics = metrics
-        self._grants = cache(metrics.grants.labels)
-        self._wait_seconds = cache(metrics.wait_seconds.labels)
+        self._replica = context.replica
+        self._leadership = context.leadership
+        self._engine = context.engine
+        self._timers = context.timers
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._grants = context.metrics.grants.labels
+        self._wait_seconds = context.metrics.wait_seconds.labels
         self._classes = classes
-        self._entropy = entropy
-        self._waiters_max = waiters_max
+        self._entropy = context.random
+        self._waiters_max = context.config.limits.lock_waiters_max
         self._waiting: dict[str, dict[_Waiter, None]] = {}
         self._wakes = Wakes()
         self._attempt_count = 0
-        self._leaving = Leaving(
-            proposer=proposer,
-            replica=replica,
-            leadership=leadership,
-            timers=timers,
-            clock=clock,
-            tasks=tasks,
-            count_max=waiters_max,
-        )
-        self._positions = Positions(replica, clock, timers)
+        self._leaving = Leaving(context, proposer)
+        self._positions = Positions(context.replica, context.clock, context.timers)
 
     async def acquire(self, attempt: QueueAttempt) -> tuple[QueuedContender, ...]:
         """Enter the queues and return the contenders, in canonical order, once all of them hold.
@@ -172,17 +103,18 @@ class Queues:
             LockTimeoutError: not granted in time (or at once, for a try); nothing was left behind.
             DeadlockError: the wait could never end; ``cycle`` says why, and nothing was left.
             SessionExpiredError, LockLostError: the contender ended while it waited.
+            NoAuthError: the identity of the session may not lock there, or no longer.
             NoLeaderError, ThrottledError, ShuttingDownError: nothing was or will be proposed.
             NoSpaceError: the same, or this member could not see what came of it, and took it back.
             OutcomeUnknownError: a contender may stand in the queue.
         """
         if self._attempt_count >= self._waiters_max:
             raise ThrottledError(f"{self._attempt_count} contenders wait on this member already")
-        request = attempt.request or self._own_request()
+        request = attempt.request or attempt.own_request or self._own_request()
         started_ms = self._clock.monotonic_ms()
         self._attempt_count += 1
         self._metrics.contenders_waiting.set(self._attempt_count)
-        mine: tuple[_Mine, ...] = ()
+        mine: tuple[Mine, ...] = ()
         try:
             mine = await self._enter(attempt, request)
             if attempt.opening is not None:
@@ -190,8 +122,8 @@ class Queues:
             won = await self._granted(attempt, mine)
         except asyncio.CancelledError:
             if attempt.leave_on_cancel and not self._leadership.is_stopping:
-                known = _releasing(attempt, mine[0]) if mine and attempt.request else None
-                self._leaving.start(known or _abandoning(attempt, request))
+                known = releasing(attempt, mine[0]) if mine and attempt.request else None
+                self._leaving.start(known or abandoning(attempt, request))
             raise
         finally:
             self._attempt_count -= 1
@@ -202,7 +134,7 @@ class Queues:
         self._wait_seconds(word, lock_class).observe(waited_s)
         return won
 
-    # --- told by the replica
+    # --- reported by the replica
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
         """Wake those whose contender was granted or deleted by this command."""
@@ -218,19 +150,19 @@ class Queues:
                 self._positions.on_deleted(event.path)
 
     def on_restore(self) -> None:
-        """Anything may have gone: everybody looks again."""
+        """Any contender may have left: wake all that wait, to look again."""
         for waiter in [each for waiters in self._waiting.values() for each in waiters]:
             self._wake(waiter, is_granted=False)
         self._waiting.clear()
         self._positions.on_restore()
 
     def close(self) -> None:
-        """Wake everybody, when the member stops; their contenders stay in the queue."""
+        """Wake all that wait, when the member stops; their contenders stay in the queue."""
         self.on_restore()
 
     # --- the steps of an attempt
 
-    async def _enter(self, attempt: QueueAttempt, request: RequestId) -> tuple[_Mine, ...]:
+    async def _enter(self, attempt: QueueAttempt, request: RequestId) -> tuple[Mine, ...]:
         """Create the contenders, or find those that this request created before."""
         recipe, asked = attempt.recipe, attempt.asked
         kind = Kind(asked.kind)
@@ -255,34 +187,41 @@ class Queues:
             committed = await self._proposer.submit(
                 operation,
                 request=request,
-                identity=attempt.identity,
+                caller=attempt.caller,
                 deadline_ms=deadline_ms,
                 if_held=attempt.if_held,
+                is_patient=not attempt.is_try and self._will_wait(kind, directories),
             )
-        except BadArgumentsError as error:
+        except (OutcomeUnknownError, StorageError):
+            await self._undo(attempt, abandoning(attempt, request), position=None)
+            raise
+        except CoordinatorError as error:
             if error.fields.get("is_abandoned"):
                 await self._raise_timeout(attempt, position=None)
+            attempt.note_entered(False)
             raise
-        except (OutcomeUnknownError, StorageError):
-            await self._undo(attempt, _abandoning(attempt, request), position=None)
-            raise
-        check_answers(operation, committed.outcome)  # the number may have had another use
         result = committed.outcome.unwrap()
         assert isinstance(result, Entered), "an enter comes to an Entered"
+        attempt.note_entered(result.is_entered)
         if not result.is_entered:
             await self._raise_timeout(attempt, position=None, is_seen=committed.is_local)
-        if not committed.is_local:  # it stands, but this member cannot see it
+        if not committed.is_local:  # it is queued, but this member cannot see it
             first = result.contenders[0]
-            leave, path = _releasing(attempt, _Mine.of(first)), directories[0]
+            leave, path = releasing(attempt, Mine.of(first)), directories[0]
             if self._clock.monotonic_ms() < deadline_ms:  # and never will: its disk is full
                 no_room = NoSpaceError("the disk of this member is full; acquire at another member")
                 await self._raise_unseen(attempt, leave, path, no_room)
             await self._undo(attempt, leave, position=None)
-            raise _stands_error(path)
+            raise _queued_error(path)
         return tuple([self._checked(attempt, each) for each in result.contenders])
 
-    def _checked(self, attempt: QueueAttempt, created: Created) -> _Mine:
-        mine = _Mine.of(created)
+    def _will_wait(self, kind: Kind, directories: tuple[str, ...]) -> bool:
+        """Whether others hold now: then the release that grants may well share this one's round."""
+        holder_count = self._replica.machine.locks.holder_count
+        return kind is Kind.EXCLUSIVE and all(map(holder_count, directories))
+
+    def _checked(self, attempt: QueueAttempt, created: Created) -> Mine:
+        mine = Mine.of(created)
         if mine.session_id != attempt.session_id and attempt.opening is None:
             raise BadArgumentsError(
                 f"this request number was used before, for {mine.path} of session "
@@ -291,7 +230,7 @@ class Queues:
         return mine
 
     async def _granted(
-        self, attempt: QueueAttempt, mine: tuple[_Mine, ...]
+        self, attempt: QueueAttempt, mine: tuple[Mine, ...]
     ) -> tuple[QueuedContender, ...]:
         """Wait until every one of ``mine`` holds, by the wait deadline."""
         position: int | None = None
@@ -305,18 +244,18 @@ class Queues:
                     await self._until_holder(attempt, mine, place)
                 return self._held(mine)
         except ShuttingDownError:
-            raise _stands_error(mine[0].path) from None
+            raise _queued_error(mine[0].path) from None
         except (TimeoutError, NoLeaderError):
             if all(map(self._is_there, mine)):
                 position = self._place(attempt, mine).position
-            await self._undo(attempt, _releasing(attempt, mine[0]), position)
-            raise _stands_error(mine[0].path) from None
+            await self._undo(attempt, releasing(attempt, mine[0]), position)
+            raise _queued_error(mine[0].path) from None
         except UnavailableError as error:  # of the read barrier: its disk is full
-            leave = _releasing(attempt, mine[0])
+            leave = releasing(attempt, mine[0])
             await self._raise_unseen(attempt, leave, mine[0].path, error)
 
     async def _until_holder(
-        self, attempt: QueueAttempt, mine: tuple[_Mine, ...], place: _Place
+        self, attempt: QueueAttempt, mine: tuple[Mine, ...], place: QueuePosition
     ) -> None:
         observer = None
         if attempt.on_queued is not None:
@@ -328,7 +267,8 @@ class Queues:
             is_confirmed = False
             while not (place.is_holder and is_confirmed):
                 if place.is_holder:
-                    await self._reads.fresh(LINEARIZABLE, attempt.wait_deadline_ms)
+                    if not self._has_lasted(attempt):
+                        await self._reads.fresh(LINEARIZABLE, attempt.wait_deadline_ms)
                     is_confirmed = True
                 else:
                     await self._until_told(mine)
@@ -337,7 +277,20 @@ class Queues:
             if observer is not None:
                 self._positions.forget(observer)
 
-    async def _until_told(self, mine: tuple[_Mine, ...]) -> None:
+    def _has_lasted(self, attempt: QueueAttempt) -> bool:
+        """Whether what is granted here cannot have ended by silence, or by its bound, elsewhere.
+
+        This member led at ``led_ms``; a later leader starts every lease and bounded hold in full.
+        What this one ends itself is applied here. People (a forced release) and the session's own
+        client end a grant at any time: then an answer on its way is as late as a paused member's.
+        """
+        session, led_ms = self._replica.machine.session(attempt.session_id), self._engine.led_ms
+        if session is None or led_ms is None:
+            return False
+        least_ms = min(session.timeout_ms, attempt.asked.max_hold_ms or session.timeout_ms)
+        return self._clock.monotonic_ms() - led_ms < safe_ms(least_ms, least_ms)
+
+    async def _until_told(self, mine: tuple[Mine, ...]) -> None:
         """Return when one of ``mine`` was granted or has gone, or all must look again."""
         waiter: _Waiter = asyncio.get_running_loop().create_future()
         for each in mine:
@@ -351,7 +304,7 @@ class Queues:
                 if not waiters:
                     self._waiting.pop(each.path, None)
         if self._leadership.is_stopping:
-            raise _stands_error(mine[0].path)
+            raise _queued_error(mine[0].path)
 
     def _wake(self, waiter: _Waiter, *, is_granted: bool) -> None:
         if not waiter.done():
@@ -359,11 +312,11 @@ class Queues:
             if is_granted:
                 self._metrics.wakeups.inc()
 
-    def _is_there(self, mine: _Mine) -> bool:
+    def _is_there(self, mine: Mine) -> bool:
         found = self._replica.machine.locks.record(mine.path)
         return found is not None and found.czxid == mine.czxid
 
-    def _place(self, attempt: QueueAttempt, mine: tuple[_Mine, ...]) -> _Place:
+    def _place(self, attempt: QueueAttempt, mine: tuple[Mine, ...]) -> QueuePosition:
         """Decide on the state applied here; raise if a contender is not there any more."""
         machine = self._replica.machine
         for each in mine:
@@ -375,18 +328,27 @@ class Queues:
                     f"session {attempt.session_id} has ended, and {each.path} with it",
                     session_id=attempt.session_id,
                 )
+            self._check_rights(attempt, mine)
             raise LockLostError(
                 f"{each.path} is not in the queue any more: it was released, abandoned, taken out, "
                 "or left when its time was up",
                 path=each.path,
             )
         standings = [machine.locks.standing(each.path) for each in mine]
-        return _Place(
+        return QueuePosition(
             is_holder=all(each.is_holder for each in standings),
             position=max(each.position for each in standings),
         )
 
-    def _held(self, mine: tuple[_Mine, ...]) -> tuple[QueuedContender, ...]:
+    def _check_rights(self, attempt: QueueAttempt, mine: tuple[Mine, ...]) -> None:
+        """Raise NoAuth if it was taken out since its identity has lost the right to the lock."""
+        machine = self._replica.machine
+        session = machine.session(attempt.session_id)
+        if session is not None:
+            for each in mine:
+                machine.access.check(session.caller, Verb.LOCK, parent_of(each.path))
+
+    def _held(self, mine: tuple[Mine, ...]) -> tuple[QueuedContender, ...]:
         """Return the contenders that were just seen to hold, in the same step."""
         machine = self._replica.machine
         won = [find(machine, each.path) for each in mine]
@@ -395,7 +357,7 @@ class Queues:
     # --- leaving nothing behind
 
     async def _undo(self, attempt: QueueAttempt, leave: Leave, position: int | None) -> None:
-        """Take the attempt back and raise LockTimeoutError; return if nobody confirmed it in time.
+        """Withdraw the attempt and raise LockTimeoutError; return if that was not confirmed.
 
         It goes on in the background then.
         """
@@ -407,12 +369,12 @@ class Queues:
     ) -> NoReturn:
         """End an attempt that this member cannot follow, before its time is up.
 
-        With a request number it is had at another member, so it is left standing; without one
-        nobody can repeat it, so it is taken back, and ``error`` is true.
+        With a request number it can be sent to another member, so it is left in the queue; without
+        one it cannot, so it is withdrawn, and ``error`` is true.
         """
         if attempt.request is None and await self._leaving.is_done(leave):
             raise error
-        raise _stands_error(path) from error
+        raise _queued_error(path) from error
 
     def _own_request(self) -> RequestId:
         """Make an attempt without a request number safe to repeat between members all the same."""
@@ -420,7 +382,7 @@ class Queues:
         return RequestId(client_id, 1, self._replica.machine.applied_index)
 
     async def present_holder(self, directory: str, deadline_ms: int) -> QueuedContender | None:
-        """Return who holds; nobody if this member may lag behind, rather than who held before."""
+        """Return the holder; None if this member may lag behind, rather than a former holder."""
         if not await self._is_up_to_date(deadline_ms):
             return None
         return first_holder(self._replica.machine, directory)
@@ -439,7 +401,7 @@ class Queues:
     async def _raise_timeout(
         self, attempt: QueueAttempt, position: int | None, *, is_seen: bool = False
     ) -> NoReturn:
-        """Raise with who holds; with nobody, rather than with one who has given it back.
+        """Raise with the holder; with none, rather than with one that has released.
 
         ``is_seen``: what came of the attempt is applied here, and so is all that was before it.
         """
@@ -448,8 +410,7 @@ class Queues:
         directories = recipe.directories(attempt.names)
         holders = [first_holder(machine, each) for each in directories]
         closings = [machine.locks.closed(each) for each in directories]
-        in_the_way = [at for at, each in enumerate(holders) if each or closings[at]]
-        at = in_the_way[0] if in_the_way else 0
+        at = next((at for at, each in enumerate(holders) if each or closings[at]), 0)
         holder, name = holders[at], recipe.name_at(directories[at])
         delayed = "; it is closed for a while, after a holder was lost" if closings[at] else ""
         described = attempt.describe(holder) if holder is not None and is_seen else None
@@ -463,21 +424,7 @@ class Queues:
         )
 
 
-def _abandoning(attempt: QueueAttempt, request: RequestId) -> Leave:
-    """Return what takes back an attempt of which it may not be known where it stands."""
-    has_number = attempt.request is not None
-    operation = Abandon(*request, spares_holder=has_number)
-    return Leave(operation, attempt.session_id, attempt.recipe.word, has_number)
-
-
-def _releasing(attempt: QueueAttempt, mine: _Mine) -> Leave:
-    """Return what takes back an attempt whose own request was seen in the log."""
-    has_number = attempt.request is not None
-    operation = Release(mine.path, mine.czxid, spares_repeated=has_number)
-    return Leave(operation, attempt.session_id, attempt.recipe.word, has_number)
-
-
-def _stands_error(path: str) -> ConnectionLostError:
+def _queued_error(path: str) -> ConnectionLostError:
     return ConnectionLostError(
         f"this member can wait no longer, and the attempt may still be queued ({path}): "
         "repeat it with the same request number, at any member, or abandon it",

@@ -1,11 +1,11 @@
-"""Which grants were taken from sessions that live on, so that their next heartbeat tells them.
+"""Grants that were taken from sessions that are still open, reported with their heartbeats.
 
 A holder that closes, releases or expires knows by itself. One whose grant was forced out by a
-person, ended by its ``max_hold_ms``, or deleted over the tree, does not: it is told with every
-acknowledged heartbeat, until its session ends. Kept by every member, from the history of grants.
+person, ended by its ``max_hold_ms``, or deleted over the tree, does not: each acknowledged
+heartbeat reports it, until the session ends. Kept by every member, from the history of grants.
 
-The latest hundred are told, in the order of their ends, the same by each member: who hears none
-that it heard before may have missed some (``coordinator.client.locks.grant_watch``).
+The latest hundred are reported, in the order of their ends, the same by each member. A client that
+finds none of those it knew may have missed some (``coordinator.client.locks.grant_watch``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TakenGrants:
             return
         machine = self._replica.machine
         if self._taken and isinstance(outcome.result, SessionEnded):
-            # Without ephemerals its end has no events; a void expiry is no end at all.
+            # Without ephemerals its end has no events; an expiry that was refused ends nothing.
             session_id = outcome.result.session_id
             if machine.session(session_id) is None:
                 self._taken.pop(session_id, None)
@@ -64,32 +64,32 @@ class TakenGrants:
                 self._note(ended)
 
     def on_restore(self) -> None:
-        """In turns, the latest first; what is taken meanwhile comes behind them."""
+        """Read the history in turns, the latest first; what is taken meanwhile follows it."""
         taken: dict[str, deque[EndedGrant]] = {}
         self._taken = taken
         ends = self._replica.machine.locks.ends()
         in_turns(ends, lambda ended: self._note_before(ended, taken), _NOTED_AT_ONCE)
 
     def _note_before(self, ended: EndedGrant, taken: dict[str, deque[EndedGrant]]) -> None:
-        if self._taken is taken and self._is_told(ended):
-            told = self._told(ended)
-            if len(told) < LOST_MAX:
-                told.appendleft(ended)
+        if self._taken is taken and self._is_reported(ended):
+            reported = self._reported(ended)
+            if len(reported) < LOST_MAX:
+                reported.appendleft(ended)
 
     def _note(self, ended: EndedGrant) -> None:
-        if self._is_told(ended):
-            self._told(ended).append(ended)
+        if self._is_reported(ended):
+            self._reported(ended).append(ended)
 
-    def _is_told(self, ended: EndedGrant) -> bool:
+    def _is_reported(self, ended: EndedGrant) -> bool:
         session_id = ended.contender.session_id
         if ended.departure.how not in _TAKEN or session_id is None:
             return False
         return self._replica.machine.session(session_id) is not None
 
-    def _told(self, ended: EndedGrant) -> deque[EndedGrant]:
+    def _reported(self, ended: EndedGrant) -> deque[EndedGrant]:
         session_id = ended.contender.session_id
         assert session_id is not None, "looked at before"
-        told = self._taken.get(session_id)
-        if told is None:
-            told = self._taken[session_id] = deque(maxlen=LOST_MAX)
-        return told
+        reported = self._taken.get(session_id)
+        if reported is None:
+            reported = self._taken[session_id] = deque(maxlen=LOST_MAX)
+        return reported

@@ -12,10 +12,12 @@ from typing import Any, Required, TypedDict, Unpack
 
 from msgspec.structs import asdict, replace
 
-from coordinator.errors import NotOwnerError
+from coordinator.errors import DeadlockError, NotOwnerError
+from coordinator.model.access import NOBODY, Caller
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.model.history import Previous
+from coordinator.service.locks.attempts import QueueAttempt
 from coordinator.service.locks.contenders import (
     ELECTIONS,
     LOCKS,
@@ -24,7 +26,8 @@ from coordinator.service.locks.contenders import (
     grant_id_of,
 )
 from coordinator.service.locks.holder_info import holder_data
-from coordinator.service.locks.queues import QueueAttempt, Queues
+from coordinator.service.locks.queues import Queues
+from coordinator.service.locks.sight import Sight
 from coordinator.service.locks.views import Seen
 from coordinator.service.proposals import Proposer
 from coordinator.service.replica import MachineReplica
@@ -37,7 +40,6 @@ from coordinator.state.commands import (
 )
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Abandoned, Released
-from coordinator.state.repeats import check_answers
 
 
 class AcquireOptions(TypedDict, total=False):
@@ -46,18 +48,22 @@ class AcquireOptions(TypedDict, total=False):
     ``wait_deadline_ms`` bounds everything, however many predecessors leave one by one. A try
     decides at once, in one command that leaves nothing behind; the deadline then bounds the
     proposal (and is taken as a second when less). With ``opening`` the same command opens the
-    session. ``on_queued`` is called once, if it has to wait, with the session and the place in the
-    queue; ``on_position`` with the place, first and whenever it changes, not for 0, which costs the
-    member work. ``leave_on_cancel``: whether a cancelled call takes its contender out of the queue.
+    session; ``on_entered`` is called when it is certain whether it did, and ``own_request`` is the
+    number of an attempt without one (``attempts``). ``on_queued`` is called once, if it has to
+    wait, with the session and the place in the queue; ``on_position`` with the place, first and
+    whenever it changes, not for 0, which costs the member work. ``leave_on_cancel``: whether a
+    cancelled call takes its contender out of the queue.
     """
 
     session_id: Required[str]
     request: Required[RequestId | None]
     wait_deadline_ms: Required[int]
     is_try: bool
-    identity: str
+    caller: Caller
     if_held: tuple[HeldCondition, ...]
     opening: OpenSession | None
+    own_request: RequestId | None
+    on_entered: Callable[[bool], None] | None
     on_queued: Callable[[str, int], None] | None
     on_position: Callable[[int], None] | None
     leave_on_cancel: bool
@@ -82,10 +88,13 @@ class QueueService:
             names=names,
             data=data,
             asked=asked,
-            describe=self._described,
+            describe=lambda holder: self._shown(holder, how.get("caller", NOBODY)),
             **how,
         )
-        won = await self._queues.acquire(attempt)
+        try:
+            won = await self._queues.acquire(attempt)
+        except DeadlockError as error:
+            raise Sight(self._replica.machine, attempt.caller).deadlock(error) from None
         machine = self._replica.machine
         return tuple([grant_of(machine, self._recipe, each) for each in won])
 
@@ -96,7 +105,7 @@ class QueueService:
         request: RequestId | None,
         deadline_ms: int,
         *,
-        identity: str = "",
+        caller: Caller = NOBODY,
         if_held: tuple[HeldCondition, ...] = (),
         spares_repeated: bool = False,
     ) -> Released:
@@ -112,16 +121,15 @@ class QueueService:
             committed = await self._proposer.submit(
                 release,
                 request=request,
-                identity=identity,
+                caller=caller,
                 deadline_ms=deadline_ms,
                 if_held=if_held,
             )
         except NotOwnerError as error:
             directory = self._recipe.directory(name)
             holder = await self._queues.present_holder(directory, deadline_ms)
-            error.fields["holder"] = None if holder is None else self._described(holder)
+            error.fields["holder"] = None if holder is None else self._shown(holder, caller)
             raise
-        check_answers(release, committed.outcome)
         result = committed.outcome.unwrap()
         assert isinstance(result, Released), "a release comes to a Released"
         return result
@@ -134,7 +142,7 @@ class QueueService:
         floor_index: int,
         deadline_ms: int,
         *,
-        identity: str = "",
+        caller: Caller = NOBODY,
     ) -> Abandoned:
         """Undo the attempt with this request number, or make sure that it never runs.
 
@@ -143,14 +151,18 @@ class QueueService:
         """
         operation = Abandon(client_id, number, floor_index, self._recipe.directory(name))
         committed = await self._proposer.submit(
-            operation, request=None, identity=identity, deadline_ms=deadline_ms
+            operation, request=None, caller=caller, deadline_ms=deadline_ms
         )
         result = committed.outcome.unwrap()
         assert isinstance(result, Abandoned), "an abandon comes to an Abandoned"
         return result
 
+    def _shown(self, holder: QueuedContender, caller: Caller) -> Mapping[str, Any]:
+        """Return what an error says of who holds, without a session of another identity."""
+        return Sight(self._replica.machine, caller).described(self._described(holder))
+
     def _described(self, holder: QueuedContender) -> Mapping[str, Any]:
-        """Return what an error says of who holds."""
+        """Return what is said of who holds."""
         raise NotImplementedError
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace as with_fields
 
+from coordinator.model.access import NOBODY, Caller
 from coordinator.model.views import (
     Closed,
     Contender,
@@ -34,7 +35,8 @@ from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.hold_times import Holds
 from coordinator.service.locks.holder_info import said_in
 from coordinator.service.locks.lease_remaining import NOTHING_KNOWN, Promised, Promises
-from coordinator.service.reads import Consistency, ReadMode, ReadReply, Reads
+from coordinator.service.locks.sight import LOOKING, Sight
+from coordinator.service.reads import Consistency, ReadMode, ReadReply, Reads, names_shown
 from coordinator.service.replica import MachineReplica
 from coordinator.service.slices import in_slices
 from coordinator.state.machine import StateMachine
@@ -87,6 +89,7 @@ class _Held(NamedTuple):
     held_ms: int
     holder_count: int
     denied: Denied
+    waiting_since_ms: int | None
 
     def summary(self) -> LockSummary:
         return LockSummary(
@@ -96,6 +99,7 @@ class _Held(NamedTuple):
             held_ms=self.held_ms,
             holder_count=self.holder_count,
             denied=self.denied,
+            waiting_since_ms=self.waiting_since_ms,
         )
 
 
@@ -124,8 +128,9 @@ class LockViews:
         *,
         fencing_token: int | None = None,
         session_id: str | None = None,
+        caller: Caller = NOBODY,
     ) -> ReadReply[LockView]:
-        """Return who holds ``name`` and who waits; a lock nobody knows has neither.
+        """Return who holds ``name`` and who waits; for a lock that does not exist, neither.
 
         Args:
             fencing_token: say whether this is a current one. Else the leader is asked what it
@@ -134,6 +139,8 @@ class LockViews:
         """
         directory = LOCKS.directory(name)
         age_ms = await self._reads.fresh(mode, deadline_ms)
+        sight = Sight(self._replica.machine, caller)
+        sight.check(directory)
         labels = self._reads.reply(None, age_ms)
         is_current = None
         if fencing_token is not None:
@@ -142,12 +149,12 @@ class LockViews:
         view = await self._look(name, directory, session_id)
         read = labels.with_value(with_fields(view, is_current=is_current))
         if fencing_token is not None:
-            return read
+            return replace(read, value=await _shown_to(sight, read.value))
         waits, holds = self._spreads(directory)
         view = with_fields(read.value, waits=waits, holds=holds)
         if mode.consistency is not Consistency.STALE:
             view = await self._with_promises(view, directory, deadline_ms)
-        return replace(read, value=view)
+        return replace(read, value=await _shown_to(sight, view))
 
     async def _look(self, name: str, directory: str, session_id: str | None = None) -> LockView:
         """Return the lock as it is now, though its parts are made one after the other."""
@@ -223,8 +230,10 @@ class LockViews:
         after: str | None = None,
         limit: int = 1_000,
         held_ms_min: int = 0,
+        caller: Caller = NOBODY,
     ) -> ReadReply[LockList]:
-        """Return the locks that somebody has held for ``held_ms_min``, by their znodes' names.
+        """Return the locks that have been held for ``held_ms_min``, by their znodes' names; those
+        that the caller may neither read nor lock are left out, and ``next`` is none of them.
 
         ``limit`` bounds the locks that are looked at, so a page may be short, or empty, and still
         have a ``next``.
@@ -232,13 +241,20 @@ class LockViews:
         age_ms = await self._reads.fresh(mode, deadline_ms)
         behind = None if after is None else LOCKS.segment(after)
         machine = self._replica.machine
+        sight = Sight(machine, caller)
+        if machine.access.is_on:
+            machine.access.standing(caller)
         found: list[_Held] = []
-        segments = machine.children(LOCKS.root, after=behind, limit=limit + 1) or []
+        segments = names_shown(
+            machine, LOCKS.root, LOOKING, caller=caller, after=behind, limit=limit + 1
+        )
         for segment in segments[:limit]:
             directory = f"{LOCKS.root}/{segment}"
+            if not sight.shows(directory):
+                continue
             holder = first_holder(machine, directory)
             if holder is None:
-                continue  # idle, or closed: nobody holds it
+                continue  # idle, or closed: not held
             held_ms = self._holds.held_ms(holder.path)
             if held_ms < held_ms_min:
                 continue
@@ -246,11 +262,22 @@ class LockViews:
             place = Seen.of(machine, holder, 0)
             waiting = machine.locks.length(directory) - holder_count
             denied = self._denials.of(directory)
-            found.append(_Held(segment, place, waiting, held_ms, holder_count, denied))
+            first = machine.locks.contenders(directory, 1, holder_count) if waiting else ()
+            since_ms = first[0].entered_ms if first else None
+            found.append(_Held(segment, place, waiting, held_ms, holder_count, denied, since_ms))
         last = LOCKS.name_of(segments[limit - 1]) if len(segments) > limit else None
         labels = self._reads.reply(None, age_ms)
-        locks = await in_slices(found, _Held.summary)
+        locks = await in_slices(found, lambda each: sight.summary(each.summary()))
         return labels.with_value(LockList(tuple(locks), last))
+
+
+async def _shown_to(sight: Sight, view: LockView) -> LockView:
+    """Return a view without the sessions of others, unless they may be seen."""
+    if sight.is_whole:
+        return view
+    holders = tuple(await in_slices(view.holders, sight.contender))
+    queue = tuple(await in_slices(view.queue, sight.contender))
+    return with_fields(view, holder=holders[0] if holders else None, holders=holders, queue=queue)
 
 
 def _spread(lengths_ms: Iterable[int]) -> Spread | None:
@@ -266,7 +293,7 @@ def _spread(lengths_ms: Iterable[int]) -> Spread | None:
 
 
 def _safe_ms(holder: Contender, promised: Promised) -> int | None:
-    """Return for how long nobody else can be granted by itself."""
+    """Return for how long no other client can be granted, unless this one releases."""
     left_ms = promised.leases.get(holder.session_id)
     if left_ms is None or not holder.max_hold_ms:
         return left_ms

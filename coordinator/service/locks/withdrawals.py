@@ -1,14 +1,14 @@
-"""Leaving a queue: what an attempt that ended without a grant left is taken back, until it is done.
+"""Withdrawals: the contenders of an attempt that ended without a grant are removed, with retries.
 
-1. A leave is tried again, with a pause, while nobody confirms it: a member without a leader, or
+1. A withdrawal is tried again, with a pause, until it is confirmed: a member without a leader, or
    with too much under way, must not leave a contender that is granted later and never released.
-2. One without a request number is nobody else's, and tried for as long as its session is open. One
-   with a number its client may repeat at another member, wait and hold there: so that is given up
-   after ``_DEADLINE_MS``, and takes no grant that a repetition may have told
-   (``spares_repeated``, ``spares_holder``).
-3. Nothing is tried by a member that stops, nor for a session that has ended: its contenders went
-   with it (one that is not open here may be still to come here). Beyond ``count_max`` leaves under
-   way, each further one is given up as those with a number are.
+2. The client of an attempt with a request number may send it again to another member, wait and hold
+   there. So such a withdrawal is given up after ``_DEADLINE_MS``, and does not release a grant that
+   the repeated request may have returned (``spares_repeated``, ``spares_holder``). Without a number
+   it is tried for as long as its session is open.
+3. Nothing is tried by a member that stops, nor for a session that has ended: its contenders were
+   deleted with it (a session that is not open here may still be opened here). Beyond ``_count_max``
+   withdrawals under way, each further one is given up as those with a number are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from coordinator.clock import Clock
 from coordinator.errors import (
     CoordinatorError,
     NotOwnerError,
@@ -24,11 +23,9 @@ from coordinator.errors import (
     RequestForgottenError,
     UnavailableError,
 )
-from coordinator.service.leadership import Leadership
+from coordinator.model.access import NOBODY, Caller
+from coordinator.service.context import MemberContext
 from coordinator.service.proposals import Proposer
-from coordinator.service.replica import MachineReplica
-from coordinator.service.tasks import Tasks
-from coordinator.service.timers import Timers
 from coordinator.state.commands import Abandon, Release
 
 _DEADLINE_MS = 10_000
@@ -39,36 +36,28 @@ _WAIT_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """What takes an attempt of a session back; ``word`` names its queue in the task's name."""
+    """How to withdraw an attempt of a session; ``word`` names its queue in the task's name."""
 
     operation: Release | Abandon
     session_id: str
     word: str
     has_number: bool
     """Its client has given it a request number, and may repeat it anywhere."""
+    caller: Caller = NOBODY
+    """Whose attempt it was."""
 
 
 class Leaving:
-    """The leaves under way on one member."""
+    """The withdrawals under way on one member."""
 
-    def __init__(
-        self,
-        *,
-        proposer: Proposer,
-        replica: MachineReplica,
-        leadership: Leadership,
-        timers: Timers,
-        clock: Clock,
-        tasks: Tasks,
-        count_max: int,
-    ) -> None:
+    def __init__(self, context: MemberContext, proposer: Proposer) -> None:
         self._proposer = proposer
-        self._replica = replica
-        self._leadership = leadership
-        self._timers = timers
-        self._clock = clock
-        self._tasks = tasks
-        self._count_max = count_max
+        self._replica = context.replica
+        self._leadership = context.leadership
+        self._timers = context.timers
+        self._clock = context.clock
+        self._tasks = context.tasks
+        self._count_max = context.config.limits.lock_waiters_max
         self.count = 0
         """How many are under way."""
 
@@ -111,13 +100,15 @@ class Leaving:
 
     async def _tried(self, leave: Leave, deadline_ms: int) -> bool | None:
         """Return True when it is done, False when it never will be, None when it is to be tried
-        again: it was not proposed, or nobody knows."""
+        again: it was not proposed, or its outcome is unknown."""
         try:
-            await self._proposer.submit(leave.operation, request=None, deadline_ms=deadline_ms)
+            await self._proposer.submit(
+                leave.operation, request=None, caller=leave.caller, deadline_ms=deadline_ms
+            )
         except NotOwnerError:
-            return True  # it had gone before
+            return True  # it was not there any more
         except RequestForgottenError:
-            return False  # what cannot be named any more goes with its session
+            return False  # it cannot be named any more, and is deleted with its session
         except (UnavailableError, OutcomeUnknownError):
             return None
         except CoordinatorError:

@@ -122,7 +122,9 @@ async def test_a_grant_deleted_over_the_tree_is_told_as_well() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         held = await soon(acquired(world, session_id))
-        await world.leader.submit(Delete(held.path), request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(
+            Delete(held.path), request=None, deadline_ms=world.deadline()
+        )
 
         ack = await soon(world.follower.heartbeat(session_id, world.deadline()))
         assert [(each.path, each.how) for each in ack.lost] == [(held.path, "deleted")]
@@ -136,7 +138,7 @@ async def test_every_holder_is_told_however_short_the_history_is(limits: dict[st
         sessions = [await opened(world) for _ in range(3)]
         held = [await soon(acquired(world, each, f"l{each}")) for each in sessions]
         deletes = Multi(tuple([Delete(each.path) for each in held]))
-        await world.leader.submit(deletes, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(deletes, request=None, deadline_ms=world.deadline())
 
         for session_id, grant in zip(sessions, held, strict=True):
             for member in (world.leader, world.follower):
@@ -187,7 +189,7 @@ async def test_the_latest_hundred_are_told_in_order_and_after_a_snapshot_the_sam
         session_id = await opened(world)
         held = [await soon(acquired(world, session_id, f"l{n:03}")) for n in range(LOST_MAX + 20)]
         everything = Delete("/locks", is_recursive=True)
-        await world.leader.submit(everything, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(everything, request=None, deadline_ms=world.deadline())
         told = (await soon(world.leader.heartbeat(session_id, world.deadline()))).lost
         replica = world.engines["1"].replica
         assert replica is not None
@@ -245,7 +247,7 @@ async def test_a_holder_that_queued_by_hand_can_be_forced_out_and_told_of() -> N
             session_id=session_id,
             parents=CreateMode.CONTAINER,
         )
-        await world.leader.submit(create, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(create, request=None, deadline_ms=world.deadline())
         (holder,) = (await looked(world)).holders
 
         gone = await soon(
@@ -268,12 +270,14 @@ async def test_a_write_under_a_grant_is_done_only_while_it_holds() -> None:
     """Decided in its own entry: the late write of a former holder is refused and does nothing."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
-        await world.leader.submit(Create("/data"), request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(
+            Create("/data"), request=None, deadline_ms=world.deadline()
+        )
         held = await soon(acquired(world, session_id))
         own = (HeldCondition(LOCKS.directory("daily"), held.fencing_token),)
 
         async def write(data: bytes) -> None:
-            await world.follower.submit(
+            await world.follower.proposer.submit(
                 SetData("/data", data), request=None, deadline_ms=world.deadline(), if_held=own
             )
 
@@ -304,7 +308,7 @@ async def test_a_late_write_is_in_the_audit_log_of_the_leader_once(
             for operation, if_held in ((SetData("/nothing", b""), ()), (writes, late)):
                 with pytest.raises(CoordinatorError):
                     await soon(
-                        world.follower.submit(
+                        world.follower.proposer.submit(
                             operation,
                             request=None,
                             deadline_ms=world.deadline(),
@@ -330,7 +334,7 @@ async def test_a_conditional_write_whose_answer_was_lost_is_not_said_to_have_fai
             ("reply" if kind == "propose" and lost.pop(0) else None) if lost else None
         )
         task = asyncio.create_task(
-            world.follower.submit(
+            world.follower.proposer.submit(
                 Create("/once"), request=request, deadline_ms=world.deadline(), if_held=own
             )
         )
@@ -395,13 +399,13 @@ async def test_a_write_may_depend_on_being_elected() -> None:
             )
         )
         own = (HeldCondition(ELECTIONS.directory("primary"), won.fencing_token),)
-        await world.leader.submit(
+        await world.leader.proposer.submit(
             Create("/a"), request=None, deadline_ms=world.deadline(), if_held=own
         )
         await soon(world.leader.elections.release("primary", won.grant_id, None, world.deadline()))
 
         with pytest.raises(LockLostError):
-            await world.leader.submit(
+            await world.leader.proposer.submit(
                 Create("/b"), request=None, deadline_ms=world.deadline(), if_held=own
             )
 

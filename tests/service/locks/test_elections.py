@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.config import Config
-from coordinator.errors import LockTimeoutError, NotOwnerError
+from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
 from coordinator.model.events import Bookmark
 from coordinator.model.grants import GrantReply
 from coordinator.model.views import ElectionView
@@ -82,6 +82,25 @@ async def test_the_end_of_the_session_elects_the_next() -> None:
         await world.leader.close_session(dead, None, world.deadline())
 
         assert (await soon(second)).session_id == alive
+
+
+async def test_a_number_of_another_operation_proclaims_nothing_and_says_so() -> None:
+    """It would be answered with what that operation came to."""
+    async with cluster() as world:
+        session_id = await opened(world)
+        request = RequestId("c", 7, 0)
+        won = await soon(campaigned(world, session_id, b"old", request=request))
+
+        with pytest.raises(BadArgumentsError, match="that of another operation"):
+            await soon(
+                world.leader.elections.proclaim(
+                    NAME, won.grant_id, b"new", request, world.deadline()
+                )
+            )
+
+        view = await who(world)
+        assert view.elected is not None
+        assert view.elected.value == b"old"
 
 
 async def test_the_elected_proclaims_and_nobody_else() -> None:

@@ -7,12 +7,10 @@ import logging
 import pytest
 
 from coordinator.clock import ManualClock
+from coordinator.config import Config, MemberLimits
 from coordinator.raft.engine import Role
-from coordinator.raft.loopback import LoopbackEngine
-from coordinator.service.leadership import Leadership
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.hold_times import Holds, LockClasses
-from coordinator.service.metrics import Metrics
 from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import (
@@ -24,6 +22,7 @@ from coordinator.state.commands import (
     Operation,
 )
 from coordinator.state.machine import StateMachine
+from tests.service.contexts import context_of
 
 LONG_MS = 60_000
 
@@ -34,13 +33,12 @@ class Room:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.replica = MachineReplica(StateMachine())
-        self.metrics = Metrics()
-        leadership = Leadership(LoopbackEngine(), self.clock)
-        leadership.on_role_change(Role.LEADER, 1)
+        config = Config(limits=MemberLimits(long_hold_ms=LONG_MS))
+        context = context_of(self.clock, self.replica, config=config)
+        context.leadership.on_role_change(Role.LEADER, 1)
+        self.metrics = context.metrics
         self.denials = Denials(self.clock)
-        self.holds = Holds(
-            self.clock, self.replica, leadership, self.metrics, LockClasses(), self.denials, LONG_MS
-        )
+        self.holds = Holds(context, LockClasses(), self.denials)
         self.replica.add_listener(self.holds)
         self._index = 0
         self.apply(OpenSession("0000000000000001", 10_000))

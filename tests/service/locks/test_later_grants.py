@@ -17,7 +17,7 @@ MANY = 2 * AT_ONCE + 50
 async def _readers(world: World, session_id: str) -> None:
     for _ in range(MANY - 1):
         entry = Enter(("/locks/daily",), "read-", Kind.SHARED, session_id, b"{}")
-        await world.leader.submit(entry, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(entry, request=None, deadline_ms=world.deadline())
 
 
 def _holders(world: World, *, at_leader: bool = True) -> int:

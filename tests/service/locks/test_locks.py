@@ -76,6 +76,21 @@ async def test_an_acquire_and_a_release_without_contention_are_two_proposals() -
         assert grant.grant_id == f"0-{grant.fencing_token}"
 
 
+async def test_whoever_must_wait_in_any_case_shares_a_round_with_others() -> None:
+    """Behind a holder nobody waits for the entry; a first acquire and a try are urgent."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        session_id, other = await opened(world), await opened(world)
+        engine = world.engines["1"]
+        await soon(acquired(world, session_id))
+        with pytest.raises(LockTimeoutError):
+            await soon(acquired(world, other, is_try=True, wait_deadline_ms=0))
+        assert engine.patient_count == 0
+        waiting = acquiring(world, other)
+        await settle()
+        assert engine.patient_count == 1
+        waiting.cancel()
+
+
 async def test_contenders_are_granted_in_the_order_of_arrival_with_growing_tokens() -> None:
     """Twenty waiters through different members, one after the other."""
     async with cluster(config=WITHOUT_LEASES) as world:
@@ -653,7 +668,9 @@ async def test_contenders_made_over_the_plain_tree_stand_in_the_same_queue() -> 
             session_id=session_id,
             parents=CreateMode.CONTAINER,
         )
-        created = await world.leader.submit(create, request=None, deadline_ms=world.deadline())
+        created = await world.leader.proposer.submit(
+            create, request=None, deadline_ms=world.deadline()
+        )
         by_hand: Any = created.outcome.unwrap()
         second = acquiring(world, session_id)
         await settle()
@@ -661,7 +678,9 @@ async def test_contenders_made_over_the_plain_tree_stand_in_the_same_queue() -> 
 
         assert contention.holder(names) == by_hand.path.rpartition("/")[2]
         assert not second.done()
-        await world.leader.submit(Delete(by_hand.path), request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(
+            Delete(by_hand.path), request=None, deadline_ms=world.deadline()
+        )
         assert (await soon(second)).session_id == session_id
 
 
@@ -677,3 +696,23 @@ async def test_waiters_are_limited() -> None:
         with pytest.raises(ThrottledError):
             await soon(acquired(world, session_id))
         second.cancel()
+
+
+@pytest.mark.parametrize(("led_ago_ms", "barriers"), [(0, 0), (1_900, 0), (1_960, 1), (None, 1)])
+async def test_a_member_that_led_a_moment_ago_grants_without_asking_the_others(
+    led_ago_ms: int | None, barriers: int
+) -> None:
+    """No later leader can have ended a session of 2 s yet; beyond that, less a margin, it asks."""
+    async with cluster() as world:
+        first, second = await opened(world), await opened(world)
+        grant = await soon(acquired(world, first))
+        waiting = acquiring(world, second)
+        await settle()
+        engine = world.engines["1"]
+        if led_ago_ms is not None:
+            engine.led_ms = world.clock.monotonic_ms() - led_ago_ms
+        before = engine.barrier_count
+        await release(world, grant)
+
+        assert (await soon(waiting)).session_id == second
+        assert engine.barrier_count - before == barriers

@@ -9,28 +9,38 @@ import pytest
 from coordinator.service.locks import revocations as taken
 from coordinator.state.commands import (
     Abandon,
+    AddToken,
     Check,
     CloseSession,
     Create,
     Delete,
     Downgrade,
+    DropIdentity,
+    DropRole,
+    DropToken,
     EndHold,
     Enter,
     ExpireSession,
     FinishGrants,
     FinishSession,
     Guarded,
+    InitAccess,
     Multi,
     Note,
     OpenSession,
     Operation,
+    PutIdentity,
+    PutRole,
     Reap,
     Release,
+    RenewCredential,
     Reopen,
     Resize,
     Revoke,
+    SetAccess,
     SetData,
     SetLimits,
+    TakeOut,
 )
 from tests.service.fake_cluster import World, cluster, soon
 from tests.service.locks.lock_scenes import WITHOUT_LEASES, acquired, opened
@@ -50,8 +60,18 @@ TELLS_NOTHING = {
     ExpireSession: "the session is over",
     FinishGrants: "ends no grant",
     FinishSession: "the session is over",
+    TakeOut: "ends no grant: who holds stays",
     Release: "the holder's own deed",
     Abandon: "the holder's own deed",
+    RenewCredential: "ends no grant",
+    InitAccess: "ends no grant",
+    SetAccess: "ends no grant: off allows more, and on what was opened goes on being its owner's",
+    PutRole: "who holds goes on holding; nothing is granted without the right",
+    DropRole: "no identity has it",
+    AddToken: "ends no grant",
+    PutIdentity: "of a subject that is gone the sessions are over",
+    DropIdentity: "its sessions are over",
+    DropToken: "its sessions are over",
 }
 
 
@@ -85,7 +105,7 @@ async def test_a_holder_is_told_whatever_deleted_its_znode(
         session_id = await opened(world)
         held = await soon(acquired(world, session_id, names))
         operation = by(held.path, held.fencing_token)[how]
-        await world.leader.submit(operation, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(operation, request=None, deadline_ms=world.deadline())
 
         for member in world.members.values():
             ack = await soon(member.heartbeat(session_id, world.deadline()))
@@ -102,7 +122,7 @@ async def test_two_that_are_taken_in_one_command_are_both_told() -> None:
         first = await soon(acquired(world, one, "a"))
         second = await soon(acquired(world, other, "b"))
         both = Guarded((), then=(Delete(first.path), Delete(second.path)))
-        await world.leader.submit(both, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(both, request=None, deadline_ms=world.deadline())
 
         for session_id, held in ((one, first), (other, second)):
             assert await told(world, session_id) == [held.path]

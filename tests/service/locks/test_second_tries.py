@@ -63,15 +63,15 @@ class Refusals:
         engine = self.world.engines["1"]
         propose = engine.propose
 
-        async def refusing(command: bytes) -> Applied:
+        async def refusing(command: bytes, **how: Any) -> Applied:
             operation = decode_command(command).operation
             if not isinstance(operation, self.kind):
-                return await propose(command)
+                return await propose(command, **how)
             self.tried.append(operation)
             if len(self.tried) > self.count:
-                return await propose(command)
+                return await propose(command, **how)
             if self.is_done:
-                await propose(command)
+                await propose(command, **how)
             raise self.error("not this time")
 
         engine.propose = refusing  # type: ignore[method-assign]
@@ -82,7 +82,7 @@ def enter(session_id: str, directories: tuple[str, ...] = (A,), **more: Any) -> 
 
 
 async def submit(world: World, operation: Any) -> Any:
-    done = await world.leader.submit(operation, request=None, deadline_ms=world.deadline())
+    done = await world.leader.proposer.submit(operation, request=None, deadline_ms=world.deadline())
     return done.outcome.unwrap()
 
 

@@ -68,7 +68,7 @@ async def test_what_may_succeed_later_is_tried_again(
     """And what never will is not."""
     async with cluster(config=WITHOUT_LEASES) as world:
         leaving = world.leader._queues._leaving
-        leaving._proposer = Failing(world.leader._proposer, errors)  # type: ignore[assignment]
+        leaving._proposer = Failing(world.leader.proposer, errors)  # type: ignore[assignment]
         leave = Leave(Abandon("client", 7, 0), await opened(world), "lock", has_number=True)
 
         task = leaving.start(leave)
@@ -100,7 +100,7 @@ async def test_leaving_is_not_refused_for_want_of_room() -> None:
         world.has_quorum = False
         writing = [
             asyncio.create_task(
-                world.leader.submit(
+                world.leader.proposer.submit(
                     Create(path, b"x" * 1_400), request=None, deadline_ms=world.deadline()
                 )
             )
@@ -109,7 +109,7 @@ async def test_leaving_is_not_refused_for_want_of_room() -> None:
         await settle()
         with pytest.raises(ThrottledError):
             await soon(
-                world.leader.submit(
+                world.leader.proposer.submit(
                     Create("/c", b"x" * 1_400), request=None, deadline_ms=world.deadline()
                 )
             )

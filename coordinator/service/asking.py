@@ -1,0 +1,62 @@
+"""What members tell the leader of who asks them, so that turns are taken in the whole cluster.
+
+Only while somebody asks, and ten times a second at most; nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from coordinator.errors import CoordinatorError
+from coordinator.service.context import MemberContext
+from coordinator.service.turns import ASKING_TOLD_MAX
+
+REQUEST_KIND = "asking"
+LOOK_EVERY_MS = 100
+_ANSWER_S = 1.0
+_COUNT_MAX = 255
+_PAYLOAD_BYTES_MAX = 256 * 1024
+"""Of what a member says; longer ones are not looked at."""
+_ASKING = msgspec.msgpack.Decoder(list[tuple[str, bool]])
+
+
+class Asking:
+    """Of one member."""
+
+    def __init__(self, context: MemberContext) -> None:
+        self._engine = context.engine
+        self._leadership = context.leadership
+        self._tasks = context.tasks
+        self._turns = context.turns
+        self._telling: asyncio.Task[None] | None = None
+        context.engine.on_request(REQUEST_KIND, self._on_request)
+
+    def look(self, _now_ms: int) -> None:
+        """Tell the leader who asks here, if anybody does."""
+        if self._telling is not None and not self._telling.done():
+            return
+        leader_id = self._leadership.known_leader()
+        if leader_id is None or leader_id == self._engine.member_id:
+            return
+        asking = self._turns.asking()
+        if asking:
+            self._telling = self._tasks.spawn(self._tell(leader_id, asking), "say who asks")
+
+    async def _tell(self, leader_id: str, asking: list[tuple[str, bool]]) -> None:
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                payload = msgspec.msgpack.encode(asking)
+                reply = await self._engine.request(leader_id, REQUEST_KIND, payload)
+        except (TimeoutError, CoordinatorError):
+            return  # the next look tells it again
+        if len(reply) == 2:
+            self._turns.hear_of_others(reply[0], is_one_modest=bool(reply[1]))
+
+    async def _on_request(self, _sender: str, payload: bytes) -> bytes:
+        try:
+            asking = _ASKING.decode(payload) if len(payload) <= _PAYLOAD_BYTES_MAX else []
+        except msgspec.DecodeError:
+            asking = []
+        count, is_one_modest = self._turns.hear(asking[:ASKING_TOLD_MAX])
+        return bytes((min(count, _COUNT_MAX), is_one_modest))

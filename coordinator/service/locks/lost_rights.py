@@ -1,0 +1,111 @@
+"""Waiters that have lost the right to their lock: taken out at once, so that nobody waits for them.
+
+1. Who has lost the right is never granted (``state.locks.rights``). But until its turn came it
+   would keep those behind it waiting, and would itself wait in vain.
+2. After each change of access rights the leader goes through all who wait, some at a time, and
+   proposes commands that take out those without the right. What is true is decided by apply.
+3. A new leader goes through them once: whoever led before may not have come to the end. A change
+   meanwhile makes it go through them once more, after this time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from coordinator.errors import CoordinatorError
+from coordinator.service.context import MemberContext
+from coordinator.state.codec import encode_command
+from coordinator.state.commands import Command, TakeOut
+from coordinator.state.locks.contender import ContenderRecord
+from coordinator.state.locks.queues import LOOKED_AT_ONCE
+from coordinator.state.outcomes import AccessChanged, Outcome
+
+_SEEN_AT_ONCE = 500
+"""Queues and waiters in a pass of the loop; each costs about two microseconds."""
+
+
+class LostRights:
+    """Looks at who waits, while this member leads."""
+
+    def __init__(self, context: MemberContext) -> None:
+        self._engine = context.engine
+        self._replica = context.replica
+        self._clock = context.clock
+        self._tasks = context.tasks
+        self._leads = False
+        self._is_due = False
+        """Whether rights have changed since the present round began, if there is one."""
+        self._is_running = False
+
+    def start(self) -> None:
+        """This member leads."""
+        self._leads = self._is_due = True
+        self._go_on()
+
+    def stop(self) -> None:
+        """This member no longer leads; the new leader looks for itself."""
+        self._leads = False
+
+    def look(self, _now_ms: int) -> None:
+        """Go on, if an attempt to do so failed; called from time to time."""
+        self._go_on()
+
+    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        """Look at who waits after each change of rights."""
+        result = outcome.result
+        if type(result) is AccessChanged and result.was_changed:
+            self._is_due = True
+            self._go_on()
+
+    def on_restore(self) -> None:
+        """A leader is never sent a snapshot."""
+
+    def _go_on(self) -> None:
+        is_on = self._replica.machine.access.is_on
+        if self._leads and self._is_due and is_on and not self._is_running:
+            self._is_running = True
+            self._tasks.spawn(self._take_out(), "take out who lost the right")
+
+    async def _take_out(self) -> None:
+        try:
+            while self._leads and self._is_due:
+                self._is_due = False
+                await self._round()
+        except CoordinatorError:
+            self._is_due = True  # the leader of then looks again soon
+        finally:
+            self._is_running = False
+
+    async def _round(self) -> None:
+        """Go through all who wait; queues may come, go and change meanwhile."""
+        lost: list[ContenderRecord] = []
+        seen = 0
+        for directory in list(self._replica.machine.locks.directories()):
+            place = (-1, "")
+            while self._leads:
+                locks = self._replica.machine.locks
+                waiters = locks.waiters_behind(directory, place, _SEEN_AT_ONCE)
+                seen += 1 + len(waiters)
+                lost += [each for each in waiters if locks.has_lost_right(each)]
+                if seen >= _SEEN_AT_ONCE:
+                    seen = 0
+                    await asyncio.sleep(0)
+                if len(lost) >= LOOKED_AT_ONCE:
+                    await self._propose(lost)
+                    lost = []
+                if len(waiters) < _SEEN_AT_ONCE:
+                    break
+                place = (waiters[-1].number, waiters[-1].path)
+        await self._propose(lost)
+
+    async def _propose(self, lost: list[ContenderRecord]) -> None:
+        """Take these out, with so many places in a command as one deletes."""
+        paths: list[str] = []
+        places = 0
+        for at, each in enumerate(lost, 1):
+            paths.append(each.path)
+            places += each.places
+            if places >= LOOKED_AT_ONCE or at == len(lost):
+                command = Command(TakeOut(tuple(paths)), self._clock.wall_ms())
+                await self._engine.propose(encode_command(command))
+                paths, places = [], 0

@@ -1,0 +1,92 @@
+"""Locks that are held by hand: how many, and which for longer than their holder has planned.
+
+1. They are znodes below ``/manual-locks``, made by clients; nothing here decides who holds.
+2. The alarm goes by the wall clock from the znode's ctime: good enough for people.
+3. Each leader says in its log, once for each hold and each time it was planned for, that it is
+   overdue; every member counts them in gauges, and in a sentence of its status.
+"""
+
+from __future__ import annotations
+
+import logging
+from urllib.parse import unquote
+
+from coordinator.model.manual_holds import ROOT, ManualHold
+from coordinator.service.context import MemberContext
+
+logger = logging.getLogger(__name__)
+
+_LOOKED_AT_ONCE = 200
+_SAID_AT_ONCE = 20
+
+
+class ManualHolds:
+    """The manual locks, as this member sees them."""
+
+    LOOK_EVERY_MS = 5_000
+
+    def __init__(self, context: MemberContext) -> None:
+        self._clock = context.clock
+        self._replica = context.replica
+        self._leadership = context.leadership
+        self._metrics = context.metrics
+        self._after = ""
+        """The last name that was looked at in this round."""
+        self._overdue = 0
+        self._in_round = 0
+        self._said: dict[tuple[str, int, int], None] = {}
+        """Of which holds it was said, as they were planned then."""
+        self._said_before: dict[tuple[str, int, int], None] = {}
+
+    def look(self, now_ms: int) -> None:
+        """Look at the next of them; a round is over when all were looked at."""
+        del now_ms
+        machine = self._replica.machine
+        names = machine.children(ROOT, self._after or None, _LOOKED_AT_ONCE) or []
+        said = 0
+        for name in names:
+            path = f"{ROOT}/{name}"
+            found = machine.get(path)
+            if found is None:
+                continue
+            data, stat = found
+            hold = ManualHold.of(data) or ManualHold()
+            held_ms = self._clock.wall_ms() - stat.ctime_ms
+            if not hold.is_overdue(held_ms):
+                continue
+            self._in_round += 1
+            key = (path, stat.czxid, hold.alarm_after_ms)
+            if key in self._said_before:
+                self._said[key] = None
+            elif said < _SAID_AT_ONCE and self._leadership.is_leader:
+                said += 1
+                self._said[key] = None
+                self._say(name, hold, held_ms)
+        self._after = names[-1] if len(names) == _LOOKED_AT_ONCE else ""
+        if not self._after:
+            self._end_round()
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return the sentence of the status; without names, which not everybody may read."""
+        if not self._overdue:
+            return ()
+        locks = "1 lock is" if self._overdue == 1 else f"{self._overdue} locks are"
+        return (f"{locks} held by hand for longer than planned; see coordinator diagnose",)
+
+    def _end_round(self) -> None:
+        self._overdue, self._in_round = self._in_round, 0
+        self._said_before, self._said = self._said, {}
+        stat = self._replica.machine.stat(ROOT)
+        self._metrics.manual_locks.set(0 if stat is None else stat.num_children)
+        self._metrics.manual_locks_overdue.set(self._overdue)
+
+    def _say(self, name: str, hold: ManualHold, held_ms: int) -> None:
+        logger.warning(
+            "manual lock %r, token %d, has been held for %d s; planned were %d s; by %r: %r",
+            unquote(name),
+            hold.fencing_token,
+            held_ms // 1_000,
+            hold.alarm_after_ms // 1_000,
+            hold.by,
+            hold.note,
+        )

@@ -1,0 +1,168 @@
+"""What every member says of itself, asked by one of them for who looks at the whole cluster.
+
+1. Nothing is decided by it: it is for people, and each member's part is of its own moment.
+2. A member that does not answer within ``ANSWER_S`` is shown as silent, with the reason.
+3. A payload from another member is read strictly, and what it says of another id is not believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from coordinator.errors import (
+    CoordinatorError,
+    LeaderChangedError,
+    NoLeaderError,
+    ProposalTimeoutError,
+)
+from coordinator.model.access import MEMBERS, Caller, Verb
+from coordinator.model.members import (
+    ELECTIONS_KEPT,
+    HandoverReply,
+    LeaderSeen,
+    MemberFacts,
+    MemberList,
+    MemberReport,
+)
+from coordinator.model.status import Status
+from coordinator.service.context import MemberContext
+from coordinator.service.status import members_of
+
+REQUEST_KIND = "facts"
+HANDOVER_KIND = "hand over"
+HANDOVER_S = 5.0
+ANSWER_S = 1.0
+PAYLOAD_BYTES_MAX = 64 * 1024
+"""Of what a member says of itself; a longer one is not looked at."""
+_FACTS = msgspec.msgpack.Decoder(MemberFacts)
+
+
+class MemberReports:
+    """Of one member."""
+
+    def __init__(self, context: MemberContext, status: Callable[[], Status]) -> None:
+        self._engine = context.engine
+        self._clock = context.clock
+        self._replica = context.replica
+        self._addresses = context.config.cluster.members
+        self._started_ms = context.clock.wall_ms()
+        self._elections: deque[LeaderSeen] = deque(maxlen=ELECTIONS_KEPT)
+        self._status = status
+        self._leader_changed = asyncio.Event()
+        """Set at the next change; then there is another one."""
+        context.engine.on_request(REQUEST_KIND, self._on_request)
+        context.engine.on_request(HANDOVER_KIND, self._on_handover)
+        context.engine.on_leader_change(self._on_leader_change)
+
+    async def all(self) -> MemberList:
+        """Return what every configured member says."""
+        infos = members_of(self._addresses, self._engine.status())
+        others = [each.member_id for each in infos if not each.is_self]
+        answers = await asyncio.gather(*(self._ask(member_id) for member_id in others))
+        said = dict(zip(others, answers, strict=True))
+        reports = []
+        for each in infos:
+            facts = self.own() if each.is_self else said[each.member_id]
+            silence = "" if isinstance(facts, MemberFacts) else facts
+            reports.append(
+                MemberReport(
+                    each.member_id,
+                    each.client_url,
+                    each.is_self,
+                    facts if isinstance(facts, MemberFacts) else None,
+                    (each.refusal or silence) if silence else "",
+                )
+            )
+        return MemberList(tuple(reports))
+
+    async def hand_over(self, caller: Caller) -> HandoverReply:
+        """Have another member lead, whichever leads now; return who does.
+
+        Raises:
+            NoAuthError: the caller does not administer the members.
+            NoLeaderError: nobody leads.
+            UnavailableError: no other member took the leadership.
+            ProposalTimeoutError: who leads was not known in time; it may have been handed over.
+        """
+        self._replica.machine.access.check(caller, Verb.ADMIN, MEMBERS)
+        before = self._engine.status().leader_id
+        if before is None:
+            raise NoLeaderError("no leader is known that could hand over")
+        try:
+            async with asyncio.timeout(HANDOVER_S):
+                if before == self._engine.member_id:
+                    await self._engine.hand_over()
+                else:
+                    with suppress(LeaderChangedError):  # which is what was asked for
+                        await self._engine.request(before, HANDOVER_KIND, b"")
+                while (now := self._engine.status()).leader_id in (None, before):
+                    await self._leader_changed.wait()
+        except TimeoutError:
+            raise ProposalTimeoutError(
+                f"member {before} was asked to hand over, and nobody is known to lead since"
+            ) from None
+        assert now.leader_id is not None
+        return HandoverReply(now.leader_id, now.term)
+
+    def own(self) -> MemberFacts:
+        """Return what this member says of itself."""
+        status = self._status()
+        engine, figures = self._engine.status(), self._engine.metrics()
+        free = figures.get("disk_free_bytes")
+        return MemberFacts(
+            member_id=engine.member_id,
+            role=engine.role.value,
+            leader_id=engine.leader_id,
+            term=engine.term,
+            commit_index=engine.commit_index,
+            applied_index=engine.applied_index,
+            last_index=engine.last_index,
+            snapshot_index=max(0, engine.snapshot_index),
+            log_entries=int(figures.get("log_entries", 0)),
+            zxid=status.zxid,
+            is_ready=status.is_ready,
+            summary=status.summary,
+            version=status.version,
+            started_ms=self._started_ms,
+            sees=tuple(name for name, is_there in engine.is_reachable.items() if is_there),
+            disk_free_bytes=None if free is None else max(0, int(free)),
+            is_disk_full=bool(figures.get("is_disk_full", 0)),
+            is_disk_slow=bool(figures.get("is_disk_slow", 0)),
+            snapshots_made=int(figures.get("snapshots_made_total", 0)),
+            elections=tuple(self._elections),
+        )
+
+    async def _ask(self, member_id: str) -> MemberFacts | str:
+        """Return what another member says of itself, or why nothing is known of it."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                payload = await self._engine.request(member_id, REQUEST_KIND, b"")
+            if len(payload) > PAYLOAD_BYTES_MAX:
+                return f"member {member_id} says too much of itself"
+            facts = _FACTS.decode(payload)
+        except TimeoutError:
+            return f"member {member_id} does not answer"
+        except CoordinatorError as error:
+            return error.message
+        except msgspec.MsgspecError:
+            return f"member {member_id} says nothing that this release understands"
+        if facts.member_id != member_id:
+            return f"member {member_id} speaks of another member"
+        return facts
+
+    async def _on_request(self, _sender: str, _payload: bytes) -> bytes:
+        return msgspec.msgpack.encode(self.own())
+
+    async def _on_handover(self, _sender: str, _payload: bytes) -> bytes:
+        await self._engine.hand_over()
+        return b""
+
+    def _on_leader_change(self, leader_id: str | None, term: int) -> None:
+        self._elections.append(LeaderSeen(self._clock.wall_ms(), leader_id, term))
+        self._leader_changed.set()
+        self._leader_changed = asyncio.Event()

@@ -1,0 +1,371 @@
+"""Fair turns: whose requests a member begins now, and whose wait, while several clients ask.
+
+A member does one thing after the other, so what one client asks by the thousand delays what the
+others ask. Therefore:
+
+1. A client that is alone has no bound but ``ALONE_MAX`` under way; nothing waits, little is
+   counted.
+2. While several ask, one that wants more than ``MODEST_MAX`` under way is *heavy*: what it asks
+   waits in a line of its own, in its order. The others never wait.
+3. While others ask, a heavy client works by batches, and rests after each for ``REST`` times as
+   long as the batch took, whatever made it long. So the others have the member to themselves for
+   most of the time. It rests no longer than they ask: once they have been quiet for ``_QUIET_S``
+   the next batch begins. Several heavy ones rest longer; when all are heavy, nobody rests, and
+   they share ``UNDER_WAY_MAX``.
+4. Members tell the leader ten times a second who asks there, and hear whether others ask anywhere
+   (``asking``): who rages on one member delays a quorum, too.
+5. Only what works counts: what waits for somebody (a lock, a change) ends its turn, and what was
+   begun more than ``_PERIOD_S`` to twice as long ago is taken to wait.
+6. A client's heartbeats and releases go first in its line. Alone they make nobody else wait: what
+   only keeps its sessions is not a client that asks.
+7. A line is bounded: who has ``LINE_MAX`` in it is not read from until it is shorter. What has
+   waited for longer than it may is told so, and was not begun.
+
+8. A client has ``requests_per_second_max`` on each member, and as many as that ahead. What is
+   beyond is refused, but for what 6 names.
+
+A client is known by its key: the identity that it has proved, else its address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from itertools import islice
+
+from coordinator.errors import ThrottledError
+
+ALONE_MAX = 512
+"""Of a client that is alone, on one member; more at once makes nothing faster."""
+MODEST_MAX = 8
+"""Of a client while others ask, before it counts as heavy."""
+BATCH_MAX = 32
+REST = 5
+UNDER_WAY_MAX = 64
+"""Of all heavy clients together while only such ask."""
+LINE_MAX = 64
+"""Of one client's connections together; the frames behind wait in their connections."""
+LONG_COST = 4
+"""What a list counts as, or another long answer, where a write or a read of one znode is one."""
+ASKING_TOLD_MAX = 16
+_PERIOD_S = 0.1
+_QUIET_S = 0.005
+_CLIENTS_KEPT = 256
+
+KEY: ContextVar[str] = ContextVar("client key", default="")
+"""Of the client for whom the running task works; empty: of none, the member itself."""
+
+Begin = Callable[[int], bool]
+"""Begins what waited, under its mark (0: it has waited too long); says whether it was wanted."""
+
+
+class Turn:
+    """What waits in a line."""
+
+    __slots__ = ("begin", "cost", "until_s")
+
+    def __init__(self, begin: Begin, cost: int, until_s: float) -> None:
+        self.begin = begin
+        self.cost = cost
+        self.until_s = until_s
+
+
+class _Client:
+    """What one client has under way, by when it was begun, and its line."""
+
+    __slots__ = ("batch_s", "before", "begun", "heavy_until_s", "held", "line", "noted",
+                 "period", "rest_until_s", "tokens", "urgent")  # fmt: skip
+
+    def __init__(self, tokens: float) -> None:
+        self.tokens = tokens
+        """How many more requests it may send now."""
+        self.period = 0
+        self.noted = 0
+        """The last period in which it asked for more than to keep its sessions."""
+        self.begun = 0
+        """In ``period``."""
+        self.before = 0
+        """In the period before."""
+        self.heavy_until_s = 0.0
+        self.batch_s = 0.0
+        """When its batch began; 0: none is under way."""
+        self.rest_until_s = 0.0
+        self.urgent: deque[Turn] = deque()
+        self.line: deque[Turn] = deque()
+        self.held: deque[Callable[[], None]] = deque()
+        """Go on with connections that are not read from."""
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.line or self.urgent or self.held)
+
+
+class Turns:
+    """Those of the clients of one member."""
+
+    def __init__(self, per_second_max: int = 1_000_000_000) -> None:
+        self._per_second_max = per_second_max
+        self._clients: dict[str, _Client] = {}
+        self._shared_until_s = 0.0
+        """Until when more than one client counts as asking."""
+        self._period = 0
+        self._asked: dict[str, None] = {}
+        """Who has asked in this period; and in the one before."""
+        self._asked_before: dict[str, None] = {}
+        self._modest_until_s = 0.0
+        """Until when somebody counts as asking modestly, here or elsewhere."""
+        self._elsewhere_until_s = 0.0
+        self._waiting: dict[str, _Client] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.waits_total = 0
+
+    def charge(self, key: str, cost: int = 1, *, is_urgent: bool = False) -> None:
+        """Count a request that has come against the rate of its client.
+
+        Raises:
+            ThrottledError: it is one too many for now."""
+        now_s = (self._loop or self._running_loop()).time()
+        client = self._clients.get(key) or self._new(key)
+        period = int(now_s / _PERIOD_S) + 1
+        if client.period != period:
+            self._roll(client, period)
+        client.tokens -= cost
+        if client.tokens < 0 and not is_urgent:
+            client.tokens += cost
+            raise ThrottledError(
+                f"expected at most {self._per_second_max} requests a second of one client "
+                f"({key or 'this process'}) on one member (requests_per_second_max), found more"
+            )
+
+    def begin(self, key: str, cost: int = 1, *, is_urgent: bool = False) -> int:
+        """Count what is begun for a client, and return its mark for ``end``; 0: it has to wait."""
+        now_s = (self._loop or self._running_loop()).time()
+        client = self._clients.get(key) or self._new(key)
+        period = int(now_s / _PERIOD_S) + 1
+        if client.period != period:
+            self._roll(client, period)
+        if client.noted != period and not is_urgent:
+            client.noted = period
+            self._note(key, period, now_s)
+        under_way = client.begun + client.before
+        if now_s < self._shared_until_s:
+            if client.heavy_until_s > now_s or under_way >= MODEST_MAX:
+                client.heavy_until_s = now_s + 2 * _PERIOD_S
+                return 0
+        elif under_way >= ALONE_MAX or client.line:
+            return 0
+        client.begun += cost
+        return period
+
+    def end(self, key: str, mark: int, cost: int = 1) -> None:
+        """What was begun under ``mark`` has ended, or waits for somebody."""
+        client = self._clients.get(key)
+        if client is None:
+            return
+        if mark == client.period:
+            client.begun -= cost
+        elif mark == client.period - 1:
+            client.before -= cost
+        if self._waiting:
+            if key in self._waiting:
+                self._go_on(key, client)
+            elif client.period >= self._period - 1:
+                self._modest_until_s = (self._loop or self._running_loop()).time() + _QUIET_S
+
+    def wait(
+        self, key: str, begin: Begin, wait_s: float, cost: int = 1, *, is_urgent: bool = False
+    ) -> None:
+        """Have ``begin`` called when it is the turn of this client, or when it has waited."""
+        loop = self._loop or self._running_loop()
+        client = self._clients.get(key) or self._new(key)
+        line = client.urgent if is_urgent else client.line
+        line.append(Turn(begin, cost, loop.time() + wait_s))
+        self._waiting[key] = client
+        self.waits_total += 1
+        if not client.begun + client.before:
+            loop.call_soon(self._go_on, key, client)  # no end would tell of its turn
+        self._look_again(_PERIOD_S)
+
+    async def turn(self, key: str, wait_s: float, cost: int = 1, *, is_urgent: bool = False) -> int:
+        """Wait for a turn; return its mark, 0 if there was none within ``wait_s``."""
+        mark = self.begin(key, cost, is_urgent=is_urgent)
+        if mark:
+            return mark
+        given: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def begin(mark: int) -> bool:
+            if given.done():
+                return False
+            given.set_result(mark)
+            return True
+
+        self.wait(key, begin, wait_s, cost, is_urgent=is_urgent)
+        return await given
+
+    def is_line_full(self, key: str) -> bool:
+        """Whether no more of what this client sends should be read."""
+        client = self._waiting.get(key) if self._waiting else None
+        return client is not None and len(client.line) >= LINE_MAX
+
+    def hold(self, key: str, go_on: Callable[[], None]) -> None:
+        """Have ``go_on`` called when the line of this client is shorter, one after the other."""
+        client = self._waiting[key] = self._clients.get(key) or self._new(key)
+        client.held.append(go_on)
+        self._look_again(_PERIOD_S)
+
+    # --- who asks
+
+    def asking(self) -> list[tuple[str, bool]]:
+        """Return who asks here, some of them if they are many, and whether they are heavy."""
+        now_s = (self._loop or self._running_loop()).time()
+        self._turn_period(int(now_s / _PERIOD_S) + 1)
+        told = islice({**self._asked_before, **self._asked}, ASKING_TOLD_MAX)
+        return [(key, self._is_heavy(key, now_s)) for key in told]
+
+    def hear(self, asking: Iterable[tuple[str, bool]]) -> tuple[int, bool]:
+        """Note who asks at another member; return how many ask, and whether one modestly."""
+        now_s = (self._loop or self._running_loop()).time()
+        period = int(now_s / _PERIOD_S) + 1
+        for key, is_heavy in asking:
+            if is_heavy:
+                client = self._clients.get(key) or self._new(key)
+                client.heavy_until_s = now_s + 3 * _PERIOD_S
+            elif not self._is_heavy(key, now_s):
+                self._elsewhere_until_s = now_s + 3 * _PERIOD_S
+            self._note(key, period, now_s)
+        here = self.asking()
+        return len(here), not all(is_heavy for _, is_heavy in here)
+
+    def hear_of_others(self, count: int, *, is_one_modest: bool) -> None:
+        """Note how many ask anywhere, as the leader says, and whether one of them modestly."""
+        now_s = (self._loop or self._running_loop()).time()
+        if count > 1:
+            self._shared_until_s = now_s + 3 * _PERIOD_S
+            if is_one_modest:
+                self._elsewhere_until_s = now_s + 3 * _PERIOD_S
+
+    def _is_heavy(self, key: str, now_s: float) -> bool:
+        client = self._clients.get(key)
+        return client is not None and client.heavy_until_s > now_s
+
+    def _note(self, key: str, period: int, now_s: float) -> None:
+        self._turn_period(period)
+        if len(self._asked) < _CLIENTS_KEPT:
+            self._asked[key] = None
+        if len(self._asked) > 1 or (self._asked_before and self._asked_before.keys() != {key}):
+            self._shared_until_s = max(self._shared_until_s, now_s + 2 * _PERIOD_S)
+
+    def _turn_period(self, period: int) -> None:
+        if self._period != period:
+            self._asked_before = self._asked if self._period == period - 1 else {}
+            self._asked, self._period = {}, period
+
+    # --- whose turn it is
+
+    def _go_on(self, key: str, client: _Client) -> None:
+        """Begin what may begin of this client's line."""
+        now_s = (self._loop or self._running_loop()).time()
+        period = int(now_s / _PERIOD_S) + 1
+        if client.period != period:
+            self._roll(client, period)
+        room = self._room(key, client, period, now_s)
+        while lined := client.urgent or client.line:
+            if lined[0].until_s <= now_s:
+                lined.popleft().begin(0)
+                continue
+            if room <= 0:
+                break
+            turn = lined.popleft()
+            client.begun += turn.cost
+            room -= turn.cost
+            if not turn.begin(period):
+                client.begun -= turn.cost
+                room += turn.cost
+        for _ in range(min(len(client.held), max(1, (LINE_MAX - len(client.line)) // 16))):
+            if len(client.line) < LINE_MAX // 2:
+                (self._loop or self._running_loop()).call_soon(client.held.popleft())
+        if client.is_idle:
+            self._waiting.pop(key, None)
+
+    def _room(self, key: str, client: _Client, period: int, now_s: float) -> int:
+        """Return how many more this client may begin now."""
+        under_way = client.begun + client.before
+        if now_s >= self._shared_until_s:
+            client.batch_s = 0.0
+            return ALONE_MAX - under_way
+        if client.line or client.urgent:
+            client.heavy_until_s = now_s + 2 * _PERIOD_S
+            self._note(key, period, now_s)
+        is_elsewhere = now_s < self._elsewhere_until_s
+        is_modest = is_elsewhere or now_s < self._modest_until_s + _PERIOD_S
+        heavy = max(1, len(self._waiting))
+        if not is_modest:
+            client.batch_s = 0.0
+            return UNDER_WAY_MAX // max(2, heavy) - under_way
+        if under_way > 0:
+            return 0  # its batch, or what it had begun before others came
+        if client.batch_s:
+            took_s = now_s - client.batch_s
+            client.batch_s = 0.0
+            client.rest_until_s = now_s + REST * heavy * min(took_s, _PERIOD_S)
+        if now_s < client.rest_until_s:
+            quiet_s = 0.0 if is_elsewhere else self._quiet_s(period, now_s)
+            if not quiet_s or now_s < quiet_s:
+                again_s = min(client.rest_until_s, quiet_s or client.rest_until_s)
+                self._look_again(again_s - now_s)
+                return 0
+        if client.line or client.urgent:
+            client.batch_s = now_s
+        return BATCH_MAX
+
+    def _quiet_s(self, period: int, now_s: float) -> float:
+        """Return from when nobody asks modestly any more; 0: somebody has something under way."""
+        for key in {**self._asked_before, **self._asked}:
+            each = self._clients.get(key)
+            if each is None or key in self._waiting or each.period < period - 1:
+                continue
+            if each.begun + (each.before if each.period == period else 0) > 0:
+                return 0.0
+        return self._modest_until_s
+
+    def _look_again(self, in_s: float) -> None:
+        """Look at those who wait: of what has come to wait for somebody no end tells."""
+        loop = self._loop or self._running_loop()
+        at_s = loop.time() + max(in_s, 0.0005)
+        if self._timer is not None:
+            if self._timer.when() <= at_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(at_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        for key, client in list(self._waiting.items()):
+            self._go_on(key, client)
+        if self._waiting:
+            self._look_again(_PERIOD_S)
+
+    def _new(self, key: str) -> _Client:
+        if len(self._clients) >= max(_CLIENTS_KEPT, 2 * len(self._waiting)):
+            now = int((self._loop or self._running_loop()).time() / _PERIOD_S)
+            old = [k for k, each in islice(self._clients.items(), _CLIENTS_KEPT)
+                   if each.is_idle and each.period < now]  # fmt: skip
+            for each in old:
+                del self._clients[each]
+        client = self._clients[key] = _Client(self._per_second_max)
+        return client
+
+    def _roll(self, client: _Client, period: int) -> None:
+        """Another period has begun for a client: what it began long ago counts no more."""
+        client.before = client.begun if client.period == period - 1 else 0
+        client.begun = 0
+        earned = (period - client.period) * self._per_second_max * _PERIOD_S
+        client.tokens = min(self._per_second_max, client.tokens + earned)
+        client.period = period
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        self._loop = asyncio.get_running_loop()
+        return self._loop

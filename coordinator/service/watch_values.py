@@ -1,0 +1,105 @@
+"""The data in recent changes on one member, for watches with values, and what a caller gets of it.
+
+1. They are kept in one place, here, bounded by bytes; what is older is forgotten first. Buffers of
+   streams have none: a stream looks here when it hands a change out.
+2. Whoever asks for what is forgotten gets CompactedError, never a change without its values. The
+   events themselves may be kept for longer, for watches without values.
+3. The values of one change are kept whole or not at all. With more than ``CHANGE_BYTES_MAX`` it is
+   as if they, and all before them, had been forgotten at once.
+4. They are made by applying the log, so they are the same on every member that still has them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from coordinator.errors import CompactedError
+from coordinator.model.events import Change, Event
+from coordinator.state.tree import Values
+from coordinator.waiting import let_go
+
+CHANGE_BYTES_MAX = 2 * 1024 * 1024 + 64 * 1024
+"""Of the values of one change, which is one line of a watch: one set of the largest data."""
+_CHANGE_BYTES = 300
+_VALUES_BYTES = 120
+"""Roughly what a change, and each of its pairs, takes besides the data."""
+
+
+class KeptValues(NamedTuple):
+    """The values of one change, aligned with its events."""
+
+    wall_ms: int
+    events: tuple[Event, ...]
+    values: tuple[Values, ...]
+    bytes_count: int
+
+
+class ValuesHistory:
+    """Values by zxid."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._kept: OrderedDict[int, KeptValues] = OrderedDict()
+        self._bytes = 0
+        self.floor_zxid = 0
+        """The values of all changes after it are kept."""
+
+    @property
+    def bytes_count(self) -> int:
+        """Roughly how much memory they take."""
+        return self._bytes
+
+    def restart(self, zxid: int) -> None:
+        """Forget everything up to ``zxid``."""
+        kept, self._kept = self._kept, OrderedDict()
+        let_go(kept)
+        self._bytes = 0
+        self.floor_zxid = zxid
+
+    def append(self, change: Change, wall_ms: int, values: Sequence[Values]) -> None:
+        """Remember the values of ``change``, and forget the oldest ones beyond the limit."""
+        count = _CHANGE_BYTES + _VALUES_BYTES * len(values)
+        for after, before in values:
+            count += (0 if after is None else len(after)) + (0 if before is None else len(before))
+        if count > min(CHANGE_BYTES_MAX, self._bytes_max):
+            self.restart(change.zxid)
+            return
+        self._kept[change.zxid] = KeptValues(wall_ms, change.events, tuple(values), count)
+        self._bytes += count
+        while self._bytes > self._bytes_max:
+            self.floor_zxid, oldest = self._kept.popitem(last=False)
+            self._bytes -= oldest.bytes_count
+
+    def refuse_compacted(self, from_zxid: int) -> None:
+        """Raise CompactedError unless the values of every change after ``from_zxid`` are here."""
+        if from_zxid < self.floor_zxid:
+            raise CompactedError(
+                f"expected a zxid of at least {self.floor_zxid}, found {from_zxid}: this member no "
+                "longer keeps the values of the changes after it; read the state again and watch "
+                "from its zxid",
+                floor_zxid=self.floor_zxid,
+            )
+
+    def put_into(self, change: Change, may_read: Callable[[str], bool]) -> Change:
+        """Return ``change``, some events of a kept one, with the values that may be read.
+
+        Raises:
+            CompactedError: they are forgotten.
+        """
+        kept = self._kept.get(change.zxid)
+        if kept is None:
+            self.refuse_compacted(change.zxid - 1)
+            raise AssertionError("the values of what is above the floor are kept")
+        pairs = iter(zip(kept.events, kept.values, strict=True))
+        events: list[Event] = []
+        for event in change.events:
+            each, values = next(pairs)
+            while each is not event:
+                each, values = next(pairs)
+            if may_read(event.path):
+                events.append(Event(*event[:5], *values))
+            else:
+                events.append(Event(*event[:5], is_withheld=True))
+        return Change(change.zxid, tuple(events), kept.wall_ms)

@@ -1,0 +1,73 @@
+"""The replica: a snapshot replaces the state at once, and the former one is freed between."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator.service.replica import MachineReplica
+from coordinator.state.commands import Command, Create
+from coordinator.state.machine import StateMachine
+from coordinator.state.tree import Tree
+
+_MANY = 300
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """A cycle in a frozen state is never found (``coordinator.garbage``)."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def full() -> MachineReplica:
+    machine = StateMachine()
+    for number in range(1, _MANY):
+        machine.apply(Command(Create(f"/z{number}", b"x"), 1), number, 1).unwrap()
+    return MachineReplica(machine)
+
+
+def trees() -> int:
+    """Return how many there are; compiled ones cannot be referred to weakly."""
+    return sum(type(each) is Tree for each in gc.get_objects())
+
+
+async def passes() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.usefixtures("no_collector")
+async def test_nothing_of_the_former_state_is_kept() -> None:
+    """Its tree goes when nothing refers to it any more, without a collection."""
+    replica = full()
+    before = trees()
+    snapshot = list(replica.snapshot())
+
+    replica.restore(snapshot)
+    await passes()
+
+    assert trees() == before
+    assert replica.machine.znode_count == _MANY
+
+
+@pytest.mark.usefixtures("no_collector")
+async def test_a_snapshot_that_is_being_written_keeps_what_it_captured() -> None:
+    """Another one that is installed meanwhile changes nothing of it; then it is freed."""
+    replica = full()
+    expected = list(full().snapshot())
+    before = trees()
+    written = replica.snapshot()
+
+    replica.restore(expected)
+    await passes()
+    assert list(written) == expected
+    await passes()
+
+    assert trees() == before

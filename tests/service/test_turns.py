@@ -1,0 +1,196 @@
+"""Fair turns, in simulated time: members that do one thing after the other, and who waits there.
+
+The model: each member is a processor with a queue. A write costs the leader, then both followers,
+of which the faster one is waited for; a follower passes it on to the leader first. What counts is
+how many operations of a modest client are done in a second beside one that rages, and without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from coordinator.service import turns
+from coordinator.service.turns import Turns
+from tests.raft.simulated_loop import run
+
+ROUND_TRIP_S = 0.0003
+EXCHANGE_S = 0.1
+
+
+class Member:
+    """A processor that does what it is given in order, and its turns."""
+
+    def __init__(self, *followers: Member) -> None:
+        self.turns = Turns()
+        self.followers = followers
+        self.free_s = 0.0
+
+    async def work(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self.free_s = max(self.free_s, loop.time()) + seconds
+        await asyncio.sleep(self.free_s - loop.time())
+
+    async def quorum(self, here_s: float, there_s: float) -> None:
+        await self.work(here_s)
+        acknowledged = [asyncio.ensure_future(each.work(there_s)) for each in self.followers]
+        await asyncio.wait(acknowledged, return_when=asyncio.FIRST_COMPLETED)
+        await self.work(5e-6)
+
+
+async def write(at: Member, leader: Member, key: str) -> None:
+    if at is not leader:
+        await at.work(30e-6)
+        mark = await leader.turns.turn(key, 10.0)
+        await leader.quorum(50e-6, 30e-6)
+        leader.turns.end(key, mark)
+        await at.work(10e-6)
+    else:
+        await leader.quorum(50e-6, 30e-6)
+
+
+async def read(at: Member, leader: Member, key: str) -> None:
+    await at.work(30e-6)
+    await leader.quorum(5e-6, 5e-6)
+    await at.work(30e-6)
+
+
+async def listing(at: Member, leader: Member, key: str) -> None:
+    await read(at, leader, key)
+    await at.work(1e-3)
+
+
+async def spaced(at: Member, leader: Member, key: str) -> None:
+    """Write, and then nothing for a while, as a client that asks now and then."""
+    await write(at, leader, key)
+
+
+Operation = Callable[[Member, Member, str], Awaitable[None]]
+
+
+async def client(
+    key: str, operation: Operation, at: Member, leader: Member, done: Counter[str], cost: int
+) -> None:
+    """Ask again and again, as the door lets it."""
+    while True:
+        mark = await at.turns.turn(key, 10.0, cost)
+        await operation(at, leader, key)
+        at.turns.end(key, mark, cost)
+        done[key] += 1
+        await asyncio.sleep(0.05 if operation is spaced else ROUND_TRIP_S)
+
+
+async def exchange(members: list[Member], leader: Member) -> None:
+    """What ``asking`` does."""
+    while True:
+        await asyncio.sleep(EXCHANGE_S)
+        for each in members:
+            if each is not leader and (asking := each.turns.asking()):
+                count, is_modest = leader.turns.hear(asking)
+                each.turns.hear_of_others(count, is_one_modest=is_modest)
+
+
+def done_in(seconds: float, *clients: tuple[str, Operation, int, bool]) -> Counter[str]:
+    """Return what was done a second by clients of a name, an operation, so many requests under way
+    at once, and at the leader alone or at all members."""
+
+    async def scenario() -> Counter[str]:
+        followers = [Member(), Member()]
+        leader = Member(*followers)
+        members, done = [leader, *followers], Counter[str]()
+        tasks = [asyncio.ensure_future(exchange(members, leader))]
+        for key, operation, depth, is_everywhere in clients:
+            cost = turns.LONG_COST if operation is listing else 1
+            for number in range(depth):
+                at = members[number % 3] if is_everywhere else leader
+                asking = client(key, operation, at, leader, done, cost)
+                tasks.append(asyncio.ensure_future(asking))
+        await asyncio.sleep(0.7)
+        done.clear()
+        await asyncio.sleep(seconds)
+        for each in tasks:
+            each.cancel()
+        return Counter({key: round(count / seconds) for key, count in done.items()})
+
+    return run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("modest", "rage"),
+    [
+        pytest.param(write, write, marks=pytest.mark.check, id="write beside writes"),
+        pytest.param(write, read, marks=pytest.mark.check, id="write beside reads"),
+        pytest.param(write, listing, id="write beside lists"),
+        pytest.param(read, write, id="read beside writes"),
+        pytest.param(read, read, marks=pytest.mark.check, id="read beside reads"),
+        pytest.param(read, listing, marks=pytest.mark.check, id="read beside lists"),
+    ],
+)
+def test_one_at_full_rage_costs_another_at_most_a_third(modest: Operation, rage: Operation) -> None:
+    alone = done_in(0.3, ("modest", modest, 4, False))["modest"]
+    beside = done_in(0.3, ("modest", modest, 4, False), ("rage", rage, 600, True))
+
+    assert beside["modest"] >= alone * 2 / 3, (beside, alone)
+    assert beside["rage"] > 0, "it is slowed, not shut out"
+
+
+def test_who_is_alone_never_waits() -> None:
+    """However much it asks, on all members; and the others' heartbeats do not change that."""
+
+    async def scenario() -> int:
+        alone = Turns()
+        marks = [alone.begin("one") for _ in range(turns.ALONE_MAX)]
+        for _ in range(100):
+            alone.begin("two", is_urgent=True)
+            await asyncio.sleep(0.01)
+            alone.end("one", marks.pop())
+            assert alone.begin("one")
+        return alone.waits_total
+
+    assert run(scenario()) == 0
+
+
+@pytest.mark.check
+def test_a_client_that_asks_now_and_then_hardly_slows_another() -> None:
+    """The other one rests only while it has something under way."""
+    alone = done_in(0.5, ("busy", write, 64, False))["busy"]
+    beside = done_in(0.5, ("busy", write, 64, False), ("seldom", spaced, 1, False))["busy"]
+    assert beside >= alone / 2, (beside, alone)
+
+
+def test_who_has_waited_too_long_is_told_so() -> None:
+    async def scenario() -> list[int]:
+        asked = Turns()
+        asked.hear_of_others(2, is_one_modest=True)
+        held = [asked.begin("one") for _ in range(turns.MODEST_MAX)]
+        assert all(held)
+        waiting = [asyncio.ensure_future(asked.turn("one", 0.05)) for _ in range(3)]
+        given_up = asyncio.ensure_future(asked.turn("one", 60.0))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        return await asyncio.gather(*waiting)
+
+    assert run(scenario()) == [0, 0, 0]
+
+
+def test_heartbeats_go_first_in_the_line_of_their_client() -> None:
+    async def scenario() -> list[str]:
+        asked, begun = Turns(), list[str]()
+        asked.hear_of_others(2, is_one_modest=True)
+        marks = [asked.begin("one") for _ in range(turns.MODEST_MAX)]
+        assert not asked.begin("one")
+        for name, is_urgent in (("write", False), ("heartbeat", True)):
+
+            def begin(_mark: int, name: str = name) -> bool:
+                begun.append(name)
+                return True
+
+            asked.wait("one", begin, 10.0, is_urgent=is_urgent)
+        for mark in marks:
+            asked.end("one", mark)
+        return begun
+
+    assert run(scenario()) == ["heartbeat", "write"]
